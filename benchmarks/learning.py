@@ -32,7 +32,7 @@ from benchmarks.batches import model_garden_batch
 from examples.demo.pretraining import unigram_entropy
 from run_scripts.common import experiment
 from run_scripts.common.training_flags import SEEDS
-from xlnet_tf import errors, figures
+from xlnet_tf import errors, figures, folders
 from xlnet_tf import flags as options
 from xlnet_tf.config import PRESETS, XLNetConfig
 from xlnet_tf.errors import UserError
@@ -308,6 +308,7 @@ def draw(report: Mapping[str, Any], path: pathlib.Path) -> None:
 
 def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
+    folders.claim(values.output_dir, *folders.TAKE_RESULTS, flag="--output_dir")
     report = train_both(
         XLNetConfig.preset(values.preset),
         Manifest.load(values.train_data),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from xlnet_tf import errors, hub
+from xlnet_tf import errors, folders, hub
 from xlnet_tf.errors import UserError
 
 FLAGS = flags.FLAGS
@@ -60,6 +60,8 @@ def convert(
 def main(_: Sequence[str]) -> None:
     if FLAGS.output is None and FLAGS["format"].present:
         raise UserError(f"--format={FLAGS.format} writes nothing without --output: give --output=FOLDER")
+    if FLAGS.output is not None:
+        folders.claim(FLAGS.output, folders.WEIGHTS, flag="--output")
     hub.require(FLAGS.input)
     print(convert(FLAGS.input, FLAGS.output, FLAGS.format, FLAGS.config_file, FLAGS.strict))
 

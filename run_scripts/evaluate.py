@@ -18,7 +18,7 @@ from absl import flags, logging
 from etils import epath
 
 from run_scripts.common import experiment, training_flags
-from xlnet_tf import errors, files, hub
+from xlnet_tf import errors, files, folders, hub
 from xlnet_tf.progress_bar import ProgressBar
 
 
@@ -42,6 +42,8 @@ def define_flags():
 
 def main(_: Sequence[str]):
     values = flags.FLAGS
+    if values.output_dir:
+        folders.claim(values.output_dir, *folders.TAKE_RESULTS, flag="--output_dir")
     hub.require(values.model_dir)
     from run_scripts.common import evaluation
     from xlnet_tf.tasks.prediction import Predictor, Run

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from absl import flags, logging
 
 from run_scripts.common import experiment, training_flags
-from xlnet_tf import errors, files, hub, task_registry
+from xlnet_tf import errors, files, folders, hub, task_registry
 from xlnet_tf.flags import Setting, define_of_tasks, given_of_task
 
 SETTINGS = (
@@ -114,6 +114,7 @@ def main(_: Sequence[str]):
     from xlnet_tf.records.examples import ExampleSet
 
     values = flags.FLAGS
+    folders.claim(values.model_dir, folders.RUN, folders.RUNS, flag="--model_dir")
     entry = task_registry.of_examples(ExampleSet.load(f"{values.data}/train"))
     given_of_task(task_registry.settings("settings"), entry.name, values)
     if values.dev_split and not epath.Path(f"{values.data}/{values.dev_split}").exists():

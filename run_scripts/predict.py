@@ -32,7 +32,7 @@ from absl import flags, logging
 from run_scripts.common import answers, experiment, predict_served, predict_texts, training_flags
 from run_scripts.common.sharded import options as sharded
 from tfrecord_builders.common import tables
-from xlnet_tf import errors, files, hub, ownership
+from xlnet_tf import errors, files, folders, hub, ownership
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import define_flags as define_flags_of
 from xlnet_tf.progress_bar import ProgressBar
@@ -74,6 +74,8 @@ def main(_: Sequence[str]):
             "--output_dir is given, but answers to --input are printed: to have them written, give the texts "
             "in a file as --data"
         )
+    if values.output_dir:
+        folders.claim(values.output_dir, *folders.TAKE_RESULTS, flag="--output_dir")
     if values.data and values.output_dir:
         answers.check_output(values.data, values.output_dir)
     if values.server:

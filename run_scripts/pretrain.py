@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from run_scripts.common import experiment, training_flags
-from xlnet_tf import command_line, errors, hub
+from xlnet_tf import command_line, errors, folders, hub
 from xlnet_tf.config import MOST_MEMORY
 from xlnet_tf.flags import Setting
 
@@ -53,6 +53,7 @@ def main(_: Sequence[str]):
     from xlnet_tf.records.manifest import FILE_NAME, Manifest
 
     values = flags.FLAGS
+    folders.claim(values.model_dir, folders.RUN, flag="--model_dir")
     # What is not there is named before TensorFlow is loaded. A run that resumes needs no init_checkpoint.
     if not epath.Path(values.model_dir).exists():
         hub.require(values.init_checkpoint, "init_checkpoint: ")

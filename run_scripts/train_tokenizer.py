@@ -14,7 +14,7 @@ from absl import flags, logging
 from etils import epath
 
 from tfrecord_builders import corpus
-from xlnet_tf import command_line, errors, files
+from xlnet_tf import command_line, errors, files, folders
 from xlnet_tf import flags as options
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig
@@ -54,6 +54,8 @@ def train(
     model_path, vocab_path = epath.Path(f"{prefix}.model"), epath.Path(f"{prefix}.vocab")
     if model_path.exists() and not overwrite:
         raise errors.UserError(f"{model_path} exists: give another --output_prefix, or --overwrite")
+    if model_path.exists():
+        folders.claim(model_path.parent, folders.FOREIGN, flag="--output_prefix")
     for path in corpus_options.input:
         if corpus.is_part(model_path, path):
             raise errors.UserError(

@@ -104,6 +104,11 @@ def remove_unfinished(folder: epath.PathLike, kept: str = "") -> None:
             path.unlink(missing_ok=True)
 
 
+def is_unfinished(name: str) -> bool:
+    """Returns whether a file's name is that of one which a process has not finished; see `replacing`."""
+    return bool(_UNFINISHED.search(name))
+
+
 @contextlib.contextmanager
 def writing(path: epath.PathLike) -> Iterator[None]:
     """Turns errors of writing (TensorFlow's or the system's) in a `with` block into one for the user.

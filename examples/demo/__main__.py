@@ -21,7 +21,7 @@ from examples.demo.capitals import Capitals
 from examples.demo.finetuning import DemoTask, FineTuning
 from examples.demo.outcome import DemoOutcome
 from examples.demo.reviews import Reviews
-from xlnet_tf import errors
+from xlnet_tf import errors, folders
 
 RATES = (5e-4, 1e-3, 2e-3)
 MASKED_SENTENCES = (
@@ -59,6 +59,7 @@ def run(corpora: pathlib.Path, output: pathlib.Path, settings: DemoSettings) -> 
     Args:
         corpora: folder with the packages of the texts.
     """
+    folders.claim(output, flag="--output_dir")
     began = time.monotonic()
 
     def step(number: int, title: str) -> None:

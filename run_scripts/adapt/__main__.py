@@ -18,7 +18,7 @@ from absl import flags
 from run_scripts.adapt.adaptation import SETTINGS, Adaptation
 from run_scripts.adapt.texts import TextOptions
 from run_scripts.common import experiment
-from xlnet_tf import errors, hub
+from xlnet_tf import errors, folders, hub
 from xlnet_tf import flags as options
 
 
@@ -52,6 +52,7 @@ def define_flags() -> None:
 
 
 def main(_: Sequence[str]) -> None:
+    folders.claim(flags.FLAGS.model_dir, folders.ADAPTATION, flag="--model_dir")
     hub.require(flags.FLAGS.init_checkpoint, "--init_checkpoint: ")
     adaptation = Adaptation(flags.FLAGS)
     outcome = adaptation.adapt(*adaptation.prepare())

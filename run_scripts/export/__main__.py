@@ -15,7 +15,7 @@ from absl import flags, logging
 from etils import epath
 
 from run_scripts.common import experiment
-from xlnet_tf import errors, hub, task_registry
+from xlnet_tf import errors, folders, hub, task_registry
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import define_of_tasks, given_of_task
 from xlnet_tf.task_registry import LANGUAGE_MODEL
@@ -141,6 +141,7 @@ def check_weights(values: flags.FlagValues):
 
 def main(_: Sequence[str]):
     values = flags.FLAGS
+    folders.claim(values.output_dir, folders.EXPORT, flag="--output_dir")
     hub.require(values.model_dir)
     from xlnet_tf.serving import config_files, models, module
     from xlnet_tf.serving.export import export

@@ -177,6 +177,9 @@ def test_the_newest_of_a_run_is_found_without_tensorflows_note(tmp_path, note):
     if note is not None:
         (tmp_path / "checkpoint").write_bytes(note)
     assert open_checkpoint(tmp_path).path.endswith("ckpt-10")
+
+
+def test_tensorflows_note_names_weights_that_are_no_runs(tmp_path):
     tf.train.Checkpoint(x=tf.Variable(1.0)).save(str(tmp_path / "noted"))
     assert open_checkpoint(tmp_path).path.endswith("noted-1")
 

@@ -27,6 +27,7 @@ from xlnet_tf.checkpoints import (
     names,
     open_checkpoint,
     save_checkpoint,
+    save_model,
     tensorflow_files,
 )
 from xlnet_tf.checkpoints.arrays import Arrays
@@ -596,6 +597,32 @@ def test_weights_that_are_read_instead_of_the_new_ones_are_warned_of(tmp_path, c
         assert said in caplog.text and bool(said) == bool(caplog.text)
 
 
+def test_weights_of_another_model_are_not_replaced(tmp_path):
+    for name in "ab":
+        save_checkpoint(random_checkpoint(CONFIGS["micro"]), str(tmp_path / name), "ours")
+    first, second = (open_checkpoint(tmp_path / name) for name in "ab")
+    save_checkpoint(first, str(tmp_path / "x"), "ours")
+    save_checkpoint(first, str(tmp_path / "x"), "hugging_face")  # both formats of one model
+    save_checkpoint(open_checkpoint(f"{tmp_path}/b/../a/"), str(tmp_path / "x"), "ours")
+    for folder, whose in (("x", "converted from .*/a/"), ("unknown", "whose origin is not known")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "pytorch_model.bin").write_bytes(b"weights")
+        before = {path: path.read_bytes() for path in (tmp_path / folder).iterdir()}
+        with pytest.raises(UserError, match=f"{folder} holds weights {whose}.*: choose another --output$"):
+            save_checkpoint(second, str(tmp_path / folder), "ours")
+        assert {path: path.read_bytes() for path in (tmp_path / folder).iterdir()} == before
+
+
+def test_a_model_is_not_saved_next_to_files_that_count_as_its_own(tmp_path):
+    encoder = XLNetEncoder(CONFIGS["micro"])
+    encoder.build()
+    save_model(encoder, tmp_path)
+    save_model(encoder, tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UserError, match="holds config.json, which would be taken for this model's: choose"):
+        save_model(encoder, tmp_path)
+
+
 def test_the_tokenizer_of_another_model_is_warned_of(tmp_path, caplog, small_tokenizer):
     (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
     checkpoint = random_checkpoint(CONFIGS["micro"])
@@ -609,6 +636,7 @@ def test_the_tokenizer_of_another_model_is_warned_of(tmp_path, caplog, small_tok
 
 def test_settings_and_labels_of_another_model_are_warned_of(tmp_path, caplog):
     checkpoint = random_checkpoint(CONFIGS["micro"])
+    save_checkpoint(checkpoint, str(tmp_path), "original")
     (tmp_path / "params.yaml").write_text("task: {model: {clamp_len: 3}}")
     save_checkpoint(checkpoint, str(tmp_path), "original")
     said = "holds params.yaml, too, which does not come with these weights: whoever reads the folder takes it"

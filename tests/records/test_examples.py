@@ -191,7 +191,7 @@ def test_an_interrupted_build_leaves_no_set(write, tmp_path, small_tokenizer):
 def test_pretraining_records_are_not_replaced(write, tmp_path):
     make_set(tmp_path / "set", [[(5, 3)]])
     with pytest.raises(
-        UserError, match=r"set holds other records \(train-pass00.*choose another --output_dir"
+        UserError, match=r"set holds pretraining records \(manifest.json\).*choose another --output_dir"
     ):
         write(3)
     assert Manifest.load(tmp_path / "set").records == 8

@@ -16,8 +16,9 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tests.helpers import tasks
 from tests.helpers.training import toy_finetuning as toy
 from xlnet_tf import files, task_registry
-from xlnet_tf.checkpoints import load_into, open_checkpoint, save_model
+from xlnet_tf.checkpoints import load_into, open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.checkpoints.arrays import Arrays
+from xlnet_tf.checkpoints.formats import write_model
 from xlnet_tf.checkpoints.names import QUERY_START, canonical
 from xlnet_tf.checkpoints.safetensors_file import write_safetensors
 from xlnet_tf.errors import Interrupted, UserError
@@ -557,6 +558,54 @@ def test_the_folder_of_several_runs_is_not_taken_for_a_run(run, registered, data
     ):
         with pytest.raises(UserError, match=said):
             use()
+
+
+def copied(run, folder, change=lambda folder: None):
+    shutil.copytree(run[0], folder / "run")
+    change(folder / "run")
+    return str(folder / "run")
+
+
+def without_best(folder):
+    """And with a note of TensorFlow's that a killed process has not renewed."""
+    shutil.rmtree(folder / BEST)
+    (folder / "checkpoint").write_text('model_checkpoint_path: "ckpt-32"\n')
+
+
+@pytest.mark.parametrize("change", [lambda folder: None, without_best])
+def test_all_ways_to_read_a_run_find_the_same_weights(run, registered, data, tmp_path, change):
+    """Predictions, evaluations and exports ask the run; all others open a checkpoint."""
+    folder = copied(run, tmp_path, change)
+    opened = prediction.Run.open(folder, str(data / "dev"))
+    expected = weights(opened.checkpoint(""))
+    kept = {name: weights(f"{folder}/{name}") for name in ("ckpt-32", "ckpt-64")}
+    assert not all(np.array_equal(kept["ckpt-32"][name], value) for name, value in kept["ckpt-64"].items())
+    save_checkpoint(open_checkpoint(folder), str(tmp_path / "converted"), "ours")
+    for found in (folder, str(tmp_path / "converted")):
+        for name, value in weights(found).items():
+            np.testing.assert_array_equal(value, expected[name], err_msg=name)
+    converted = prediction.Run.open(str(tmp_path / "converted"), str(data / "dev"))
+    assert open_checkpoint(converted.checkpoint("")).path == open_checkpoint(str(tmp_path / "converted")).path
+
+
+def test_weights_are_not_saved_into_a_run(run, registered, data, tmp_path):
+    """Nor read from a run into which an earlier version saved some: by no way."""
+    folder = copied(run, tmp_path)
+    task = toy.ToyTask(settings(data).task, trained_on=ExampleSet.load(run[0]))
+    model = task.build_model()
+    before = sorted(path.name for path in (tmp_path / "run").rglob("*"))
+    for target in (folder, f"{folder}/{BEST}"):
+        with pytest.raises(UserError, match="holds a run|is a part of the run"):
+            save_model(model, target)
+        with pytest.raises(UserError, match="holds a run|is a part of the run"):
+            save_checkpoint(open_checkpoint(str(run[0])), target, "hugging_face")
+    assert sorted(path.name for path in (tmp_path / "run").rglob("*")) == before
+    write_model(model, folder)
+    opened = prediction.Run.open(str(run[0]), "")
+    for read in (open_checkpoint, lambda path: dataclasses.replace(opened, model_dir=path).checkpoint("")):
+        with pytest.raises(UserError, match=r"holds a run and other weights .weights.safetensors.*/best$"):
+            read(folder)
+    assert open_checkpoint(f"{folder}/weights.safetensors").path != open_checkpoint(f"{folder}/{BEST}").path
 
 
 def cut(content: bytes) -> bytes:

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -15,7 +16,7 @@ from tfrecord_builders.common.rows import Row, other_delimiter
 from tfrecord_builders.pretraining.dedup import fingerprints, is_held_out
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
-from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.text import packing
 from xlnet_tf.text.marks import DroppedMarks
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -51,6 +52,7 @@ def build_classification(options: ClassificationOptions, progress: bool = False)
         FileNotFoundError: a file is missing.
     """
     dataset = options.dataset()
+    options.claim([*dataset.sources, *["dev"] * bool(dataset.dev_fraction)])
     tokenizer = options.load_tokenizer()
     packing.truncated([], [], options.seq_len)  # an impossible length stops here
     dataset = _without_missing_labels(_with_labels(dataset, options), options)
@@ -59,7 +61,8 @@ def build_classification(options: ClassificationOptions, progress: bool = False)
     marks = DroppedMarks(options.cleaning)
     splits = [split for name in dataset.sources for split in _choose(name, dataset, options, marks)]
     marks.warn()
-    return {split.name: _write(split, dataset, tokenizer, options, progress) for split in splits}
+    writers = options.writers(TASK, tokenizer, {s.name: _arguments(s, dataset, options) for s in splits})
+    return {s.name: _write(s, writers[s.name], dataset, tokenizer, options, progress) for s in splits}
 
 
 def _read(name: str, dataset: Dataset, options: ClassificationOptions, skip: tables.Skip | None = None):
@@ -200,26 +203,31 @@ def _texts(row: Row, source: SplitSource) -> dict[str, str]:
     return texts
 
 
+def _arguments(split: _Split, dataset: Dataset, options: ClassificationOptions) -> dict[str, Any]:
+    """Returns the arguments of a split's writer."""
+    source = dataset.sources[split.source_name]
+    settings = {
+        "name": options.preset or "",
+        "kind": dataset.kind,
+        "labels": list(dataset.labels),
+        "metrics": list(dataset.metrics),
+        "submissions": dict(dataset.submissions),
+        "truncation": options.truncation,
+        "pair": bool(source.text_pair),
+        "labelled": bool(source.label),
+    }
+    return {"columns": [labels_lib.label_column(dataset)], "settings": settings}
+
+
 def _write(
-    split: _Split, dataset: Dataset, tokenizer: XLNetTokenizer, options: ClassificationOptions, progress: bool
+    split: _Split,
+    writer: ExampleWriter,
+    dataset: Dataset,
+    tokenizer: XLNetTokenizer,
+    options: ClassificationOptions,
+    progress: bool,
 ) -> ExampleSet:
     source = dataset.sources[split.source_name]
-    writer = options.writer(
-        TASK,
-        split.name,
-        tokenizer,
-        columns=[labels_lib.label_column(dataset)],
-        settings={
-            "name": options.preset or "",
-            "kind": dataset.kind,
-            "labels": list(dataset.labels),
-            "metrics": list(dataset.metrics),
-            "submissions": dict(dataset.submissions),
-            "truncation": options.truncation,
-            "pair": bool(source.text_pair),
-            "labelled": bool(source.label),
-        },
-    )
     counted = dataset.kind == "classification" and source.label and len(dataset.labels) <= _COUNTED_LABELS
     label_names = [f"label {label}" for label in dataset.labels] if counted else []
     lengths: list[int] = []

@@ -1,22 +1,26 @@
 """What all builders of labelled examples share: their options and their command."""
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from etils import epath
 
-from xlnet_tf import command_line, errors
+from xlnet_tf import command_line, errors, files, folders
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import check_limits, define_flags, from_flags, option
 from xlnet_tf.records import example_report
-from xlnet_tf.records.examples import ExampleSet, ExampleWriter, check_replaceable
+from xlnet_tf.records.examples import ExampleSet, ExampleWriter, discard
+from xlnet_tf.records.manifest import settings_difference
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer, cleaning_for, find_file
 
 SPLITS = ("train", "dev", "test")
 BUILDS_ANEW = "the same command builds the examples anew"
+
+_OF_A_SPLIT = ("labelled", "answered", "tagged", "judged", "unanswerable")  # settings that its data decide
 
 Columns = TypeVar("Columns")
 Options = TypeVar("Options", bound="ExampleOptions")
@@ -39,6 +43,9 @@ class ExampleOptions:
     keep_accents: bool | None = option(
         "keep accents (the released models drop them). Default: as a model next to the tokenizer, or no", None
     )
+    overwrite: bool = option(
+        "replace the sets in output_dir, those of splits that are not built now, too", False
+    )
 
     @functools.cached_property
     def cleaning(self) -> CleaningConfig:
@@ -58,7 +65,12 @@ class ExampleOptions:
             paths = getattr(self, split)
             if not isinstance(paths, str) and "" in paths:  # which would be the working directory
                 raise UserError(f"--{split} is {','.join(paths)!r}, with an empty path: remove a comma")
-            check_replaceable(epath.Path(self.output_dir) / split)
+        self.claim(self.splits)
+
+    def claim(self, splits: Iterable[str]) -> None:
+        """Raises UserError if the folder of a split holds anything but examples."""
+        for split in splits:
+            folders.claim(epath.Path(self.output_dir) / split, folders.EXAMPLES, flag="--output_dir")
 
     def check_room(self, name: str, num_special: int, rest: str, within: str = "seq_len") -> None:
         """Raises UserError unless a length has room for an option's tokens, special ones and the rest."""
@@ -77,16 +89,68 @@ class ExampleOptions:
         """Raises FileNotFoundError if there is none."""
         return XLNetTokenizer(find_file(self.tokenizer), cleaning=self.cleaning)
 
-    def writer(self, task: str, split: str, tokenizer: XLNetTokenizer, **arguments: Any) -> ExampleWriter:
-        """Returns what writes the examples of a split; `arguments` are ExampleWriter's other ones."""
-        return ExampleWriter(
-            epath.Path(self.output_dir) / split,
-            task=task,
-            split=split,
-            tokenizer=tokenizer,
-            seq_len=self.seq_len,
-            **arguments,
-        )
+    def writers(
+        self, task: str, tokenizer: XLNetTokenizer, splits: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, ExampleWriter]:
+        """Returns what writes the examples of each split, whose earlier ones are removed now.
+
+        Args:
+            task, tokenizer: as ExampleWriter takes them.
+            splits: all that are built, with ExampleWriter's other arguments.
+
+        Raises:
+            UserError: output_dir has sets with other settings, which are not to be replaced.
+        """
+        self.claim(splits)
+        folder = epath.Path(self.output_dir)
+        writers = {
+            split: ExampleWriter(
+                folder / split,
+                task=task,
+                split=split,
+                tokenizer=tokenizer,
+                seq_len=self.seq_len,
+                **arguments,
+            )
+            for split, arguments in splits.items()
+        }
+        there, new = _sets_in(folder), _settings(next(iter(writers.values())).example_set)
+        different = [
+            f"  {name}: {line}"
+            for name, examples in there.items()
+            for line in settings_difference(_settings(examples), new)
+        ]
+        if different and not self.overwrite:
+            listed = "\n".join(different)
+            raise UserError(
+                f"{folder} holds examples with other settings: choose another --output_dir, or give "
+                f"--overwrite to replace them. Differences:\n{listed}"
+            )
+        others = [] if self.overwrite else sorted(there.keys() - writers.keys())
+        for name in there.keys() - set(others):
+            discard(folder / name)
+            if others and name == "train":  # data to evaluate on may change by themselves
+                writers[name].expect(there[name].digest, others)
+        return writers
+
+
+def _sets_in(folder: epath.Path) -> dict[str, ExampleSet]:
+    """Returns the finished sets of a folder's splits by their folders; damaged ones are as if unfinished."""
+    found = {}
+    for path in files.entries(folder):
+        if path.is_dir() and folders.look(path)[0] == folders.EXAMPLES:
+            with contextlib.suppress(UserError, FileNotFoundError):
+                found[path.name] = ExampleSet.load(path)
+    return found
+
+
+def _settings(examples: ExampleSet) -> dict[str, Any]:
+    """Returns what all splits of a data set have in common."""
+    fields = {
+        name: getattr(examples, name) for name in ("task", "seq_len", "sequences", "tokenizer", "cleaning")
+    }
+    settings = {name: value for name, value in examples.settings.items() if name not in _OF_A_SPLIT}
+    return {**fields, "settings": settings}
 
 
 def run(options: type[Options], build: Callable[[Options, bool], Mapping[str, ExampleSet]]) -> None:

@@ -20,7 +20,7 @@ from tfrecord_builders.conversion.readers import ModelGardenReader, OriginalRead
 from tfrecord_builders.conversion.rows import Row
 from tfrecord_builders.pretraining import output_folder
 from tfrecord_builders.pretraining import report as pretraining_report
-from xlnet_tf import files
+from xlnet_tf import files, folders
 from xlnet_tf.errors import UserError
 from xlnet_tf.ownership import owning
 from xlnet_tf.progress_bar import ProgressBar
@@ -50,6 +50,7 @@ def convert(options: ConversionOptions, progress: bool = False) -> tuple[Manifes
         UserError: an option, a file or a record is wrong, with its file and number.
         FileNotFoundError: the tokenizer is missing.
     """
+    folders.claim(options.output_dir, folders.RECORDS, flag="--output_dir")
     original = options.source_format == "original"
     source = (original_format if original else model_garden_format).find(options.input, options.num_cores)
     cleaning = CleaningConfig(lower=source.lower, keep_accents=options.keep_accents)

@@ -14,7 +14,7 @@ import tensorflow as tf
 from etils import epath
 
 from tfrecord_builders.conversion.int64_records import ExternalFile, ExternalSet, glob, joined
-from xlnet_tf import files
+from xlnet_tf import files, folders
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.segments import NUM_SPECIAL
@@ -161,6 +161,7 @@ def write(
     Raises:
         UserError: the set cannot be written so: its objective, its directions, too few records.
     """
+    folders.claim(output_dir, flag="--output_dir")
     if manifest.objective != "permutation":
         raise UserError(
             f"{manifest.folder} is for the {manifest.objective} objective, expected permutation: the "

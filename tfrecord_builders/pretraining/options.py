@@ -9,6 +9,7 @@ from etils import epath
 from tfrecord_builders.common import runners
 from tfrecord_builders.corpus import CorpusOptions, is_part
 from tfrecord_builders.corpus.sentences import check_language
+from xlnet_tf import folders
 from xlnet_tf.config import MOST_SEED
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import check_limits, option
@@ -155,6 +156,9 @@ class PretrainingOptions(CorpusOptions, runners.RunnerOptions):
             raise UserError(
                 f"split is {DEV!r}, which is the held-out set's name: name the training set otherwise"
             )
+        folder = epath.Path(self.output_dir)
+        for each in (folder / self.split, folder / DEV) if self.dev_fraction else (folder,):
+            folders.claim(each, folders.RECORDS, flag="--output_dir")
         for path in self.input:
             if is_part(epath.Path(self.output_dir) / manifest.FILE_NAME, path):
                 raise UserError(

@@ -22,7 +22,7 @@ from xlnet_tf.records import manifest as manifest_lib
 from xlnet_tf.records.manifest import Manifest, Shard
 
 BUILD_NAME = "build.json"
-SCRATCH_NAME = "scratch"  # what Beam's workers and the process that waits for them exchange
+SCRATCH_NAME = "unfinished-scratch"  # what Beam's workers and the process that waits for them exchange
 _TEMPORARY = re.compile(r"\.tmp\d+(-[0-9a-f]+)?$")
 _SHARD_OR_NOTE = re.compile(r"-pass\d+-slice\d+\.tfrecord(\.done\.json)?$")
 

@@ -72,20 +72,22 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
     num_choices = _num_choices(asked)
     texts = ("\n".join([question.context, question.question, *question.options]) for question in asked)
     warn_of_dropped_marks(texts, options.cleaning)
-    sets = {}
-    for split, (questions, skipped) in inputs.items():
-        with options.writer(
-            TASK,
-            split,
-            tokenizer,
-            columns=[Column("label", "int32", None)],
-            settings={
+    arguments = {
+        split: {
+            "columns": [Column("label", "int32", None)],
+            "settings": {
                 "num_choices": num_choices,
                 "max_qa_len": options.max_qa_len,
                 "answered": all(question.answer != UNKNOWN for question in questions),
             },
-            sequences=num_choices,
-        ) as writer:
+            "sequences": num_choices,
+        }
+        for split, (questions, _) in inputs.items()
+    }
+    sets = {}
+    for split, writer in options.writers(TASK, tokenizer, arguments).items():
+        questions, skipped = inputs[split]
+        with writer:
             for reason, location in skipped:
                 writer.skip(reason, location)
             with ProgressBar(questions, split, unit=" questions", disable=not progress) as bar:

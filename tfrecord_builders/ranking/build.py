@@ -119,28 +119,36 @@ def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, 
     for file in filter(None, (file for split in options.splits for file in options.files(split))):
         check_exists(file)  # found out before a split is written, which may take long
     marks = DroppedMarks(options.cleaning)
-    return {split: _build_split(split, options, tokenizer, marks, progress) for split in options.splits}
+    names = ("candidates", "relevant_from", "max_query_len", "num_passes", "seed")
+    arguments = {
+        "columns": [Column("relevance", "int32", options.candidates)],
+        "settings": {name: getattr(options, name) for name in names},
+        "sequences": options.candidates,
+    }
+    return {
+        split: _build_split(split, writer, options, tokenizer, marks, progress)
+        for split, writer in options.writers(
+            TASK, tokenizer, dict.fromkeys(options.splits, arguments)
+        ).items()
+    }
 
 
 def _build_split(
-    split: str, options: RankingOptions, tokenizer: XLNetTokenizer, marks: DroppedMarks, progress: bool
+    split: str,
+    writer: ExampleWriter,
+    options: RankingOptions,
+    tokenizer: XLNetTokenizer,
+    marks: DroppedMarks,
+    progress: bool,
 ) -> ExampleSet:
     skipped: list[tuple[str, str]] = []
     queries = options.read(split, lambda reason, location: skipped.append((reason, location)))
     for query in queries:
         marks.add(query.text, *(passage.text for passage in query.passages))
     marks.warn()
-    names = ("candidates", "relevant_from", "max_query_len", "num_passes", "seed")
-    settings = {name: getattr(options, name) for name in names}
-    settings["judged"] = all(p.relevance != UNKNOWN for query in queries for p in query.passages)
-    with options.writer(
-        TASK,
-        split,
-        tokenizer,
-        columns=[Column("relevance", "int32", options.candidates)],
-        settings=settings,
-        sequences=options.candidates,
-    ) as writer:
+    judged = all(p.relevance != UNKNOWN for query in queries for p in query.passages)
+    writer.example_set.settings["judged"] = judged
+    with writer:
         for reason, location in skipped:
             writer.skip(reason, location)
         if split == "train":

@@ -127,25 +127,30 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
     }
     if options.segment_len:
         settings["segment_len"] = options.segment_len
-    return {
-        split: _build_split(split, file, tokenizer, options, settings | {"answered": file.answered}, progress)
+    columns = [Column("answer_mask", "uint8", options.seq_len)]
+    of_training = [Column(name, "int32", None) for name in ("answer_first", "answer_last")]
+    of_training.append(Column("is_impossible", "uint8", None))
+    arguments = {
+        split: {
+            "columns": columns + of_training * (split == "train"),
+            "settings": settings | {"answered": file.answered},
+        }
         for split, file in read.items()
+    }
+    return {
+        split: _build_split(split, read[split], writer, tokenizer, options, progress)
+        for split, writer in options.writers(TASK, tokenizer, arguments).items()
     }
 
 
 def _build_split(
     split: str,
     file: SquadFile,
+    writer: ExampleWriter,
     tokenizer: XLNetTokenizer,
     options: SquadOptions,
-    settings: dict,
     progress: bool,
 ) -> ExampleSet:
-    columns = [Column("answer_mask", "uint8", options.seq_len)]
-    if split == "train":
-        columns += [Column(name, "int32", None) for name in ("answer_first", "answer_last")]
-        columns += [Column("is_impossible", "uint8", None)]
-    writer = options.writer(TASK, split, tokenizer, columns=columns, settings=settings)
     folder = writer.example_set.folder
     checksums.remove(folder)
     total = sum(len(passage.questions) for passage in file.passages)

@@ -97,19 +97,32 @@ def build_tagging(options: TaggingOptions, progress: bool = False) -> dict[str, 
         check_exists(file)  # found out before a split is written, which may take long
     labels = label_set(options.types or _types(options))
     marks, totals = DroppedMarks(options.cleaning), dict.fromkeys(options.splits, 0)
-    first_text = ""
+    tagged, first_text = dict.fromkeys(options.splits, True), ""
     for split in options.splits:
         for row in _rows(split, options):
             is_text = isinstance(row, AnnotatedText)
             marks.add(row.text if is_text else " ".join(row.words))
             first_text = first_text or (row.location if is_text else "")
             totals[split] += 1
+            tagged[split] = row.types is not None
     if first_text:
         check_offsets(tokenizer, options.tokenizer, f"the text in {first_text}")
     marks.warn()
+    arguments = {
+        split: {
+            "columns": [Column("tags", "int16", options.seq_len)],
+            "settings": {
+                "labels": labels,
+                "tagged": tagged[split],
+                "stride": options.stride or options.room // 2,
+                "document": options.document,
+            },
+        }
+        for split in totals
+    }
     return {
-        split: _write_split(split, total, labels, tokenizer, options, progress)
-        for split, total in totals.items()
+        split: _write_split(split, totals[split], writer, tokenizer, options, progress)
+        for split, writer in options.writers(TASK, tokenizer, arguments).items()
     }
 
 
@@ -175,29 +188,17 @@ def _check_tags(options: TaggingOptions) -> None:
 def _write_split(
     split: str,
     total: int,
-    labels: Sequence[str],
+    writer: ExampleWriter,
     tokenizer: XLNetTokenizer,
     options: TaggingOptions,
     progress: bool,
 ) -> ExampleSet:
-    rows = _rows(split, options)
-    first = next(rows)
-    stride = options.stride or options.room // 2
-    writer = options.writer(
-        TASK,
-        split,
-        tokenizer,
-        columns=[Column("tags", "int16", options.seq_len)],
-        settings={
-            "labels": labels,
-            "tagged": first.types is not None,
-            "stride": stride,
-            "document": options.document,
-        },
-    )
-    rows = itertools.chain([first], rows)
+    labels, stride = (writer.example_set.settings[name] for name in ("labels", "stride"))
     lengths = []
-    with writer, ProgressBar(rows, split, total, unit=" sentences", disable=not progress) as bar:
+    with (
+        writer,
+        ProgressBar(_rows(split, options), split, total, unit=" sentences", disable=not progress) as bar,
+    ):
         sentences = _sentences(bar, labels, tokenizer, options, writer)
         for text in _texts(sentences, options.document):
             words = [word for sentence in text for word in sentence.pieces]

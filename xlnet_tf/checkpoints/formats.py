@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import os
+import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import tf_keras
 from absl import logging
 from etils import epath
 
-from xlnet_tf import checksums, files, hub
+from xlnet_tf import checksums, files, folders, hub
 from xlnet_tf.checkpoints import hugging_face, hugging_face_config, names, tensorflow_files
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, Checkpoint
@@ -20,16 +21,16 @@ from xlnet_tf.checkpoints.model_card import (
     BEST,
     CARD_FILE,
     COMPANIONS,
-    METRICS_FILE,
+    TOKENIZER_CONFIG_FILE,
     TOKENIZER_FILE,
     ModelCard,
     task_of,
 )
-from xlnet_tf.checkpoints.of_runs import newest, runs_below
+from xlnet_tf.checkpoints.of_runs import kept, runs_below
 from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safetensors
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.hub.locating import HUGGING_FACE_WEIGHTS
+from xlnet_tf.hub.locating import HUGGING_FACE_WEIGHTS, WEIGHTS
 from xlnet_tf.ownership import owning
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.tokenizer_json import TOKENIZER_JSON_FILE
@@ -193,7 +194,27 @@ def save_model(
         >>> save_model(model, "sentiment", tokenizer)
         >>> XLNetClassifier.from_pretrained("sentiment").labels
         ['bad', 'good']
+
+    Raises:
+        UserError: the folder holds something else, or files of a model that would be taken for this one's.
     """
+    folders.claim(folder, folders.WEIGHTS, flag="folder")
+    others = (*COMPANIONS, *WEIGHTS)
+    for name in (name for name in others if name not in (TOKENIZER_FILE, TOKENIZER_CONFIG_FILE, OUR_FILE)):
+        if tf.io.gfile.exists(f"{os.fspath(folder)}/{name}"):
+            raise UserError(
+                f"{folder} holds {name}, which would be taken for this model's: choose another folder"
+            )
+    write_model(model, folder, tokenizer, card)
+
+
+def write_model(
+    model: tf_keras.Model,
+    folder: str | os.PathLike,
+    tokenizer: XLNetTokenizer | None = None,
+    card: ModelCard | None = None,
+) -> None:
+    """Does what `save_model` does, in a folder of the caller's own: a run's best weights, say."""
     folder = os.fspath(folder)
     arrays = Arrays.of({names.canonical(variable.name): variable.numpy() for variable in model.variables})
     tf.io.gfile.makedirs(folder)
@@ -222,11 +243,12 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
         What was written (`loaded`) and what was not.
 
     Raises:
-        UserError: the checkpoint has no architecture or does not fit it, or the format has no such
-        architecture.
+        UserError: the checkpoint has no architecture or does not fit it, the format has no such
+        architecture, or the folder holds another model or something else.
     """
     if format not in FORMATS:
         raise UserError(f"the format is {format!r}; expected one of {', '.join(FORMATS)}.")
+    folders.claim(folder, folders.WEIGHTS, flag="--output")
     coverage = check(checkpoint)
     if not coverage.complete and (strict or coverage.missing or coverage.other_shape):
         raise UserError(f"{checkpoint.path} does not fit its architecture: {coverage.problems()}.")
@@ -234,6 +256,8 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
     source = os.path.dirname(checkpoint.path)
     if os.path.realpath(folder) == os.path.realpath(source):
         raise UserError(f"{folder} is the folder of the checkpoint itself; expected another one to write to.")
+    if folders.look(folder)[0] == folders.WEIGHTS:
+        _check_same_model(folder, checkpoint.source)
     checkpoint = dataclasses.replace(checkpoint, arrays=arrays)
     card = _converted_card(checkpoint, format)  # first: a file that it is read from may be damaged
     tf.io.gfile.makedirs(folder)
@@ -241,6 +265,24 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
         written = _write(checkpoint, card, folder, format)
     _warn_of_others(folder, written, format)
     return coverage
+
+
+def _check_same_model(folder: str, source: str):
+    """Raises UserError unless the weights in a folder were converted from the same model, in any format."""
+    origin = (files.fields_reader(folder)(CARD_FILE) or {}).get("origin") or {}
+    found = origin.get("converted_from")
+    if found is None or _model_of(found) != _model_of(source):
+        whose = "whose origin is not known" if found is None else f"converted from {found}"
+        raise UserError(
+            f"{folder} holds weights {whose}; expected none, or of {source}: choose another --output"
+        )
+
+
+def _model_of(source: str) -> str:
+    """Returns the folder or the name of the model that weights are of, whichever of them it is now."""
+    folder, _, name = source.partition("@")[0].rpartition("/")
+    is_file = re.fullmatch(r".*\.(safetensors|json|bin|ckpt)|.*ckpt-\d+", name)
+    return os.path.realpath((folder if is_file else f"{folder}/{name}").removesuffix(f"/{BEST}"))
 
 
 def _warn_of_others(folder: str, written: Collection[str], format: str):
@@ -282,12 +324,12 @@ def _write(checkpoint: Checkpoint, card: ModelCard, folder: str, format: str) ->
         written = [CONFIG_FILE, OUR_FILE]
         files.write(f"{folder}/{CONFIG_FILE}", checkpoint.config.to_json())
         write_safetensors(arrays, f"{folder}/{OUR_FILE}")
+    card.write(folder)  # with the weights: it says whose they are, also after a kill
     for path in map(checkpoint.path_of, COMPANIONS):
         name = os.path.basename(path)
         if name not in written and tf.io.gfile.exists(path):
             files.copy(path, f"{folder}/{name}")
             written.append(name)
-    card.write(folder)
     written.append(CARD_FILE)
     checksums.write(folder, written)
     return written
@@ -375,13 +417,13 @@ def _find_weights(path: str) -> str:
             f"{path} is {_of_keras([path]) or 'not a checkpoint'}: {hub.EXPECTED}, or such a file."
         )
     folder = path.rstrip("/")
+    if of_run := kept(folder):
+        return f"{of_run[-1]}/{OUR_FILE}" if tf.io.gfile.isdir(of_run[-1]) else of_run[-1]
     for file in (OUR_FILE, *HUGGING_FACE_WEIGHTS):
         if tf.io.gfile.exists(f"{folder}/{file}"):
             return f"{folder}/{file}"
-    if tf.io.gfile.exists(f"{folder}/{BEST}/{METRICS_FILE}"):  # written last
-        return f"{folder}/{BEST}/{OUR_FILE}"
     original = f"{folder}/{tensorflow_files.ORIGINAL_FILE}"
-    prefix = original if tensorflow_files.is_tensorflow(original) else _newest(folder)
+    prefix = original if tensorflow_files.is_tensorflow(original) else _noted(folder)
     if not prefix:
         if runs := runs_below(folder):
             raise UserError(runs)
@@ -413,13 +455,12 @@ def _of_keras(files: Sequence[str]) -> str:
     return ""
 
 
-def _newest(folder: str) -> str | None:
-    """Returns the checkpoint that TensorFlow has noted as the newest of a folder, or else a run's newest."""
+def _noted(folder: str) -> str | None:
+    """Returns the checkpoint that TensorFlow has noted as the newest of a folder; None if there is none."""
     try:
-        noted = tf.train.latest_checkpoint(folder)
+        return tf.train.latest_checkpoint(folder)
     except ValueError:  # the note is damaged
-        noted = None
-    return noted or newest(folder)
+        return None
 
 
 def _configs_beside(weights: str) -> list[str]:

@@ -11,6 +11,7 @@ from xlnet_tf import files
 from xlnet_tf.checkpoints.checkpoint import Checkpoint
 from xlnet_tf.checkpoints.model_card import BEST, METRICS_FILE, PARAMS_FILE
 from xlnet_tf.errors import UserError
+from xlnet_tf.hub.locating import WEIGHTS
 
 NAME = "ckpt"
 HISTORY = "history.jsonl"
@@ -79,6 +80,26 @@ def runs_below(folder: str) -> str:
         return ""
     listed = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
     return f"{folder} holds runs ({listed}), and is not one itself: give one of them, as {folder}/{names[0]}"
+
+
+def kept(model_dir: str) -> list[str]:
+    """Returns the weights that a run has kept: its checkpoints by step, then the folder of its best weights.
+
+    The last of them are what the run's folder stands for, whoever reads it. Other folders have none.
+
+    Raises:
+        UserError: the folder has other weights, too, as earlier versions wrote them there.
+    """
+    found = newest_first(model_dir)[::-1]
+    if tf.io.gfile.exists(f"{model_dir}/{BEST}/{METRICS_FILE}"):  # written last
+        found.append(f"{model_dir}/{BEST}")
+    if found and (others := [name for name in WEIGHTS if tf.io.gfile.exists(f"{model_dir}/{name}")]):
+        raise UserError(
+            f"{model_dir} holds a run and other weights ({others[0]}), and only one of them can be what the "
+            f"folder stands for: move {others[0]}, with copies of the files next to it, to a folder of its "
+            f"own, or give {found[-1]}"
+        )
+    return found
 
 
 def read_history(path: str) -> list[dict]:

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from xlnet_tf import files, guesses, task_registry
+from xlnet_tf import files, folders, guesses, task_registry
 from xlnet_tf.checkpoints import save_model
 from xlnet_tf.checkpoints.model_card import CARD_FILE, TOKENIZER_FILE, ModelCard, check_serving
 from xlnet_tf.errors import UserError, shown
@@ -109,10 +109,12 @@ class ShapeFreeModel(tf_keras.Model):
         guesses.refuse_inputs(x)
         return super().predict(x, *args, **kwargs)
 
-    def save(self, *args, **kwargs):
+    def save(self, filepath, *args, **kwargs):
         """As tf_keras' save; a new model that was never called is saved with its initial weights."""
+        if not os.fspath(filepath).endswith((".keras", ".h5", ".hdf5")):
+            folders.claim(filepath, folders.SAVED_MODEL, flag="folder")
         self._assert_weights_created()  # before tf_keras looks, and warns that there may be none
-        return super().save(*args, **kwargs)
+        return super().save(filepath, *args, **kwargs)
 
     def __getattr__(self, name: str):
         raise guesses.of_attribute(self, name)

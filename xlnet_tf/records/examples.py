@@ -25,7 +25,7 @@ from absl import logging
 from etils import epath
 from typing_extensions import Self
 
-from xlnet_tf import files, manifest_checksum
+from xlnet_tf import files, folders, manifest_checksum
 from xlnet_tf.errors import UserError
 from xlnet_tf.ownership import owning
 from xlnet_tf.records import shards as shards_lib
@@ -334,13 +334,12 @@ class ExampleSet:
         return "\n".join(lines)
 
 
-def check_replaceable(folder: epath.Path) -> None:
-    """Raises UserError if a folder has records that no ExampleWriter wrote, such as those of pretraining."""
-    for path in files.files_in(folder, ".tfrecord"):
-        if not path.name.startswith(_SHARD_PREFIX):
-            raise UserError(
-                f"{folder} holds other records ({path.name}): choose another --output_dir, or remove them"
-            )
+def discard(folder: epath.Path) -> None:
+    """Removes the examples of a folder, the manifest first: what is left of them is not a set."""
+    for name in (MANIFEST_FILE, LENGTHS_FILE):
+        (folder / name).unlink(missing_ok=True)
+    for shard in files.files_in(folder, ".tfrecord", _SHARD_PREFIX):
+        shard.unlink()
 
 
 class ExampleWriter:
@@ -401,16 +400,23 @@ class ExampleWriter:
         self._chunk: list[Mapping[str, Any]] = []
         self._shard: shards_lib.ShardWriter | None = None
         self._written = 0
+        self._expected: tuple[str, Sequence[str]] | None = None
+
+    def expect(self, digest: str, others: Sequence[str]) -> None:
+        """Has the set be refused in the end unless it has this digest, which it had before.
+
+        Args:
+            digest: see ExampleSet.
+            others: splits of the same build that stay, and would not go with other examples.
+        """
+        self._expected = digest, others
 
     def __enter__(self) -> Self:
+        folders.claim(self._set.folder, folders.EXAMPLES, flag="--output_dir")
         folder = files.make_folder(self._set.folder)
-        check_replaceable(folder)
         self._owned = contextlib.ExitStack()
         self._owner = self._owned.enter_context(owning(folder, "building examples", "--output_dir"))
-        for name in (MANIFEST_FILE, LENGTHS_FILE):
-            (folder / name).unlink(missing_ok=True)
-        for shard in files.files_in(folder, ".tfrecord", _SHARD_PREFIX):
-            shard.unlink()
+        discard(folder)
         files.write(folder / TOKENIZER_FILE, self._tokenizer.model_proto)
         self._opened = contextlib.ExitStack()
         self._opened.push(lambda *error: self._shard and self._shard.__exit__(*error))
@@ -468,6 +474,12 @@ class ExampleWriter:
             digest = files.sha256(self._set.folder / SIDECAR_FILE)
             self._set = dataclasses.replace(self._set, sidecar_sha256=digest)
             self._set.statistics.update(self._counts.statistics)
+            if self._expected and self._expected[0] != self._set.digest:
+                others = ", ".join(self._expected[1])
+                raise UserError(
+                    f"{self._set.folder} would have other examples than those that {others} next to it came "
+                    f"with, and is left unfinished: build {others}, too, or give --overwrite to remove them"
+                )
             self._owner.check()
             self._set.save()
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from xlnet_tf import files
+from xlnet_tf import files, folders
 from xlnet_tf.errors import UserError
 from xlnet_tf.ownership import Ownership, owning
 from xlnet_tf.serving import config_files
@@ -54,6 +54,7 @@ def export(
     """
     folder = folder.rstrip("/")
     _check_folder(folder)
+    folders.claim(folder, folders.EXPORT, flag="--output_dir")
     tf.io.gfile.makedirs(folder)
     with owning(folder, "exporting", "--output_dir") as owner:
         if version is None:

@@ -18,8 +18,7 @@ from xlnet_tf import files, hub, task_registry
 from xlnet_tf.checkpoints import load_into, open_checkpoint
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.model_card import BEST, task_of
-from xlnet_tf.checkpoints.model_card import METRICS_FILE as BEST_METRICS
-from xlnet_tf.checkpoints.of_runs import newest_first, runs_below
+from xlnet_tf.checkpoints.of_runs import kept, newest_first, runs_below
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.kernels import device
@@ -131,15 +130,10 @@ class Run:
 
     def checkpoints(self) -> list[str]:
         """Returns what can be loaded: the run's checkpoints, by step, and the folder of its best weights."""
-        if tf.io.gfile.exists(f"{self.model_dir}/{BEST_METRICS}"):
-            return [self.model_dir]  # a folder of best weights itself, or what it was converted to
-        found = newest_first(self.model_dir)[::-1]
-        if tf.io.gfile.exists(f"{self.model_dir}/{BEST}/{BEST_METRICS}"):
-            found.append(f"{self.model_dir}/{BEST}")
-        if not found:
-            open_checkpoint(self.model_dir)  # a converted run has its weights in the folder itself
-            found.append(self.model_dir)
-        return found
+        if found := kept(self.model_dir):
+            return found
+        open_checkpoint(self.model_dir)  # best weights and converted runs are in the folder itself
+        return [self.model_dir]
 
     def checkpoint(self, name: str) -> str:
         """Returns the checkpoint of a name: "best", "last" or as "ckpt-100"; "" is the best, if kept.

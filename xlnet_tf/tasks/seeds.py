@@ -12,7 +12,7 @@ import tf_keras
 from absl import logging
 from official.core import config_definitions as cfg
 
-from xlnet_tf import files
+from xlnet_tf import files, folders
 from xlnet_tf.checkpoints.model_card import PARAMS_FILE
 from xlnet_tf.tasks.finetuning import BEST, UNREACHED, FinetuningTask, finetune, keep_batches, read_metrics
 from xlnet_tf.tasks.metrics.table import metric_table
@@ -69,6 +69,7 @@ def finetune_seeds(
         Diverged: the only run has diverged. Of several runs, each is tried, and so with `keep_going`.
     """
     model_dir = model_dir.rstrip("/")  # FOLDER//NAME is another object of a bucket
+    folders.claim(model_dir, folders.RUN, folders.RUNS, flag="--model_dir")
     results = []
     if again := trained_again(params, model_dir, num_seeds):
         logging.warning("%s", again)

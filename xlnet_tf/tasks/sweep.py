@@ -19,7 +19,7 @@ import yaml
 from etils import epath
 from official.core import config_definitions as cfg
 
-from xlnet_tf import figures, files
+from xlnet_tf import figures, files, folders
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks.finetuning import FinetuningTask, build_task
 from xlnet_tf.tasks.metrics.table import metric_table
@@ -246,6 +246,7 @@ def sweep(
         UserError: settings of a variant cannot be trained with; then none is.
     """
     model_dir = model_dir.rstrip("/")
+    folders.claim(model_dir, folders.RUN, folders.RUNS, flag="--model_dir")
     on_tpu = variants[0][1].runtime.distribution_strategy == "tpu"
     tpu_replicas = strategy.num_replicas_in_sync if on_tpu else 0
     check(trainings(variants, task_class, model_dir, num_seeds, tpu_replicas), strategy)

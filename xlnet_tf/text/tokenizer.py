@@ -16,7 +16,7 @@ from absl import logging
 from etils import epath
 from typing_extensions import Self
 
-from xlnet_tf import checksums, files, guesses, hub
+from xlnet_tf import checksums, files, folders, guesses, hub
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.text import cleaning as cleaning_lib
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig, clean_text, clean_texts, read_cleaning
@@ -375,6 +375,8 @@ class XLNetTokenizer(Vocabulary):
         )
         if there not in (None, self.cleaning):
             raise UserError(f"{target} has a model with {there}; the tokenizer has {self.cleaning}.")
+        if (target / MODEL_FILE).exists() and (target / MODEL_FILE).read_bytes() != self.model_proto:
+            folders.claim(target, folders.FOREIGN, flag="folder")
         settings = {"tokenizer_class": "XLNetTokenizer", **self.cleaning.to_hugging_face()}
         if not self.cleaning.normalize_quotes:
             settings["normalize_quotes"] = False  # of which Hugging Face knows nothing

@@ -12,7 +12,7 @@ import tf_keras
 from absl import logging
 
 from xlnet_tf import files
-from xlnet_tf.checkpoints import save_model
+from xlnet_tf.checkpoints.formats import write_model
 from xlnet_tf.checkpoints.model_card import BEST, CARD_FILE, METRICS_FILE, PARAMS_FILE, ModelCard
 from xlnet_tf.training.progress import HISTORY, read_history
 from xlnet_tf.training.task import Task
@@ -149,7 +149,7 @@ def keep_best(
     files.copy(f"{model_dir}/{PARAMS_FILE}", f"{folder}/{PARAMS_FILE}")
     values = {"step": step, **of_set, **metrics}
     card = ModelCard.read(folder, {CARD_FILE: None, METRICS_FILE: values})
-    save_model(model, folder, card=card)
+    write_model(model, folder, card=card)
     files.write(f"{folder}/{METRICS_FILE}", json.dumps(values, indent=1) + "\n")
     card.write(model_dir)
 

@@ -20,7 +20,7 @@ import yaml
 from absl import logging
 from official.core import train_lib, train_utils
 
-from xlnet_tf import files
+from xlnet_tf import files, folders
 from xlnet_tf.checkpoints.model_card import CARD_FILE, ModelCard
 from xlnet_tf.checkpoints.of_runs import check_name, newest
 from xlnet_tf.errors import UserError, of_file_systems
@@ -380,6 +380,7 @@ class _Runner(train_lib.OrbitExperimentRunner):
 def check_settings(params, model_dir: str):
     """Raises UserError for settings and folders that no run can have, whatever it runs on."""
     check_name(model_dir)
+    folders.claim(model_dir, folders.RUN, folders.RUNS, folders.ADAPTATION, flag="--model_dir")
     check_remote_paths(params, model_dir)
     Profile(params.trainer.profile_steps, model_dir)  # refuses wrong profile_steps
     if params.trainer.patience and not params.task.validation_data.input_path:

@@ -16,11 +16,11 @@ from tfrecord_builders import corpus
 from tfrecord_builders.common import runners
 from tfrecord_builders.common.progress import BuildProgress
 from tfrecord_builders.common.rows import other_delimiter
-from xlnet_tf import files, ownership
+from xlnet_tf import files, folders, ownership
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import settings_difference
 
-SCRATCH = "scratch"  # what Beam's workers and the process that waits for them exchange
+SCRATCH = "unfinished-scratch"  # what Beam's workers and the process that waits for them exchange
 
 
 def first_rows(source: corpus.CorpusOptions, options: ShardOptions) -> list[corpus.Row]:
@@ -108,6 +108,7 @@ def run(
         UserError: the corpus would include the answers, the folder holds those of another job, a worker
             failed, or more rows failed than may.
     """
+    folders.claim(output_dir, *folders.TAKE_RESULTS, flag="--output_dir")
     outputs = [f"{name}.json", shard_name(name, 0, 1, options.output_format)]
     outputs.append(shard_name(f"failed-{name}", 0, 1, "jsonl"))
     for path in source.input:

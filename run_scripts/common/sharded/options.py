@@ -8,7 +8,7 @@ from etils import epath
 
 from tfrecord_builders.common.runners import RunnerOptions, threads_of_machine
 from tfrecord_builders.corpus import CorpusOptions
-from xlnet_tf import flags
+from xlnet_tf import flags, folders
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import check_limits, option
 
@@ -96,6 +96,8 @@ def check_text_flags(values: flags.flags.FlagValues) -> None:
             "--output_dir is given, but answers to --text are printed: to have them written, give the texts "
             "in a file as --data"
         )
+    if values.output_dir:  # before TensorFlow is loaded
+        folders.claim(values.output_dir, *folders.TAKE_RESULTS, flag="--output_dir")
 
 
 def is_wanted(values: flags.flags.FlagValues) -> bool:

@@ -222,7 +222,7 @@ def test_more_labels_than_the_table_shows_are_counted(build, files, tmp_path, ca
     assert "own.csv has 24 labels in 28 rows, nearly every row one of its own" in warning
     assert "--label_column" in warning and "--kind=regression" in warning
     caplog.clear()
-    build(**files)  # three labels in few rows
+    build(**files, overwrite=True)  # three labels in few rows
     assert not caplog.records
 
 
@@ -307,7 +307,7 @@ def test_long_texts_are_cut_at_the_end_or_in_the_middle(build, files, tmp_path, 
     assert not example_report.warnings(examples)  # one of two
     assert examples.statistics["texts cut"] == 1 and examples.statistics["pieces cut"] == len(ids) - 30
     assert examples.statistics["pieces of a text, longest"] == len(ids)
-    examples = build(train=files["train"], truncation="middle")["train"]
+    examples = build(train=files["train"], truncation="middle", overwrite=True)["train"]
     assert examples.arrays()["input_ids"][0].tolist() == [*ids[:7], *ids[-23:], SEP_ID, CLS_ID]
     with pytest.raises(UserError, match="truncation=middle is for single texts"):
         build(train=files["train"], text_pair_column=["label"], truncation="middle")

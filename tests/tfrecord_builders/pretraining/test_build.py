@@ -460,3 +460,11 @@ def test_builder_loads_no_tensorflow(options, tmp_path):
         "sys.exit('tensorflow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY).returncode == 0
+
+
+def test_a_folder_of_the_users_own_called_scratch_stays(tmp_path, options):
+    mine = tmp_path / "scratch" / "notes.txt"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    build_pretraining_records(options(tmp_path, num_passes=1))
+    assert mine.read_text() == "mine"

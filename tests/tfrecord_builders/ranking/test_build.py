@@ -112,7 +112,11 @@ def test_grades_below_the_threshold_are_not_relevant(tmp_path, tokenizer_file):
 def test_the_seed_decides_what_is_drawn(tmp_path, tokenizer_file):
     path = support_csv(tmp_path / "s.csv")
     first, second, other = (
-        slots(build(tmp_path, tokenizer_file, train=path, seed=seed, num_passes=4, **SUPPORT)["train"])
+        slots(
+            build(tmp_path, tokenizer_file, train=path, seed=seed, num_passes=4, overwrite=True, **SUPPORT)[
+                "train"
+            ]
+        )
         for seed in (0, 0, 1)
     )
     assert first == second != other

@@ -345,7 +345,7 @@ def test_texts_are_refused_with_byte_fallback_and_the_old_set_stays(
     with pytest.raises(UserError, match=r"bytes.model has byte fallback.*the text in .*train.jsonl:1 needs"):
         build(tmp_path, byte_fallback_file, train=rows)
     assert ExampleSet.load(tmp_path / "train").records == 1
-    assert build(tmp_path, byte_fallback_file, train="ka B-X\n")["train"].records == 1
+    assert build(tmp_path, byte_fallback_file, train="ka B-X\n", overwrite=True)["train"].records == 1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,93 @@
+"""What a folder holds, and who may write to it: no command takes over what another one has made."""
+
+import re
+from collections.abc import Iterator
+
+from etils import epath
+
+from xlnet_tf import files, ownership
+from xlnet_tf.errors import UserError
+
+RECORDS, EXAMPLES = "pretraining records", "fine-tuning examples"
+RUN, RUNS, ADAPTATION = "a run", "the runs of several seeds or settings", "an adaptation"
+WEIGHTS, EXPORT, SAVED_MODEL = "a model's weights", "an exported model", "a SavedModel"
+PART = "a part of something else"
+FOREIGN, EMPTY = "other files", "nothing"
+# Answers and reports have names of their own, and replace nothing there.
+TAKE_RESULTS = (RUN, RUNS, ADAPTATION, WEIGHTS, EXPORT, FOREIGN)
+
+_OF_WEIGHTS = (
+    r"(model|weights)\.safetensors|(model\.safetensors|pytorch_model\.bin)(\.index\.json)?|.*ckpt.*\.index"
+)
+_OF_TOKENIZERS = {"spiece.model", "spiece.vocab", "tokenizer.json", "tokenizer_config.json", "SHA256SUMS"}
+_SETS = {"pretraining": RECORDS, "examples": EXAMPLES}
+
+
+def claim(folder: epath.PathLike, *kinds: str, flag: str) -> None:
+    """Raises UserError if a writer would harm what a folder holds; to be called before it does anything.
+
+    Args:
+        folder: to write to, whether it is there or not.
+        kinds: that the writer resumes, adds to or replaces.
+        flag: that chooses the folder.
+    """
+    kind, shown = look(folder)
+    if kind in (EMPTY, *kinds) or (kind == FOREIGN and not shown):
+        return
+    if kind == PART:
+        raise UserError(f"{folder} is a part of {shown}, which may replace it: choose another {flag}")
+    known = "".join(f", or one with {each}" for each in kinds if each != FOREIGN)
+    raise UserError(f"{folder} holds {kind} ({shown}); expected a new folder{known}: choose another {flag}")
+
+
+def look(folder: epath.PathLike) -> tuple[str, str]:
+    """Returns what a folder holds, and the name that shows it.
+
+    A tokenizer alone counts as nothing, as each set, run and model begins with one. Of other files, those are
+    named that a writer would replace.
+    """
+    folder = epath.Path(folder)
+    for path in (folder, *folder.parents):
+        if path.name == "best" and look(path.parent)[0] in (RUN, ADAPTATION):
+            return PART, f"the run {path.parent}"
+    found = [path.name for path in files.entries(folder)]
+    names = {name for name in found if not files.is_unfinished(name)} - _OF_TOKENIZERS - {ownership.FILE}
+    if not names:
+        return EMPTY, ""
+    return next(((kind, name) for kind, name in _signs(folder, sorted(names)) if name), (FOREIGN, ""))
+
+
+def _signs(folder: epath.Path, names: list[str]) -> Iterator[tuple[str, str]]:
+    """Yields kinds, each with the name that shows it, or "" if none does; the first that is shown counts."""
+    there = set(names)
+
+    def first(*wanted: str) -> str:
+        return next((name for name in wanted if name in there), "")
+
+    def matching(pattern: str) -> Iterator[str]:
+        return (name for name in names if re.fullmatch(pattern, name))
+
+    settings, manifest = first("params.yaml"), first("manifest.json")
+    yield ADAPTATION, first("adaptation.json")
+    yield RUN, next(matching(r"ckpt-\d+\.index"), settings and first("best"))
+    yield SAVED_MODEL, first("saved_model.pb")  # one version of an export, or Keras' own
+    yield WEIGHTS, next(matching(_OF_WEIGHTS), "")
+    yield RUN, settings or (manifest and first("xlnet_config.json"))  # it has saved nothing yet
+    yield WEIGHTS, first("model.json") if "format_version" in _fields(folder / "model.json") else ""
+    if kind := _SETS.get(str(_fields(folder / "manifest.json").get("kind"))):
+        yield kind, manifest
+    yield EXAMPLES, next(matching(r"shard-\d+\.tfrecord"), "")
+    yield RECORDS, next(matching(r"build\.json|.*\.tfrecord"), "")
+    versions = (name for name in matching(r"\d+") if (folder / name / "saved_model.pb").exists())
+    yield EXPORT, first("models.config") or next(versions, "")
+    runs = (name for name in matching(r"seed-\d+|\w[\w.]*=.+") if look(folder / name)[0] in (RUN, RUNS))
+    yield RUNS, first("seeds.json", "sweep.json") or next(runs, "")
+    yield FOREIGN, first("manifest.json", "model.json")  # which sets, runs and weights would replace
+
+
+def _fields(path: epath.Path) -> dict:
+    """Returns what a json file holds; nothing of one that is missing or damaged."""
+    try:
+        return files.read_json(path)
+    except (UserError, FileNotFoundError):
+        return {}
