@@ -278,6 +278,11 @@ def _checked(job: Job) -> Job:
             f"runtime is {runtime}, without TensorFlow's runtime for slices, and {found.name} has "
             f"{found.hosts} hosts: expected {default_runtime(found)}, which is the default"
         )
+    if re.search(r"https?://[^/]*@|//[^/@]*:[^/]*@", job.package):
+        raise UserError(
+            "package has a user name or password in its address, which the machine's settings would show: "
+            "expected a wheel of this machine (make wheel), or an address without them"
+        )
     return dataclasses.replace(
         job, runtime=runtime, package=job.package or f"dist/xlnet_tf-{__version__}-py3-none-any.whl"
     )

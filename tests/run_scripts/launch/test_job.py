@@ -26,6 +26,17 @@ def test_defaults(tmp_path):
     assert found.training("local")[:2] == ["run_scripts.pretrain", "--config_file=base"]
 
 
+@pytest.mark.parametrize(
+    "address", ["https://s3cr3t@h/x", "git+https://me:s3cr3t@h/x", "ssh://me:s3cr3t@h/x"]
+)
+def test_a_package_with_a_secret_is_refused_without_showing_it(tmp_path, address):
+    with pytest.raises(UserError, match="package has a user name or password") as error:
+        load(tmp_path, package=address)
+    assert "s3cr3t" not in str(error.value)
+    for safe in ("git+ssh://git@h/x", "https://h/x@1.whl"):
+        assert load(tmp_path, package=safe).package == safe
+
+
 @pytest.mark.parametrize("begin", ["xlnet-tf ", "python -m run_scripts.", "python3 -m run_scripts ", ""])
 def test_a_command_may_be_written_as_it_is_typed(tmp_path, begin):
     found = load(tmp_path, command=begin + "finetune --data=gs://b/imdb --learning_rate 1e-5")

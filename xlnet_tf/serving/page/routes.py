@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.page.explainer import Explainer
 
@@ -88,7 +89,9 @@ async def _arguments(request: Request, names: Sequence[str]) -> dict[str, Any]:
     if len(body) > _MOST_BYTES:
         raise _Refused(413, f"The request has more than {_MOST_BYTES:,} bytes. Shorten the text.")
     try:
-        arguments = json.loads(body)
+        arguments = json.loads(body, object_pairs_hook=files.unique_keys)
+    except files.SecondKey as error:
+        raise _Refused(400, f"{error}.") from None
     except (ValueError, RecursionError):
         raise _Refused(400, "The request is not JSON.") from None
     if not isinstance(arguments, dict) or "text" not in arguments or {*arguments} - {*names}:
