@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from xlnet_tf import command_line, errors
+from xlnet_tf import command_line, errors, hub
 from xlnet_tf.errors import UserError
 
 EXTRA = "serve"
@@ -39,6 +39,7 @@ def main(_: Sequence[str]) -> None:
     for folder in values.model:
         if "://" not in folder and not os.path.isdir(folder):  # said before TensorFlow is loaded
             raise UserError(f"{folder} is not a folder: expected one that `xlnet-tf export` has written")
+    hub.require(values.explain, "--explain: ")
     from xlnet_tf.serving.local import guard, models, server
 
     errors.quiet_abseil()

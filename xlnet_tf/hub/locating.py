@@ -120,19 +120,24 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
 
 
 def require(path: str | None, what: str = "") -> None:
-    """Raises FileNotFoundError if what is to be a model is a path of this machine, and nothing is there.
+    """Looks for a model before TensorFlow is loaded, which takes much longer. A name's files are fetched.
 
-    Commands ask before they load TensorFlow, which takes much longer. Names, and paths of other file systems,
-    are left to what reads them.
+    Paths of other file systems are left to what reads them.
 
     Args:
         path: a model's; None or "": there is none to look for.
-        what: the beginning of the message, such as "init_checkpoint: ".
+        what: the beginning of the message about a path, such as "init_checkpoint: ".
+
+    Raises:
+        FileNotFoundError: it is a path of this machine, and nothing is there.
+        UserError, FileNotFoundError: it is a name, and `locate` raises them.
     """
-    if not path or ":/" in path or releases.archive_of(path):
+    if not path:
         return
-    is_local = _is_local(path) or not _NAME.fullmatch(path)
-    if is_local and not any(map(os.path.exists, (path, f"{path.rstrip('/')}.index"))):
+    is_name = _NAME.fullmatch(path) and (path.startswith(SCHEME) or not _is_local(path))
+    if is_name or releases.archive_of(path):
+        locate(path)
+    elif ":/" not in path and not any(map(os.path.exists, (path, f"{path.rstrip('/')}.index"))):
         raise FileNotFoundError(f"{what}{not_there(path)}")
 
 
