@@ -20,7 +20,7 @@ import xlnet_tf
 try:
     from xlnet_tf import command_line, errors, shell_completion
 except ModuleNotFoundError as error:
-    sys.exit(f"ERROR: the package {error.name} is not installed: pip install xlnet-tf")
+    sys.exit(f"ERROR: the package {error.name} is not installed: pip install . in the checkout of xlnet-tf")
 
 PROGRAM, BUILD, COMPLETION = "xlnet-tf", "build", "completion"
 ALIASES = {"inspect-records": "inspect", "tutorial-chinese-classification": "tutorial"}

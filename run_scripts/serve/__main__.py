@@ -28,7 +28,7 @@ def check_extra() -> None:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ModuleNotFoundError as error:
-        raise UserError(f"the server needs {error.name}: pip install 'xlnet-tf[{EXTRA}]'") from None
+        raise UserError(f"the server needs {error.name}: {errors.install_command(EXTRA)}") from None
 
 
 def main(_: Sequence[str]) -> None:

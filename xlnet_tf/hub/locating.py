@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from etils import epath
 
 from xlnet_tf import files
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, install_command
 from xlnet_tf.hub import keras_file, releases
 
 SCHEME = "hf://"
@@ -104,7 +104,7 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
     try:
         import huggingface_hub as library
     except ImportError:
-        install = f"pip install 'xlnet-tf[{EXTRA}]'"
+        install = install_command(EXTRA)
         if not path.startswith(SCHEME):
             raise FileNotFoundError(
                 f"there is nothing at {path}{similar(path)}, and what fetches models of the Hugging Face hub "
