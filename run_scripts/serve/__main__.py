@@ -80,9 +80,7 @@ def page_routes(language_model: str | None):
     if language_model:
         name = os.path.basename(os.path.normpath(language_model))
         found = explainer.Explainer(XLNetLanguageModel.from_pretrained(language_model), name)
-    return lambda service: routes.routes(
-        lambda: dict.fromkeys(name for name, _ in service.models.available()), found
-    )
+    return lambda service: routes.routes(lambda: routes.described(service.models), found)
 
 
 def describe(running) -> str:
@@ -102,15 +100,9 @@ def describe(running) -> str:
 
 def example(address: str, name: str, model) -> str:
     """Returns a curl command that the model answers: its own warm-up request, if it has one."""
-    from xlnet_tf.serving.client_grpc import read_tensor
-    from xlnet_tf.serving.signatures import plain
-
-    for log in model.warmup_requests():
-        request = log.predict_log.request
-        if request.model_spec.signature_name == "serving_default":
-            inputs = {key: plain(read_tensor(tensor)) for key, tensor in request.inputs.items()}
-            body = json.dumps({"inputs": inputs}, ensure_ascii=False).replace("'", r"'\''")
-            return f"curl -d '{body}' http://{address}/v1/models/{name}:predict"
+    if model.example:
+        body = json.dumps({"inputs": model.example}, ensure_ascii=False).replace("'", r"'\''")
+        return f"curl -d '{body}' http://{address}/v1/models/{name}:predict"
     return f"curl http://{address}/v1/models/{name}/metadata"
 
 
