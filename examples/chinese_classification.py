@@ -15,7 +15,7 @@ import numpy as np
 from absl import flags
 
 from tfrecord_builders.common import tables
-from xlnet_tf import XLNetConfig, XLNetTokenizer, command_line, errors
+from xlnet_tf import XLNetConfig, XLNetTokenizer, command_line, errors, hub
 
 
 def read(path: str) -> tuple[list[str], list[str]]:
@@ -62,6 +62,7 @@ def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
     if bool(values.checkpoint) == bool(values.tokenizer):
         raise errors.UserError("give either --checkpoint or --tokenizer")
+    hub.require(values.checkpoint, "--checkpoint: ")
     accuracy = run(
         values.train, values.test, values.checkpoint, values.tokenizer, values.seq_len, values.epochs
     )

@@ -20,7 +20,7 @@ import xlnet_tf
 try:
     from xlnet_tf import command_line, errors, shell_completion
 except ModuleNotFoundError as error:
-    sys.exit(f"ERROR: the package {error.name} is not installed: pip install xlnet-tf")
+    sys.exit(f"ERROR: the package {error.name} is not installed: pip install . in the checkout of xlnet-tf")
 
 PROGRAM, BUILD, COMPLETION = "xlnet-tf", "build", "completion"
 ALIASES = {"inspect-records": "inspect"}
@@ -35,6 +35,27 @@ MOVED = {
     "run-hlo": "python -m benchmarks.hlo",
     "demo": "make demo, or python -m examples.demo",
     "tutorial": "python -m examples.chinese_classification",
+}
+# Scripts of the original and of Hugging Face, and what people try: our names of commands and kinds of sets.
+OTHER_NAMES = {
+    "choice": "race",
+    "data-utils": "pretraining",
+    "eval": "evaluate",
+    "infer": "predict",
+    "multiple-choice": "race",
+    "ner": "tagging",
+    "qa": "squad",
+    "question-answering": "squad",
+    "run-classifier": "finetune",
+    "run-glue": "finetune",
+    "run-ner": "finetune",
+    "run-qa": "finetune",
+    "run-race": "finetune",
+    "run-squad": "finetune",
+    "test": "evaluate",
+    "train": "pretrain finetune train-tokenizer",
+    "train-gpu": "pretrain",
+    "train-tpu": "pretrain",
 }
 GROUPS = {
     "Text to records": ("train-tokenizer", f"{BUILD} *", "inspect", "convert-records", "corpus-plan"),
@@ -120,7 +141,9 @@ def answer(words: Sequence[str]) -> str:
             return f"{PROGRAM} {xlnet_tf.__version__}"
         case [first, shell] if first == COMPLETION and shell in shell_completion.SHELLS:
             return shell_completion.script(PROGRAM, shell)
-        case [first] | [first, "--help"] if first in (BUILD, COMPLETION):
+        case ["help", *rest]:
+            return answer(rest)
+        case [first] | [first, "--help" | "help"] if first in (BUILD, COMPLETION):
             known = next_words([first])
             return "\n".join(f"{PROGRAM} {first} {word:<16}{meaning}" for word, meaning in known.items())
         case [first, given, *_] if first in (BUILD, COMPLETION):
@@ -129,8 +152,7 @@ def answer(words: Sequence[str]) -> str:
             sys.exit(f"ERROR: {given} is no longer a command of {PROGRAM}. In a checkout: {moved}")
         case [given, *_]:
             known = {name.removeprefix(f"{BUILD} "): name for name in commands()} | {COMPLETION: COMPLETION}
-    closest = command_line.closest(given.replace("_", "-"), known)
-    tip = f": did you mean {known[closest]}?" if closest else ""
+    tip = command_line.did_you_mean(given.replace("_", "-"), known, OTHER_NAMES, "-")
     if not tip and words[0] in (BUILD, COMPLETION):
         tip = f": expected {words[0]} {'|'.join(known)}"
     sys.exit(f"ERROR: there is no command {given!r}{tip} ({PROGRAM} --help lists all)")
@@ -140,6 +162,8 @@ def main() -> None:
     """Runs the command that the program's arguments name."""
     typed = shell_completion.typed_words()
     words = typed[1:] if typed else sys.argv[1:]
+    if words[:1] == ["help"] and find(words[1:]):
+        words = [*words[1:], "--help"]
     if not (name := find(words)):
         with errors.of_output():
             if typed:

@@ -55,11 +55,11 @@ def main(_: Sequence[str]):
     values = flags.FLAGS
     folders.claim(values.model_dir, folders.RUN, flag="--model_dir")
     # What is not there is named before TensorFlow is loaded. A run that resumes needs no init_checkpoint.
-    if not epath.Path(values.model_dir).exists():
-        hub.require(values.init_checkpoint, "init_checkpoint: ")
     for folder in filter(None, (values.train_data, values.dev_data)):
         if not (epath.Path(folder) / FILE_NAME).exists():
             Manifest.load(folder)
+    if not epath.Path(values.model_dir).exists():
+        hub.require(values.init_checkpoint, "init_checkpoint: ")
 
     from xlnet_tf.tasks import pretraining
 

@@ -219,3 +219,35 @@ def test_wrong_arguments_are_one_line(command, arguments, message):
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.startswith(f"ERROR: {message}")
     assert done.stderr.endswith("(--help describes all flags)\n") and done.stderr.count("\n") == 1
+
+
+NAME = "hf://nobody/nothing"
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        *(
+            (command, [f"--model_dir={NAME}", *more])
+            for command, more in {
+                "embed": ["--text=a"],
+                "evaluate": ["--data=a"],
+                "export": ["--output_dir=a"],
+                "fill_mask": ["--text=<mask>"],
+                "generate": ["--prompt=a"],
+                "predict": ["--input=text=a"],
+                "push": ["--to=me/b"],
+                "score": ["--text=a"],
+                "verify_pretrained": [],
+            }.items()
+        ),
+        ("convert_checkpoint", [f"--input={NAME}", "--output=a"]),
+        ("serve", [f"--explain={NAME}"]),
+        ("tutorial_chinese_classification", [f"--checkpoint={NAME}", "--train=a", "--test=a"]),
+    ],
+)
+def test_a_name_that_is_not_cached_is_reported_before_tensorflow_is_loaded(command, arguments):
+    pytest.importorskip("huggingface_hub", reason="needs the extra hub")
+    done = run_in_fork(f"run_scripts.{command}", *arguments)
+    assert done.returncode == 1 and not done.heavy
+    assert "the cache lacks files of hf://nobody/nothing, and HF_HUB_OFFLINE is set" in done.stderr

@@ -160,3 +160,16 @@ def test_a_log_has_no_traceback_of_ctrl_c():
     except KeyboardInterrupt: logging.exception("lost")
     logging.error("kept")"""
     assert run(body).stderr == b"ERROR: kept\n"
+
+
+def test_extras_are_installed_from_where_the_project_is(monkeypatch):
+    """No index has it: only where it is installed, pip knows the extras of its name."""
+    monkeypatch.setattr(errors.metadata, "metadata", lambda name: {"Name": name})
+    assert errors.install_command("hub") == "pip install 'xlnet-tf[hub]'"
+
+    def missing(name):
+        raise errors.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(errors.metadata, "metadata", missing)
+    found = re.fullmatch(r"pip install '(.*)\[hub\]'", errors.install_command("hub"))
+    assert os.path.samefile(found[1], os.path.join(os.path.dirname(errors.__file__), ".."))

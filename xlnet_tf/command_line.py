@@ -6,7 +6,7 @@ import math
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from absl import flags
 
@@ -143,12 +143,20 @@ def closest(name: str, known: Iterable[str]) -> str:
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.7)), "")
 
 
-def _did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
-    known = list(known)
-    likely = [other for other in OTHER_NAMES.get(name, "").split() if other in known]
-    likely = likely or sorted(other for other in known if name in other.split("_"))
+def did_you_mean(
+    name: str, known: Mapping[str, str], others: Mapping[str, str] = OTHER_NAMES, between: str = "_"
+) -> str:
+    """Returns which known names an unknown one means, most likely, as the end of a message; "" if none.
+
+    Args:
+        known: names, with what the message calls each.
+        others: names of other programs, with those of ours, separated by blanks.
+        between: the parts of a name.
+    """
+    likely = [other for other in others.get(name, "").split() if other in known]
+    likely = likely or sorted(other for other in known if name in other.split(between))
     likely = likely or list(filter(None, [closest(name, known)]))
-    return f": did you mean {' or '.join(prefix + other for other in likely)}?" if likely else ""
+    return f": did you mean {' or '.join(known[other] for other in likely)}?" if likely else ""
 
 
 def _required(values: flags.FlagValues) -> list[list[str]]:
@@ -165,7 +173,8 @@ def _required(values: flags.FlagValues) -> list[list[str]]:
 def _problem(error: Exception, values: flags.FlagValues, required: Sequence[Sequence[str]]) -> str:
     """Says what is wrong with the flags, and what would be right."""
     if isinstance(error, flags.UnrecognizedFlagError):
-        return f"there is no flag --{error.flagname}{_did_you_mean(error.flagname, values, '--')}"
+        tip = did_you_mean(error.flagname, {name: f"--{name}" for name in values})
+        return f"there is no flag --{error.flagname}{tip}"
     missing = [names for names in required if not any(values[name].present for name in names)]
     if values.is_parsed() and missing:
         *names, last = map(_one_of, missing)
@@ -177,7 +186,8 @@ def _problem(error: Exception, values: flags.FlagValues, required: Sequence[Sequ
     flag, given = values[found[1]], message.removesuffix(f": {error.__context__}")
     if isinstance(flag, flags.EnumFlag):
         known = flag.parser.enum_values
-        return f"{given}: expected one of {', '.join(known)}{_did_you_mean(given[found.end() :], known)}"
+        tip = did_you_mean(given[found.end() :], {name: name for name in known})
+        return f"{given}: expected one of {', '.join(known)}{tip}"
     expected = "true or false" if flag.boolean else flag.parser.syntactic_help
     return f"{given}: expected {expected}" if expected else message
 

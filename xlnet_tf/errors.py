@@ -15,6 +15,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from importlib import metadata
 from typing import Any
 
 from absl import app
@@ -28,6 +29,15 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 class UserError(ValueError):
     """Wrong input, flag or file. The message alone says what to do."""
+
+
+def install_command(extra: str) -> str:
+    """Returns what installs an extra: by its name only where the project is installed, as no index has it."""
+    try:
+        project = metadata.metadata("xlnet-tf")["Name"]
+    except metadata.PackageNotFoundError:
+        project = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return f"pip install '{project}[{extra}]'"
 
 
 def shown(value: object, write: Callable[[Any], str] = repr) -> str:

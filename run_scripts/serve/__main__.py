@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from xlnet_tf import command_line, errors
+from xlnet_tf import command_line, errors, hub
 from xlnet_tf.errors import UserError
 
 EXTRA = "serve"
@@ -28,7 +28,7 @@ def check_extra() -> None:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ModuleNotFoundError as error:
-        raise UserError(f"the server needs {error.name}: pip install 'xlnet-tf[{EXTRA}]'") from None
+        raise UserError(f"the server needs {error.name}: {errors.install_command(EXTRA)}") from None
 
 
 def main(_: Sequence[str]) -> None:
@@ -39,6 +39,7 @@ def main(_: Sequence[str]) -> None:
     for folder in values.model:
         if "://" not in folder and not os.path.isdir(folder):  # said before TensorFlow is loaded
             raise UserError(f"{folder} is not a folder: expected one that `xlnet-tf export` has written")
+    hub.require(values.explain, "--explain: ")
     from xlnet_tf.serving.local import guard, models, server
 
     errors.quiet_abseil()
@@ -79,9 +80,7 @@ def page_routes(language_model: str | None):
     if language_model:
         name = os.path.basename(os.path.normpath(language_model))
         found = explainer.Explainer(XLNetLanguageModel.from_pretrained(language_model), name)
-    return lambda service: routes.routes(
-        lambda: dict.fromkeys(name for name, _ in service.models.available()), found
-    )
+    return lambda service: routes.routes(lambda: routes.described(service.models), found)
 
 
 def describe(running) -> str:
@@ -101,15 +100,9 @@ def describe(running) -> str:
 
 def example(address: str, name: str, model) -> str:
     """Returns a curl command that the model answers: its own warm-up request, if it has one."""
-    from xlnet_tf.serving.client_grpc import read_tensor
-    from xlnet_tf.serving.signatures import plain
-
-    for log in model.warmup_requests():
-        request = log.predict_log.request
-        if request.model_spec.signature_name == "serving_default":
-            inputs = {key: plain(read_tensor(tensor)) for key, tensor in request.inputs.items()}
-            body = json.dumps({"inputs": inputs}, ensure_ascii=False).replace("'", r"'\''")
-            return f"curl -d '{body}' http://{address}/v1/models/{name}:predict"
+    if model.example:
+        body = json.dumps({"inputs": model.example}, ensure_ascii=False).replace("'", r"'\''")
+        return f"curl -d '{body}' http://{address}/v1/models/{name}:predict"
     return f"curl http://{address}/v1/models/{name}/metadata"
 
 

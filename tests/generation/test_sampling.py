@@ -76,6 +76,11 @@ def test_equally_likely_pieces_are_all_kept():
         assert chosen == [1, 1, 2, 2]
 
 
+def test_a_top_k_of_any_size_is_taken():
+    for top_k in (2**31 - 1, 2**31, np.int64(2**62), 10**30):
+        assert sampling.same_for_all(2, 1.0, top_k, 1.0, 0).top_k.tolist() == [2**31 - 1] * 2
+
+
 def test_symbols_have_no_probability():
     log_probs = sampling.log_probabilities(np.zeros([2, 3, 12], np.float32))
     probabilities = np.exp(log_probs)

@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import functools
 import json
+import os
 import pathlib
 import runpy
 import subprocess
@@ -63,7 +64,7 @@ class Ended(NamedTuple):
 
 
 def run_in_fork(module: str, *arguments: str) -> Ended:
-    """Runs `python -m MODULE ARGUMENTS` in a process without TensorFlow, in the checkout."""
+    """Runs `python -m MODULE ARGUMENTS` in a process without TensorFlow or network, in the checkout."""
     with tempfile.TemporaryDirectory() as name:
         server, folder = _server(), pathlib.Path(name)
         server.stdin.write(json.dumps([name, module, *arguments]) + "\n")
@@ -78,6 +79,7 @@ def _server() -> subprocess.Popen:
     server = subprocess.Popen(
         [sys.executable, "-c", _FORKS],
         cwd=_REPOSITORY,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -63,6 +63,9 @@ def test_help_is_that_of_the_command_and_names_this_program():
 
 
 def test_version_and_help():
+    assert xlnet_tf("help").stdout == xlnet_tf("--help").stdout
+    assert xlnet_tf("help", "build").stdout == xlnet_tf("build", "help").stdout == xlnet_tf("build").stdout
+    assert xlnet_tf("help", "build", "squad").stdout == xlnet_tf("build", "squad", "--help").stdout
     assert xlnet_tf("--version").stdout == "xlnet-tf 0.1.0\n"
     assert xlnet_tf().stdout == xlnet_tf("--help").stdout == console.listing() + "\n"
 
@@ -73,6 +76,22 @@ def test_version_and_help():
         (["pretrian", "--seed=1"], "there is no command 'pretrian': did you mean pretrain?"),
         (["fil_mask"], "there is no command 'fil_mask': did you mean fill-mask?"),
         (["squad"], "there is no command 'squad': did you mean build squad?"),
+        (["build", "ner"], "there is no command 'ner': did you mean build tagging?"),
+        (["build", "qa"], "there is no command 'qa': did you mean build squad?"),
+        (
+            ["build", "question_answering"],
+            "there is no command 'question_answering': did you mean build squad?",
+        ),
+        (["build", "multiple-choice"], "there is no command 'multiple-choice': did you mean build race?"),
+        (["eval"], "there is no command 'eval': did you mean evaluate?"),
+        (["convert"], "there is no command 'convert': did you mean convert-checkpoint or convert-records?"),
+        (["tokenizer"], "there is no command 'tokenizer': did you mean train-tokenizer?"),
+        (["train"], "there is no command 'train': did you mean pretrain or finetune or train-tokenizer?"),
+        (["run_classifier", "--do_train"], "there is no command 'run_classifier': did you mean finetune?"),
+        (["run_squad"], "there is no command 'run_squad': did you mean finetune?"),
+        (["train_gpu"], "there is no command 'train_gpu': did you mean pretrain?"),
+        (["help", "eval"], "there is no command 'eval': did you mean evaluate?"),
+        (["help", "build", "ner"], "there is no command 'ner': did you mean build tagging?"),
         (["build", "sqad"], "there is no command 'sqad': did you mean build squad?"),
         (["build", "x"], "there is no command 'x': expected build classification|pretraining|race|"),
         (["completion", "tcsh"], "there is no command 'tcsh': expected completion bash|zsh|fish"),

@@ -207,3 +207,14 @@ def test_a_server_that_does_not_answer_is_not_waited_for():
 def test_addresses_have_a_host_and_a_port(server):
     with pytest.raises(UserError, match=r"expected HOST:PORT \(REST\) or grpc://HOST:PORT"):
         connect(server, "toy")
+
+
+@pytest.mark.parametrize("scheme", ["", "http://", "https://", "grpc://", "ftp://"])
+@pytest.mark.parametrize(
+    "server",
+    ["user:secret@host:8501", "secret@host", "host:1?key=secret", "host:1/v1?secret", "host:1#secret"],
+)
+def test_addresses_with_secrets_are_refused_without_showing_them(scheme, server):
+    with pytest.raises(UserError, match=r"expected HOST:PORT \(REST\) or grpc://HOST:PORT") as error:
+        connect(f"{scheme}{server}", "toy")
+    assert "secret" not in str(error.value)

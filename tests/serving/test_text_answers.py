@@ -7,13 +7,16 @@ import tensorflow as tf
 
 from tests.helpers.serving.exports import KINDS
 from xlnet_tf import task_registry
-from xlnet_tf.serving import text_answers
+from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint
+from xlnet_tf.serving import models, text_answers
+from xlnet_tf.serving.export import export
 from xlnet_tf.serving.module import LOWEST, ServingModule
 from xlnet_tf.serving.multiple_choice import MultipleChoiceModule
 from xlnet_tf.serving.ranking import RankingModule
 from xlnet_tf.serving.signatures import plain
 from xlnet_tf.serving.tagging import TaggingModule
 from xlnet_tf.serving.text_answers import RowFunction, answer_texts
+from xlnet_tf.text.cleaning import CARD_FILE
 
 
 def rows_of(kind, module) -> list[dict]:
@@ -72,6 +75,25 @@ def test_outputs_are_in_the_order_of_their_names():
 )
 def test_answers_have_nothing_that_fills_up_a_batch(module, row, answer, expected):
     assert module.without_padding(row, answer) == expected
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("task", ["multiple_choice", "ranking", "tagging"])
+def test_exported_weights_that_do_not_say_their_task_answer_without_padding(small_tokenizer, tmp_path, task):
+    """As most of Hugging Face: the task was given with --head."""
+    kind, theirs = KINDS[task], tmp_path / "theirs"
+    kind.model(small_tokenizer).save_pretrained(tmp_path / "ours", small_tokenizer)
+    save_checkpoint(open_checkpoint(str(tmp_path / "ours")), str(theirs), "hugging_face")
+    (theirs / CARD_FILE).unlink()
+    module = models.module_of_checkpoint(str(theirs), head=task, buckets=[])
+    rows = rows_of(kind, module)[:2]
+    for name in {"options", "candidates"} & set(rows[0]):
+        rows[1] = rows[1] | {name: rows[1][name][:1]}
+    export(module, str(tmp_path / "served"), warmup_batches=(1,))
+    served = models.find_source(str(tmp_path / "served")).load(models.FLOAT32)
+    both = [list(answer_texts(each, iter(rows), batch_size=2)) for each in (served, module)]
+    lengths = [[{n: len(v) for n, v in a.items() if isinstance(v, list)} for a in found] for found in both]
+    assert lengths[0] == lengths[1]
 
 
 @pytest.mark.integration

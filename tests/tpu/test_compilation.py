@@ -37,7 +37,7 @@ def test_a_plan_is_read():
 
 
 def test_a_missing_compiler_names_what_to_install():
-    with pytest.raises(UserError, match=r"No module named 'libtpu'.*pip install .xlnet-tf.tpu-compile"):
+    with pytest.raises(UserError, match=r"No module named 'libtpu'.*pip install .*tpu-compile"):
         compilation.read_result({"unavailable": "ModuleNotFoundError: No module named 'libtpu'"})
 
 

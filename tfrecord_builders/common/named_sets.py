@@ -19,7 +19,7 @@ from etils import epath
 from tfrecord_builders.common.columnar import part_features, rows_of_batch, undecodable, with_names
 from tfrecord_builders.common.rows import DecodedValues, Row, as_text
 from xlnet_tf import hub
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, install_command
 
 HUB, PREPARED = "hf://datasets/", "tfds://"
 EXTRA = "datasets"
@@ -76,7 +76,7 @@ def _on_hub(name: str) -> Any:
     except ImportError:
         raise UserError(
             f"{name} is a data set of the Hugging Face hub; what reads it is not installed: "
-            f"pip install 'xlnet-tf[{EXTRA}]'"
+            f"{install_command(EXTRA)}"
         ) from None
     datasets.disable_progress_bars()
     # The commit is asked for first, so that an old copy never stands for what the hub cannot give.

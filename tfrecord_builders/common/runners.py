@@ -17,7 +17,7 @@ from absl import logging
 from etils import epath
 
 from xlnet_tf import errors, signals
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, install_command
 from xlnet_tf.flags import option
 
 RUNNERS = ("local", "beam")
@@ -95,9 +95,7 @@ def run_jobs(
         try:
             from tfrecord_builders.common import beam_runner
         except ImportError as error:
-            raise UserError(
-                f'--runner=beam needs Apache Beam ({error}): pip install "xlnet-tf[beam]"'
-            ) from None
+            raise UserError(f"--runner=beam needs Apache Beam ({error}): {install_command('beam')}") from None
         yield from beam_runner.run_jobs(function, jobs, beam_options, scratch)
     elif num_workers == 1:
         for job in jobs:

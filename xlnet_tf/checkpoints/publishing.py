@@ -16,7 +16,7 @@ from xlnet_tf.checkpoints.checkpoint import Checkpoint
 from xlnet_tf.checkpoints.formats import differences, open_checkpoint, save_checkpoint
 from xlnet_tf.checkpoints.model_card import PARAMS_FILE, TOKENIZER_FILE, ModelCard
 from xlnet_tf.checkpoints.of_runs import HISTORY, read_history
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, install_command
 from xlnet_tf.hub.locating import EXTRA, SCHEME, first_line, is_of_library
 from xlnet_tf.task_registry import LANGUAGE_MODEL
 from xlnet_tf.text.cleaning import MANIFEST_FILE
@@ -157,11 +157,12 @@ def readme(
     }  # fmt: skip
     training = {meaning: _field(params, name) for name, meaning in _TRAINING.items()}
     training |= {"tokens of a sequence": manifest.get("seq_len"), "data": facts.dataset, **card.origin}
+    install = f"pip install 'xlnet_tf-{__version__}-py3-none-any.whl[{EXTRA}]'"
     command = f"xlnet-tf export{f' --head={task}' * (task != LANGUAGE_MODEL and not manifest)}"
     texts = [
         f"---\n{metadata.to_yaml()}\n---\n\n# XLNet: {task.replace('_', ' ')}",
-        f"Written by xlnet-tf {__version__}. Load it by its name:",
-        f"```bash\npip install 'xlnet-tf[hub]'\n{command} --model_dir=hf://{name} --output_dir=served\n```",
+        f"Written by xlnet-tf {__version__}. Install its wheel, and load the model by its name:",
+        f"```bash\n{install}\n{command} --model_dir=hf://{name} --output_dir=served\n```",
         _table("Architecture", architecture),
         _table("Metrics", metrics),
         _table("Training", training),
@@ -244,7 +245,7 @@ def _library() -> Any:
         import huggingface_hub
     except ImportError:
         raise UserError(
-            f"what writes to the Hugging Face hub is not installed: pip install 'xlnet-tf[{EXTRA}]'"
+            f"what writes to the Hugging Face hub is not installed: {install_command(EXTRA)}"
         ) from None
     return huggingface_hub
 

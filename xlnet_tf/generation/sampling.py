@@ -50,17 +50,14 @@ def same_for_all(count: int, temperature: float, top_k: int, top_p: float, seed:
         is_number(temperature) and 0 <= temperature <= HOTTEST,
         f"0, to take the likeliest piece, to {HOTTEST}",
     )
-    most = np.iinfo(np.int32).max
-    check_range(
-        "top_k", top_k, is_whole(top_k) and 0 <= top_k <= most, "a whole number: 0, for all pieces, or more"
-    )
+    check_range("top_k", top_k, is_whole(top_k) and top_k >= 0, "a whole number: 0, for all pieces, or more")
     check_range("top_p", top_p, is_number(top_p) and 0 < top_p <= 1, "more than 0, to 1")
     is_seed = is_whole(seed) and abs(seed) < _MOST_SEEDS
     check_range("seed", seed, is_seed, f"a whole number from {1 - _MOST_SEEDS} to {_MOST_SEEDS - 1}")
     return Sampling(
         seeds=int(seed) * _MOST_ROWS + np.arange(count),
         temperature=np.full(count, temperature if temperature >= COLDEST else 0, np.float32),
-        top_k=np.full(count, top_k, np.int32),
+        top_k=np.full(count, min(top_k, np.iinfo(np.int32).max), np.int32),
         top_p=np.full(count, top_p, np.float32),
     )
 

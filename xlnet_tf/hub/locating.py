@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from etils import epath
 
 from xlnet_tf import files
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, install_command
 from xlnet_tf.hub import keras_file, releases
 
 SCHEME = "hf://"
@@ -104,7 +104,7 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
     try:
         import huggingface_hub as library
     except ImportError:
-        install = f"pip install 'xlnet-tf[{EXTRA}]'"
+        install = install_command(EXTRA)
         if not path.startswith(SCHEME):
             raise FileNotFoundError(
                 f"there is nothing at {path}{similar(path)}, and what fetches models of the Hugging Face hub "
@@ -120,19 +120,24 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
 
 
 def require(path: str | None, what: str = "") -> None:
-    """Raises FileNotFoundError if what is to be a model is a path of this machine, and nothing is there.
+    """Looks for a model before TensorFlow is loaded, which takes much longer. A name's files are fetched.
 
-    Commands ask before they load TensorFlow, which takes much longer. Names, and paths of other file systems,
-    are left to what reads them.
+    Paths of other file systems are left to what reads them.
 
     Args:
         path: a model's; None or "": there is none to look for.
-        what: the beginning of the message, such as "init_checkpoint: ".
+        what: the beginning of the message about a path, such as "init_checkpoint: ".
+
+    Raises:
+        FileNotFoundError: it is a path of this machine, and nothing is there.
+        UserError, FileNotFoundError: it is a name, and `locate` raises them.
     """
-    if not path or ":/" in path or releases.archive_of(path):
+    if not path:
         return
-    is_local = _is_local(path) or not _NAME.fullmatch(path)
-    if is_local and not any(map(os.path.exists, (path, f"{path.rstrip('/')}.index"))):
+    is_name = _NAME.fullmatch(path) and (path.startswith(SCHEME) or not _is_local(path))
+    if is_name or releases.archive_of(path):
+        locate(path)
+    elif ":/" not in path and not any(map(os.path.exists, (path, f"{path.rstrip('/')}.index"))):
         raise FileNotFoundError(f"{what}{not_there(path)}")
 
 

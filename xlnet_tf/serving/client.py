@@ -3,8 +3,7 @@
     client = connect("localhost:8501", "reviews")             # grpc://localhost:8500 for gRPC
     client.predict({"text": ["A fine film.", "A waste of time."]})["label"]    # [2] bytes
 
-Over REST it takes the standard library, numpy and ml_dtypes; over gRPC tensorflow-serving-api, and so
-TensorFlow.
+Over REST it needs no TensorFlow; over gRPC it needs tensorflow-serving-api, and so TensorFlow.
 
 Source: https://www.tensorflow.org/tfx/serving/api_rest
 """
@@ -22,6 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from xlnet_tf import files
 from xlnet_tf.errors import UserError, reason
 from xlnet_tf.serving.signatures import (
     MOST_BYTES,
@@ -215,7 +215,10 @@ class RestTransport:
         if len(answer) > MOST_BYTES:
             raise bad_answer(f"it is longer than {MOST_BYTES >> 20} MB")
         try:
-            found = json.loads(answer.decode("utf-8", "surrogateescape"))  # a string may not be UTF-8
+            text = answer.decode("utf-8", "surrogateescape")  # a string may not be UTF-8
+            found = json.loads(text, object_pairs_hook=files.unique_keys)
+        except files.SecondKey as error:
+            raise bad_answer(printable(error)) from error
         except (ValueError, RecursionError):
             found = None
         if response.status != 200:
@@ -281,13 +284,16 @@ def connect(server: str, model: str, signature: str = "serving_default", *, time
     Raises:
         UserError: the address is wrong.
     """
+    expected = "expected HOST:PORT (REST) or grpc://HOST:PORT"
+    if set("@?#") & set(server):  # there may be a secret in it
+        raise UserError(f"the server's address has a user name, password, query or fragment: {expected}")
     url = urllib.parse.urlsplit(server if "://" in server else f"http://{server}")
     try:
         complete = url.hostname and url.port
     except ValueError:  # the port is not a number
         complete = False
     if not complete or url.scheme not in ("http", "https", "grpc") or url.path not in ("", "/"):
-        raise UserError(f"the server is {server!r}; expected HOST:PORT (REST) or grpc://HOST:PORT")
+        raise UserError(f"the server is {server!r}; {expected}")
     if url.scheme == "grpc":
         from xlnet_tf.serving.client_grpc import GrpcTransport
 
@@ -323,7 +329,12 @@ def _from_json(name: str, values: Any, column: TensorInfo) -> np.ndarray:
 
 
 def _strings_from_json(values: Any) -> Any:
-    """Returns nested lists of bytes. Outputs whose names end in _bytes come as base64."""
+    """Returns nested lists of bytes. Outputs whose names end in _bytes come as base64, whole and padded."""
     if isinstance(values, list):
         return [_strings_from_json(value) for value in values]
-    return base64.b64decode(values["b64"]) if isinstance(values, dict) else _as_bytes(values)
+    if not isinstance(values, dict):
+        return _as_bytes(values)
+    decoded = base64.b64decode(values["b64"])
+    if values != {"b64": base64.b64encode(decoded).decode()}:  # Python skips what is not base64
+        raise ValueError(f"{values} is not base64")
+    return decoded

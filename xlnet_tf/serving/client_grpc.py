@@ -18,7 +18,6 @@ from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServic
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.signatures import (
     MOST_BYTES,
-    TensorInfo,
     bad_answer,
     no_answer,
     no_model,
@@ -29,6 +28,7 @@ from xlnet_tf.serving.signatures import (
 
 _SIGNATURES = "signature_def"
 _SIZES = [("grpc.max_receive_message_length", MOST_BYTES), ("grpc.max_send_message_length", -1)]
+_POINTER_BYTES = 8  # at least those of a number
 # Where a TensorProto has the values of a type; those of other types are in int_val.
 _FIELDS = {
     types_pb2.DT_FLOAT: "float_val",
@@ -81,7 +81,7 @@ class GrpcTransport:
         response = self._call(self._stub.Predict, request)
         if missing := sorted(set(signature.outputs) - set(response.outputs)):
             raise bad_answer(f"it lacks the output {', '.join(missing)}")
-        return {key: _array(key, response.outputs[key], column) for key, column in signature.outputs.items()}
+        return {key: _array(key, response.outputs[key]) for key in signature.outputs}
 
     def _call(self, method: Callable, request: Any) -> Any:
         try:
@@ -97,28 +97,40 @@ class GrpcTransport:
         return refusal(self._address, details)
 
 
-def _array(name: str, tensor: TensorProto, column: TensorInfo) -> np.ndarray:
+def _array(name: str, tensor: TensorProto) -> np.ndarray:
     try:
-        return read_tensor(tensor, column.dtype.itemsize)
+        return read_tensor(tensor)
     except ValueError as error:
         raise bad_answer(f"{name} {printable(error, 200)}") from error
 
 
-def read_tensor(tensor: TensorProto, itemsize: int = 8) -> np.ndarray:
-    """Reads a tensor, if it has as many values as its shape asks for: make_ndarray would make up others.
+def read_tensor(tensor: TensorProto, most_bytes: int = MOST_BYTES) -> np.ndarray:
+    """Reads a tensor. Values that it leaves out are as its last one, or zero if it has none.
 
     Args:
-        itemsize: bytes of a value.
+        most_bytes: that may be left out.
 
     Raises:
         ValueError: it is too large, or torn; the message is what comes after its name.
+
+    Source: tensorflow/core/framework/tensor.proto
     """
     sizes = [dim.size for dim in tensor.tensor_shape.dim]
-    if min(sizes, default=0) < 0 or math.prod(sizes) * max(1, itemsize) > MOST_BYTES:
+    field, is_text = _FIELDS.get(tensor.dtype, "int_val"), tensor.dtype == types_pb2.DT_STRING
+    values = getattr(tensor, field)
+    stored = {name for name in (each.name for each, _ in tensor.ListFields()) if name.endswith("_val")}
+    if others := stored - {field}:
+        raise ValueError(f"has values in {', '.join(sorted(others))}; expected them in {field}")
+    left_out = math.prod(sizes) - len(tensor.tensor_content or values)
+    size = _POINTER_BYTES + (len(values[-1]) if is_text and values else 0)
+    if min(sizes, default=0) < 0:
         raise ValueError(f"has the shape {sizes}")
-    field = _FIELDS.get(tensor.dtype, "int_val")
-    if not tensor.tensor_content and len(getattr(tensor, field)) != math.prod(sizes):
-        raise ValueError(f"has the shape {sizes} and {len(getattr(tensor, field))} values in {field}")
+    if left_out * size > most_bytes:
+        raise ValueError(f"has the shape {sizes}, of more than {most_bytes:,} bytes")
+    if left_out < 0 and not tensor.tensor_content:
+        raise ValueError(f"has the shape {sizes} and {len(values)} values in {field}")
+    if is_text and not values:
+        return np.full(sizes, b"", object)  # make_ndarray fills with a str
     try:
         return tf.make_ndarray(tensor)
     except KeyError:

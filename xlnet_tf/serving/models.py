@@ -419,7 +419,9 @@ def module_of_checkpoint(
     segment_len = getattr(model, "segment_len", 0)
     options = _with_lengths(module_class, {**source.card.serving, **options}, segment_len)
     module = module_class(model, tokenizer, int8=weights == INT8, **options)
-    module.card = source.card.with_origin("exported_from", source.checkpoint.source)
+    # Many weights of others do not say their task.
+    card = source.card.with_origin("exported_from", source.checkpoint.source, task=module.card.task)
+    module.card = card
     return module
 
 

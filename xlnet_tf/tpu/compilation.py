@@ -8,11 +8,10 @@ import subprocess
 import sys
 import tempfile
 
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, install_command
 from xlnet_tf.tpu import compiler
 from xlnet_tf.tpu.topologies import Topology
 
-INSTALL = 'pip install "xlnet-tf[tpu-compile]"'
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _ERROR_CHARACTERS = 2000
 
@@ -127,7 +126,7 @@ def read_result(result: dict) -> Outcome:
     if "unavailable" in result:
         raise UserError(
             f"the TPU's compiler is not here, or not in the release expected ({result['unavailable']}): "
-            f"install it with `{INSTALL}`"
+            f"install it with `{install_command('tpu-compile')}`"
         )
     if "error" in result:
         return NotCompiled(result["error"].strip()[:_ERROR_CHARACTERS], result.get("arguments", 0))

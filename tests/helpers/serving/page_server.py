@@ -15,6 +15,7 @@ from xlnet_tf.serving.page.explainer import Explainer
 from xlnet_tf.serving.page.routes import routes
 
 HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=1</script>'
+TEXT = "It's <fine>."  # the example of each model
 _TEXTS = {1: {"dim": [{"size": "-1"}]}, 2: {"dim": [{"size": "-1"}, {"size": "-1"}]}}
 # Of each model: the ranks of its inputs, and what it answers to one row.
 SERVED = {
@@ -63,7 +64,12 @@ def page_server(explainer: Explainer | None = None, served=SERVED) -> Iterator[s
         Route("/v1/models/{name}/metadata", metadata),
         Route("/v1/models/{name}:predict", predict, methods=["POST"]),
     ]
-    app = guard.Guard(Starlette(routes=[*routes(lambda: [*served], explainer), *rest]), guard.Limits())
+    described = {
+        name: {"task": "some_task", "labels": ["bad", "good"], "multi_label": name == "entities"}
+        | {"example": {each: [[TEXT, "two"] if rank > 1 else TEXT] for each, rank in inputs.items()}}
+        for name, (inputs, _) in served.items()
+    }
+    app = guard.Guard(Starlette(routes=[*routes(lambda: described, explainer), *rest]), guard.Limits())
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="off"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -1,6 +1,7 @@
 """The local server answers as TensorFlow Serving does, and stays up whatever it is asked."""
 
 import contextlib
+import gzip
 import http.client
 import json
 import re
@@ -282,7 +283,10 @@ PREDICT = "/v1/models/classification:predict"
         (PREDICT, [{"é": True}], 400, 'JSON Value: [{"é": true}] Is not object'),
         (PREDICT, {"instances": [{"test": "a"}]}, 400, "keys must be equal to: text"),
         (PREDICT, {"instances": [{"b64": "?"}]}, 400, "Unable to base64 decode"),
-        (PREDICT, {"instances": [{"b64": "\xe9"}]}, 400, "Unable to base64 decode"),
+        *(
+            (PREDICT, {"instances": [{"b64": text}]}, 400, "Unable to base64 decode")
+            for text in ("\xe9", "Y", "YQ=", "YQ==YQ==", "=", "Y-", "\xa0YQ==")
+        ),
         (
             PREDICT,
             {"signature_name": "examples", "instances": [{"b64": "/////w=="}]},
@@ -349,6 +353,10 @@ def test_wrong_requests_over_grpc(running):
         for _ in range(2):
             request.inputs["text"].tensor_shape.dim.add().size = 1 << 20
 
+    def filling(request):
+        request.inputs["text"].tensor_shape.dim[0].size = 201
+        request.inputs["text"].string_val[0] = b"a" * 1000
+
     def typed(request):
         request.inputs["text"].CopyFrom(tf.make_tensor_proto([1.0]))
 
@@ -368,16 +376,40 @@ def test_wrong_requests_over_grpc(running):
         request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a" * 300_000]))
 
     assert refused(renamed) == ("NOT_FOUND", "Servable not found for request: Latest(other)")
-    assert refused(huge) == ("INVALID_ARGUMENT", "Input text has the shape [1, 1048576, 1048576]")
+    assert refused(huge) == (
+        "INVALID_ARGUMENT",
+        "Input text has the shape [1, 1048576, 1048576], of more than 200,000 bytes",
+    )
+    assert refused(filling)[0] == "INVALID_ARGUMENT"
+    assert "of more than 200,000 bytes" in refused(filling)[1]
     assert refused(typed)[1] == "Input text has the type float32, expected string"
     assert refused(handle) == (
         "INVALID_ARGUMENT",
-        "Input text has the type DT_RESOURCE, of which there are no values",
+        "Input text has values in string_val; expected them in int_val",
     )
     assert refused(cited)[0] == "INVALID_ARGUMENT"
     assert refused(lambda request: request.inputs.clear())[0] == "INVALID_ARGUMENT"
     assert "output tensor alias not found in signature: no" in refused(filtered)[1]
     assert refused(heavy)[0] == "RESOURCE_EXHAUSTED"
+
+
+def test_compact_tensors_over_grpc_are_answered(running):
+    """One value may stand for all: tf.make_tensor_proto(1, shape=[1, 3]) writes it once."""
+    stub = prediction_service_pb2_grpc.PredictionServiceStub(grpc.insecure_channel(running.grpc))
+
+    def probabilities(*tensors):
+        request = PredictRequest()
+        request.model_spec.name, request.model_spec.signature_name = "classification", "tokens"
+        for name, tensor in zip(("input_word_ids", "input_mask", "input_type_ids"), tensors):
+            request.inputs[name].CopyFrom(tensor)
+        return tf.make_ndarray(stub.Predict(request, timeout=10).outputs["probabilities"])
+
+    compact = [tf.make_tensor_proto(value, tf.int32, [1, 3]) for value in (5, 1, 0)]
+    whole = [tf.make_tensor_proto([[value] * 3], tf.int32) for value in (5, 1, 0)]
+    assert len(compact[0].int_val) == 1 and len(whole[0].tensor_content) == 12
+    np.testing.assert_array_equal(probabilities(*compact), probabilities(*whole))
+    compact[2].int_val[:] = []
+    np.testing.assert_array_equal(probabilities(*compact), probabilities(*whole))
 
 
 def test_emoji_as_surrogate_pairs_are_text(running):
@@ -386,6 +418,57 @@ def test_emoji_as_surrogate_pairs_are_text(running):
     assert "\\ud83d" in bodies[0] and "\\ud83d" not in bodies[1]
     answers = [ask(running, "POST", PREDICT, body.encode()) for body in bodies]
     assert answers[0][0] == 200 and answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("text", ["YmEgbmU=", "YmEg\nbmU=\r\n", "YmEgbmU", " Y m E g\tbmU = "])
+def test_base64_is_read_as_tensorflow_serving_reads_it(running, text):
+    """White space counts for nothing, and padding may be left out, but not half of it."""
+    columns = [{"instances": [{"b64": text}]}, {"instances": ["ba ne"]}]
+    found, expected = (ask(running, "POST", PREDICT, body) for body in columns)
+    assert found[0] == 200 and found == expected
+
+
+def test_gzip_bodies_are_unpacked_up_to_the_limit_of_a_request(running):
+    body = json.dumps({"instances": ["ba ne"]}).encode()
+
+    def packed(body, encoding="gzip"):
+        return ask(running, "POST", PREDICT, body, {"Content-Encoding": encoding})
+
+    whole = gzip.compress(body)
+    expected = ask(running, "POST", PREDICT, body)
+    assert expected[0] == 200
+    for data, encoding in ((whole, "gzip"), (whole, "X-GZIP"), (body, "identity")):
+        assert packed(data, encoding) == expected
+    largest = body + b" " * (LIMITS.max_bytes - len(body))
+    assert packed(gzip.compress(largest)) == expected
+    bomb = gzip.compress(b" " * 100_000_000, 1)
+    for data in (gzip.compress(largest + b" "), bomb[: LIMITS.max_bytes]):
+        assert packed(data) == (413, {"error": "the request has more than 200,000 bytes"})
+    for data in (body, whole[:-9], whole + b"more"):
+        assert packed(data) == (400, {"error": "the body is not whole gzip data"})
+    message = "the body's Content-Encoding is 'br'; expected gzip, or none"
+    assert packed(body, "br") == (415, {"error": message})
+
+
+@pytest.mark.parametrize(
+    ("target", "head", "status"),
+    [
+        ("/v1/models/classification", "HTTP/1.1\r\nHost: localhost", 200),
+        ("/V1/Models/classification", "HTTP/1.1\r\nHost: localhost", 200),
+        ("/v1/models/classification", "HTTP/1.0", 200),
+        ("/v1/models/classification", "HTTP/1.0\r\nOrigin: http://evil.example", 403),
+        ("/v1/models/classification", "HTTP/1.0\r\nHost: evil.example", 403),
+        ("http://localhost:8501/v1/models/classification", "HTTP/1.1\r\nHost: localhost:8501", 200),
+        ("HTTP://localhost/v1/models/classification?x=1", "HTTP/1.1\r\nHost: localhost", 200),
+        ("http://localhost/healthz", "HTTP/1.0", 200),
+        ("http://evil.example/v1/models/classification", "HTTP/1.1\r\nHost: localhost", 403),
+        ("http://localhost/v1/models/classification", "HTTP/1.1\r\nHost: evil.example", 403),
+        ("http://localhost", "HTTP/1.1\r\nHost: localhost", 404),
+    ],
+)
+def test_request_lines_of_all_forms_are_read(running, target, head, status):
+    found = raw(running, f"GET {target} {head}\r\nConnection: close\r\n\r\n".encode())
+    assert int(found.split()[1]) == status, found
 
 
 def test_an_error_that_nobody_foresaw_is_one_answer_and_no_success(running, monkeypatch):

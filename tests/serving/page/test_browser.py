@@ -2,12 +2,15 @@
 
 import itertools
 import re
+import shlex
 import shutil
 
 import numpy as np
 import pytest
+import requests
 
-from tests.helpers.serving.page_server import HOSTILE, page_server
+from tests.helpers.serving.page_server import HOSTILE, SERVED, page_server
+from tests.helpers.serving.page_server import TEXT as TEXT_OF_EXAMPLES
 from tests.helpers.serving.toys import built
 from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.models.pretrainer import XLNetPretrainer
@@ -309,22 +312,53 @@ def test_axe_finds_nothing(browser, address):
     assert not found
 
 
-def test_without_a_language_model_the_page_says_how_to_start_it(browser):
-    with page_server(served={}) as address:
-        page = browser.new_page()
-        page.goto(address)
-        page.wait_for_selector("#fill p.dim")
-        assert page.inner_text("main").count("--explain=FOLDER") == 3
-        assert "--model=FOLDER" in page.inner_text("#no-served")
-        page.close()
+@pytest.mark.parametrize("served", [{}, {"reviews": SERVED["reviews"]}, SERVED])
+def test_without_a_language_model_nothing_speaks_of_one(browser, problems, served):
+    """One classifier: what it is for, an example that fits, and how to ask it from a shell."""
+    for scheme, width in itertools.product(("light", "dark"), (1000, 360)):
+        with page_server(served=served) as address:
+            context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+            page = context.new_page()
+            page.on("pageerror", lambda error: problems.append(str(error)))
+            page.goto(address)
+            page.wait_for_selector("#model code")
+            if served:
+                page.wait_for_selector("#curl")
+            text = page.inner_text("body")
+            assert "factorization" not in text and page.locator("nav").is_hidden()
+            assert text.count("--explain=FOLDER") == 1 and text.count("--model=FOLDER") == (not served)
+            visible = [
+                each.get_attribute("id") for each in page.locator("main > section").all() if each.is_visible()
+            ]
+            assert visible == ["served"] * bool(served)
+            assert page.locator("#choice").is_visible() == (len(served) > 1)
+            if served:
+                assert page.inner_text("#task") == "Task: some task; one of bad, good."
+                assert page.input_value("#input-text") == TEXT_OF_EXAMPLES
+                assert "75 %" in ask_served(page)
+                page.fill("#input-text", "It's new")
+                arguments = shlex.split(page.inner_text("#curl"))
+                assert arguments[::2] == ["curl", '{"inputs":{"text":["It\'s new"]}}']
+                assert arguments[3] == f"{address}/v1/models/reviews:predict" and arguments[1] == "-d"
+                assert requests.post(arguments[3], data=arguments[2]).ok
+            assert (
+                page.title() == page.inner_text("h1") == ("reviews" if len(served) == 1 else "Served models")
+            )
+            assert not page.evaluate(WIDER_THAN_THE_WINDOW)
+            context.close()
 
 
-def test_without_a_language_model_the_served_models_come_first(browser):
-    with page_server() as address:
-        page = browser.new_page()
-        page.goto(address)
-        page.wait_for_selector("#fill p.dim")
-        first = page.locator("main > section").first
-        assert first.get_attribute("id") == "served" and first.is_visible()
-        assert page.inner_text("nav li:first-child") == "Ask the served models"
-        page.close()
+def ask_served(page):
+    page.click("#served button[type=submit]")
+    page.wait_for_selector("#answer h3")
+    return page.inner_text("#answer")
+
+
+def test_without_served_models_nothing_speaks_of_them(page, browser, model):
+    assert page.locator("#served").is_visible() and page.locator("nav li").last.is_visible()
+    with page_server(Explainer(model, "toy"), served={}) as address:
+        alone = browser.new_page()
+        open_page(alone, address)
+        assert alone.locator("#served").is_hidden() and alone.locator("nav li").last.is_hidden()
+        assert alone.locator("nav li").first.is_visible() and alone.title().startswith("XLNet: what")
+        alone.close()

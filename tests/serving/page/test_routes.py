@@ -78,6 +78,11 @@ def test_answers(address):
         (400, {"data": b"{", "headers": {"Content-Type": "application/json"}}, "not JSON"),
         (400, {"data": b"\xff", "headers": {"Content-Type": "application/json"}}, "not JSON"),
         (400, {"data": b"[" * 60_000, "headers": {"Content-Type": "application/json"}}, "not JSON"),
+        (
+            400,
+            {"data": b'{"text": "a", "text": "b"}', "headers": {"Content-Type": "application/json"}},
+            '"text" is given twice',
+        ),
         (413, {"json": {"text": "a" * 70_000}}, "65,536 bytes"),
         (415, {"data": b'{"text": ""}', "headers": {"Content-Type": "text/plain"}}, "application/json"),
         (403, {"json": {"text": ""}, "headers": {"Origin": "http://other.example"}}, "other web sites"),

@@ -97,7 +97,7 @@ def test_without_beam(monkeypatch):
     monkeypatch.delitem(sys.modules, "tfrecord_builders.common.beam_runner", raising=False)
     monkeypatch.delattr(tfrecord_builders.common, "beam_runner", raising=False)
     monkeypatch.setitem(sys.modules, "apache_beam", None)
-    with pytest.raises(UserError, match="needs Apache Beam .*pip install .xlnet-tf.beam."):
+    with pytest.raises(UserError, match="needs Apache Beam .*pip install '.*.beam."):
         list(runners.run_jobs(square, [1], runner="beam"))
 
 

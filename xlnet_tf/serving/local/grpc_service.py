@@ -45,15 +45,15 @@ def _answering(method: Callable) -> Callable:
 
 
 class _Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
-    def __init__(self, service: Service):
-        self._service = service
+    def __init__(self, service: Service, max_bytes: int):
+        self._service, self._max_bytes = service, max_bytes
 
     @_answering
     def Predict(self, request, caller):
         inputs = {}
         for name, tensor in request.inputs.items():
             try:
-                inputs[name] = read_tensor(tensor)
+                inputs[name] = read_tensor(tensor, self._max_bytes)
             except ValueError as error:
                 raise invalid(f"Input {name} {error}") from error
         answer = self._service.predict(request.model_spec, inputs, caller)
@@ -164,7 +164,8 @@ def serving(service: Service, address: str, limits: Limits) -> Iterator[int]:
     ]
     patience, most = (_Patience(limits.timeout),), limits.concurrency
     server = grpc.server(pool, interceptors=patience, options=options, maximum_concurrent_rpcs=most)
-    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(_Prediction(service), server)
+    prediction = _Prediction(service, limits.max_bytes)
+    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(prediction, server)
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(_ModelState(service), server)
     try:
         port = server.add_insecure_port(address)

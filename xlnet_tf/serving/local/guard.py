@@ -8,12 +8,16 @@ that is not this machine's is an attacker's, made to point here (DNS rebinding).
 import asyncio
 import ipaddress
 import json
+import re
+import urllib.parse
+import zlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
 
 import anyio
 import h11
 from absl import logging
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -30,6 +34,8 @@ _HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
+_ABSOLUTE = re.compile(rb"https?://([^/]*)(.*)", re.IGNORECASE)
+_GZIP = ("gzip", "x-gzip")
 _WATCHED = (HEALTH, METRICS_PATH)  # answered however busy the server is, which else would look dead
 _HEADER_SECONDS = 10.0  # in which the head of a request must have come
 _LINGER_SECONDS = 2.0
@@ -70,11 +76,14 @@ class Guard:
             await send(message)
 
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        refused = self._refusal(scope["method"], scope["path"], scope["headers"], headers)
+        scope, hosts = _origin_form(scope)
+        refused = self._refusal(scope["method"], scope["path"], hosts, headers)
         self._running += 1
         try:
             with anyio.fail_after(self._limits.timeout):  # asyncio.timeout is not in Python 3.10
                 body = b"" if refused and b"expect" in headers else await self._body(receive, bool(refused))
+            if body and not refused and headers.get(b"content-encoding", "").lower() in _GZIP:
+                body = await run_in_threadpool(_unpacked, body, self._limits.max_bytes)
             refused = refused or (body is None and self._too_large())
             with anyio.fail_after(2 * self._limits.timeout):  # the model's own limit, and a slow reader's
                 await (refused or self._application)(scope, _replay(body, receive), reply)
@@ -84,6 +93,8 @@ class Guard:
                     408, f"the request took more than {self._limits.timeout:g} s", {"connection": "close"}
                 )
                 await late(scope, receive, reply)
+        except zlib.error:
+            await error_response(400, "the body is not whole gzip data")(scope, receive, reply)
         except _Disconnected:
             return
         except Exception as error:
@@ -93,14 +104,16 @@ class Guard:
         finally:
             self._running -= 1
 
-    def _refusal(self, method: str, path: str, raw: list, headers: dict[bytes, str]) -> Response | None:
-        host, origin = headers.get(b"host", ""), headers.get(b"origin")
+    def _refusal(
+        self, method: str, path: str, hosts: list[str], headers: dict[bytes, str]
+    ) -> Response | None:
+        host, origin = next(iter(hosts), ""), headers.get(b"origin")
         site, mode = headers.get(b"sec-fetch-site", "none"), headers.get(b"sec-fetch-mode")
-        if sum(name.lower() == b"host" for name, _ in raw) != 1 or not self._knows(host):
+        if unknown := [name.rpartition("@")[2] for name in hosts if not self._knows(name)]:
             return error_response(
                 403,
-                f"this server is not called {json.dumps(host[:100])}: ask it as localhost, or start it with "
-                "--allowed_hosts=NAME",
+                f"this server is not called {json.dumps(unknown[0][:100])}: ask it as localhost, or start it "
+                "with --allowed_hosts=NAME",
             )
         same = origin is None or origin in (f"http://{host}", f"https://{host}")
         link = method == "GET" and mode == "navigate"  # somebody follows a link to the page
@@ -114,6 +127,10 @@ class Guard:
             length = int(headers.get(b"content-length", 0))
         except ValueError:
             return error_response(400, "the Content-Length is not a number", {"connection": "close"})
+        if (encoding := headers.get(b"content-encoding", "identity").lower()) not in ("identity", *_GZIP):
+            return error_response(
+                415, f"the body's Content-Encoding is {encoding[:100]!r}; expected gzip, or none"
+            )
         return self._too_large() if length > self._limits.max_bytes else None
 
     def _too_large(self) -> Response:
@@ -152,6 +169,36 @@ class Guard:
 
 class _Disconnected(Exception):
     """The client has gone."""
+
+
+def _origin_form(scope: Message) -> tuple[Message, list[str]]:
+    """Returns a request with its path alone, and the names that it calls this server by.
+
+    A request line may have the whole address. HTTP/1.0 knows no Host, and no browser speaks it.
+    """
+    hosts = [value.decode("latin-1") for name, value in scope["headers"] if name.lower() == b"host"]
+    if not hosts and scope["http_version"] != "1.0":
+        hosts = [""]
+    if whole := _ABSOLUTE.fullmatch(scope["raw_path"]):
+        hosts.insert(0, whole[1].decode("latin-1"))
+        path = whole[2] or b"/"
+        scope = {**scope, "raw_path": path, "path": urllib.parse.unquote(path.decode("latin-1"))}
+    return scope, hosts
+
+
+def _unpacked(body: bytes, most: int) -> bytes | None:
+    """Returns what gzip has packed, None if it is too large.
+
+    Raises:
+        zlib.error: it is not gzip, or not whole.
+    """
+    unpacking = zlib.decompressobj(zlib.MAX_WBITS | 16)  # with gzip's header
+    found = unpacking.decompress(body, most + 1)
+    if len(found) > most:
+        return None
+    if not unpacking.eof or unpacking.unused_data:
+        raise zlib.error
+    return found
 
 
 def _replay(body: bytes | None, receive: Receive) -> Receive:

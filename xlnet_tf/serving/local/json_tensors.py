@@ -20,6 +20,7 @@ from xlnet_tf.serving.signatures import TensorInfo
 _B64 = "b64"
 _ROWS, _COLUMNS = "instances", "inputs"
 _TYPES = {list: "list", str: "string", bool: "boolean", int: "number", float: "number", type(None): "null"}
+_NO_SPACES = dict.fromkeys(map(ord, " \t\n\v\f\r"))
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -158,12 +159,14 @@ def _flatten(value: Any, sizes: Sequence[int], level: int, flat: list[Any]) -> N
 
 
 def _string(value: str | Mapping[str, Any]) -> bytes:
+    """Reads a string, or base64, in which white space and padding may be as they like."""
     if isinstance(value, str):
         return value.encode()
     if set(value) != {_B64} or not isinstance(value[_B64], str):
         raise invalid(f"JSON Value: {shown_as_json(value)} not formatted correctly for base64 data")
     try:
-        return base64.b64decode(value[_B64], validate=True)
+        text = value[_B64].translate(_NO_SPACES)
+        return base64.b64decode(text if "=" in text else text + "=" * (-len(text) % 4), validate=True)
     except ValueError:
         raise invalid("Unable to base64 decode") from None
 

@@ -1,8 +1,10 @@
 """One version of a model in memory, loaded as TensorFlow Serving loads it, and the errors of requests."""
 
+import functools
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -156,6 +158,15 @@ class LoadedModel:
         path = os.path.join(self._folder, WARMUP_FILE)
         if tf.io.gfile.exists(path):
             yield from map(PredictionLog.FromString, tf.data.TFRecordDataset(path).as_numpy_iterator())
+
+    @functools.cached_property
+    def example(self) -> dict[str, Any]:
+        """Inputs of serving_default, that it was exported with; empty if there are none."""
+        for log in self.warmup_requests():
+            request = log.predict_log.request
+            if request.model_spec.signature_name == SERVING_DEFAULT:
+                return {key: signatures.plain(read_tensor(tensor)) for key, tensor in request.inputs.items()}
+        return {}
 
     def warm_up(self) -> None:
         """Answers the requests that it was exported with, so that no user waits for the first run."""

@@ -63,7 +63,7 @@ def application(service: Service, pages: Sequence[BaseRoute] = ()) -> Starlette:
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     routes = [
-        Route("/v1/{path:path}", api, methods=["GET", "POST"]),
+        *(Route(f"/{version}/{{path:path}}", api, methods=["GET", "POST"]) for version in ("v1", "V1")),
         Route(HEALTH, health),
         Route(METRICS_PATH, prometheus),
         *pages,

@@ -6,7 +6,7 @@ import hashlib
 import json
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -16,7 +16,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from xlnet_tf import files
+from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.errors import UserError
+from xlnet_tf.serving.local.models import Models
 from xlnet_tf.serving.page.explainer import Explainer
 
 PAGE = pathlib.Path(__file__).with_name("page.html")
@@ -29,11 +32,24 @@ class _Refused(Exception):
     """A request that is not answered: status and message."""
 
 
-def routes(models: Callable[[], Iterable[str]], explainer: Explainer | None = None) -> list[Route]:
+def described(models: Models) -> dict[str, Any]:
+    """Returns what the page shows of the models that are served, by name: of each, its newest version."""
+    found = {}
+    for name, version in models.available():
+        try:
+            card = ModelCard.read(f"{models.configs[name].folder}/{version.number}")
+        except UserError:  # a server answers without it
+            card = ModelCard()
+        about = {"task": card.task or "", "labels": card.labels or [], "multi_label": card.multi_label}
+        found[name] = {**about, "example": version.model.example}
+    return found
+
+
+def routes(models: Callable[[], Mapping[str, Any]], explainer: Explainer | None = None) -> list[Route]:
     """Returns the routes of the page.
 
     Args:
-        models: returns the names of the models that the server's REST interface has.
+        models: returns the models that the server's REST interface has, as `described` does.
         explainer: of the language model that the page explains; None: there is none.
     """
     page = PAGE.read_text(encoding="utf-8")
@@ -44,7 +60,8 @@ def routes(models: Callable[[], Iterable[str]], explainer: Explainer | None = No
         return HTMLResponse(page, headers=headers)
 
     async def about(_: Request) -> Response:
-        return _answer({"served": [*models()], "language_model": explainer and explainer.about()})
+        served = await run_in_threadpool(models)
+        return _answer({"served": served, "language_model": explainer and explainer.about()})
 
     def endpoint(function: Callable[..., dict], names: Sequence[str]) -> Callable:
         async def answer(request: Request) -> Response:
@@ -88,7 +105,9 @@ async def _arguments(request: Request, names: Sequence[str]) -> dict[str, Any]:
     if len(body) > _MOST_BYTES:
         raise _Refused(413, f"The request has more than {_MOST_BYTES:,} bytes. Shorten the text.")
     try:
-        arguments = json.loads(body)
+        arguments = json.loads(body, object_pairs_hook=files.unique_keys)
+    except files.SecondKey as error:
+        raise _Refused(400, f"{error}.") from None
     except (ValueError, RecursionError):
         raise _Refused(400, "The request is not JSON.") from None
     if not isinstance(arguments, dict) or "text" not in arguments or {*arguments} - {*names}:
