@@ -12,7 +12,7 @@ from tfrecord_builders.common import tables
 from tfrecord_builders.common.rows import other_delimiter
 from xlnet_tf import files
 from xlnet_tf.errors import UserError, shown
-from xlnet_tf.serving.signatures import TensorInfo, printable
+from xlnet_tf.serving.signatures import TensorInfo, check_size, printable
 
 LINES_FILE = "predictions.jsonl"
 _SHOWN = 8  # values of a list
@@ -190,7 +190,8 @@ def inputs_of_row(
         where: the row is, for messages.
 
     Raises:
-        UserError: a column is missing, or is not a text or list of texts, as the input needs.
+        UserError: a column is missing, or is not a text or list of texts, as the input needs; or a text is
+            too long.
     """
     check_columns(row, ranks, chosen, where)
     found = {name: row[chosen[name]] for name in ranks}
@@ -198,6 +199,7 @@ def inputs_of_row(
         if ranks[name] == 1:
             if not isinstance(value, str):
                 raise UserError(f"{where}: {chosen[name]} is {shown(value, json.dumps)}; expected a text")
+            check_size(value, f"{where}: {chosen[name]}")
             continue
         found[name] = value = parsed(value)
         if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
@@ -205,6 +207,8 @@ def inputs_of_row(
                 f"{where}: {chosen[name]} is {shown(str(row[chosen[name]]))}; expected a list, such as "
                 '["a", "b"]'
             )
+        for text in value:
+            check_size(text, f"{where}: a text of {chosen[name]}")
     return found
 
 
