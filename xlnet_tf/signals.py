@@ -72,10 +72,18 @@ class Signals:
             signal.signal(number, handler)
 
     def exit(self) -> None:
-        """Prints the line of the signal and exits; a second signal ends the process at once."""
+        """Prints the line of the signal and exits; a second signal ends the process at once.
+
+        Threads that still compute have some seconds to end.
+        """
+        import threading
+
         status = EXIT_STATUS[self.received]
         self._before = dict.fromkeys(self._before, lambda *_: os._exit(status))
         _say(self._lines[self.received])
+        late = threading.Timer(_GRACE_SECONDS, os._exit, (status,))
+        late.daemon = True
+        late.start()
         exec("")  # else a KeyboardInterrupt that left an earlier exec ends the process, whatever its status
         sys.exit(status)
 

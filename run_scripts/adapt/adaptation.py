@@ -62,10 +62,10 @@ class Adaptation:
         from run_scripts.adapt import settings
         from run_scripts.adapt.comparison import Task
         from run_scripts.adapt.leaks import HeldOut, texts_of, whole_texts_of
-        from xlnet_tf.checkpoints import open_checkpoint
+        from xlnet_tf.checkpoints import names, open_checkpoint
         from xlnet_tf.tasks import pretraining
         from xlnet_tf.text.tokenizer import MODEL_FILE
-        from xlnet_tf.training import runtime
+        from xlnet_tf.training import run, runtime
 
         try:
             self.checkpoint = open_checkpoint(values.init_checkpoint)
@@ -75,6 +75,12 @@ class Adaptation:
             raise UserError(
                 f"{values.init_checkpoint} has no {MODEL_FILE}: copy the tokenizer there that the model was "
                 "pretrained with; with another one, it would have to learn its pieces anew"
+            )
+        lacking = {names.LANGUAGE_MODEL_HEAD, names.QUERY_START}.difference(self.checkpoint.arrays.shapes)
+        if lacking:
+            raise UserError(
+                f"--init_checkpoint={values.init_checkpoint} has no language model: it lacks "
+                f"{', '.join(sorted(lacking))}. Give pretrained weights, not those of a fine-tuned model"
             )
         recipe = files.read_yaml(experiment.recipes()["adapt"])
         given = {"recipe adapt": recipe, "init_checkpoint": settings.experiment_settings(self.checkpoint)}
@@ -112,6 +118,7 @@ class Adaptation:
         # Once: the operations of a second strategy would be taken for those of the first. And here, as the
         # task is checked with the devices.
         self._strategy = runtime.prepare(self.params.runtime)
+        run.check_batch_sizes(self.params, self._strategy.num_replicas_in_sync)
         if self.task:
             self.task.check(self._before, self._strategy, self._finetuned)
 

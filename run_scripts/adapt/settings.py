@@ -118,7 +118,7 @@ def complete(
     steps, loop = trainer.train_steps, trainer.steps_per_loop
     interval = trainer.validation_interval or -(-steps // EVALUATIONS)
     trainer.steps_per_loop = loop = min(loop, interval)
-    trainer.validation_interval = interval // loop * loop
+    trainer.validation_interval = trainer.validation_interval or interval // loop * loop
     trainer.checkpoint_interval = trainer.checkpoint_interval or trainer.validation_interval
     optimizer = trainer.optimizer_config
     optimizer.warmup_steps = optimizer.warmup_steps or int(WARMUP * steps)

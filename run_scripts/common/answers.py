@@ -13,7 +13,7 @@ from tfrecord_builders.common.rows import other_delimiter
 from tfrecord_builders.corpus import is_text
 from xlnet_tf import files
 from xlnet_tf.errors import UserError, shown
-from xlnet_tf.serving.signatures import TensorInfo, printable
+from xlnet_tf.serving.signatures import TensorInfo, check_size, printable
 
 LINES_FILE = "predictions.jsonl"
 _SHOWN = 8  # values of a list
@@ -193,7 +193,8 @@ def inputs_of_row(
         where: the row is, for messages.
 
     Raises:
-        UserError: a column is missing, or is not a text or list of texts, as the input needs.
+        UserError: a column is missing, or is not a text or list of texts, as the input needs; or a text is
+            too long.
     """
     check_columns(row, ranks, chosen, where)
     found = {name: row[chosen[name]] for name in ranks}
@@ -202,6 +203,7 @@ def inputs_of_row(
             if not is_text(value):
                 found = shown(value, json.dumps)
                 raise UserError(f"{where}: {chosen[name]} is {found}; expected a text in UTF-8")
+            check_size(value, f"{where}: {chosen[name]}")
             continue
         found[name] = value = parsed(value)
         if not isinstance(value, list) or not all(map(is_text, value)):
@@ -209,6 +211,8 @@ def inputs_of_row(
                 f"{where}: {chosen[name]} is {shown(str(row[chosen[name]]))}; expected a list, such as "
                 '["a", "b"]'
             )
+        for text in value:
+            check_size(text, f"{where}: a text of {chosen[name]}")
     return found
 
 

@@ -90,6 +90,8 @@ def check_and_print_all(
         params, task = training.params, training.task
         with sweep.named(training.name):
             where = machines(params.runtime, topology)
+            if where.slice:
+                compilation.check_installed()
             lines = check(params, task, where, training.runs[0][1]).splitlines()
             for run_params, folder in training.runs[1:]:
                 run.check_resumable(run_params, task, folder)
@@ -127,10 +129,10 @@ def check(params, task: Task, where: Machines, model_dir: str) -> str:
     run.check_settings(params, model_dir)
     if where.hosts == 1 and not where.slice:
         run.check_memory(params, task, tf.distribute.get_strategy())
-    task.replicas, task.accumulation_steps = where.replicas, params.trainer.accumulation_steps
     run.check_resumable(params, task, model_dir)
     build_optimizer(params.trainer.optimizer_config, params.trainer.train_steps, task.n_layer)
-    _check_data(params, task, where)
+    run.check_data(params, task)
+    run.check_inputs(params, task, where.replicas, where.hosts)
     model = task.build_model()
     task.initialize(model)
     return "\n".join(_ROW.format(name, value) for name, value in _rows(params, task, where, model).items())
@@ -199,15 +201,6 @@ def _refusal(outcome: compilation.NotCompiled, slice_name: str, rows: int, parts
         f"the step of {rows} rows in {parts} micro-batch(es) does not fit into the memory of a core of "
         f"{slice_name}. {run.SMALLER_STEP}. The compiler says:\n{outcome.error}"
     )
-
-
-def _check_data(params, task: Task, where: Machines):
-    """Compares the data with their checksums, as a run does; reads a batch of every host's first replica."""
-    run.check_data(params, task)
-    for data in filter(lambda data: data.input_path, (params.task.train_data, params.task.validation_data)):
-        for host in range(where.hosts):
-            context = tf.distribute.InputContext(where.hosts, host, where.replicas)
-            next(iter(task.build_inputs(data, context)))
 
 
 def _rows(params, task: Task, where: Machines, model: tf_keras.Model) -> dict[str, str]:

@@ -343,6 +343,7 @@ def run(values: flags.FlagValues, arguments: Sequence[str]) -> Iterator[Results]
     if not values.topology:
         raise UserError(f"--topology names no TPU: expected some of {', '.join(topologies.TOPOLOGIES)}")
     wanted = [topologies.find(name) for name in values.topology]
+    compilation.check_installed()
     multiple = math.lcm(values.multiple, row_multiple(values))
     program = functools.cache(functools.partial(lower_apart, arguments))  # one serves all topologies
     made: list[CompiledBatch] = []

@@ -17,7 +17,7 @@ from xlnet_tf.errors import UserError
 class Echo:
     """Answers a text with its length and with how many rows its batch has; refuses those with "bad" in them.
 
-    One with "deadly" kills its process.
+    One with "deadly" kills its process, one with "unlucky" the first two.
 
     Args:
         log: folder that gets a file for each batch.
@@ -37,7 +37,12 @@ class Echo:
 
         def answer(rows):
             batch(self, [row["text"] for row in rows])
-            if any("deadly" in row["text"] for row in rows):
+            deaths = pathlib.Path(f"{self.log}.deaths")
+            unlucky = any("unlucky" in row["text"] for row in rows) and len(list(deaths.glob("*"))) < 2
+            if unlucky:
+                deaths.mkdir(exist_ok=True)
+                (deaths / str(os.getpid())).touch()
+            if unlucky or any("deadly" in row["text"] for row in rows):
                 os.kill(os.getpid(), signal.SIGKILL)
             if any("bad" in row["text"] for row in rows):
                 raise ValueError("a bad text\nin the batch")

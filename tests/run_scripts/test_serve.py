@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 import requests
@@ -58,6 +59,26 @@ def test_it_says_how_to_ask_it_and_ends_cleanly(folder, number, status):
         output, errors = process.communicate(timeout=60)
         assert process.returncode == status
         assert errors.splitlines()[-1].startswith("INTERRUPTED") and "Traceback" not in errors and not output
+
+
+@pytest.mark.integration
+def test_it_ends_at_once_whatever_nobody_waits_for_any_more(small_tokenizer, tmp_path):
+    """A tagger takes 30 s to read 4 MB; the client leaves after 3 s."""
+    kind = KINDS["tagging"]
+    export(kind.module(kind.model(small_tokenizer), small_tokenizer), str(tmp_path / "tagger"))
+    command = [sys.executable, "-m", "run_scripts.serve", f"--model={tmp_path / 'tagger'}", "--rest_port=0",
+               "--grpc_port=0", "--timeout=30"]  # fmt: skip
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
+        said = ""
+        while "Ctrl-C" not in said:
+            said += process.stdout.readline()
+        url = re.search(r"http://[^ ]*/v1/models/tagger", said)[0] + ":predict"
+        with pytest.raises(requests.ReadTimeout):
+            requests.post(url, json={"instances": ["ba ne " * 80_000] * 8}, timeout=3)
+        begun = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 75
+        assert time.monotonic() - begun < 8  # 5, and what other work on the machine adds
 
 
 @pytest.mark.integration

@@ -1,4 +1,5 @@
 import dataclasses
+import importlib.util
 import json
 import operator
 import re
@@ -42,7 +43,15 @@ def compiler(monkeypatch):
 
     monkeypatch.setattr(tpu_compile, "lower_apart", lower_apart)
     monkeypatch.setattr(compilation, "compile_program", compile_program)
+    monkeypatch.setattr(compilation, "check_installed", lambda: None)
     return limits
+
+
+def test_a_missing_compiler_is_said_before_anything_is_traced(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(tpu_compile, "lower_apart", lambda *unused: pytest.fail("traced"))
+    with pytest.raises(UserError, match=r"No module named 'libtpu'.*pip install .xlnet-tf.tpu-compile"):
+        list(tpu_compile.run(parsed(*SMALL), SMALL))
 
 
 @pytest.fixture

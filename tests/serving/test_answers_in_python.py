@@ -218,6 +218,7 @@ def test_training_forgets_what_was_measured_before(classifier, tmp_path):
         ((7,), {}, "text is 7; expected a string"),
         ((["a", None],), {}, r"text\[1\] is None; expected a string"),
         ((b"a",), {}, "decode it"),
+        ((["a", "ä" * 262_145],), {}, r"text\[1\] has 524290 bytes; expected at most 524288: divide it"),
         ((["a"], ["b", "c"]), {}, "there are 1 of text_a, 2 of text_b"),
     ],
 )

@@ -296,6 +296,14 @@ def test_a_checkpoint_of_another_model_is_refused(run, folder):
         task.initialize(task.build_model())
 
 
+def test_a_batch_larger_than_the_streams_is_refused_before_anything_is_computed(folder, monkeypatch):
+    monkeypatch.setattr(pretraining.PretrainingTask, "build_model", lambda task: pytest.fail("a model"))
+    params = settings(folder, task={"train_data": {"global_batch_size": 512}})
+    with pytest.raises(UserError, match="too few for a batch of 512"):
+        pretraining.pretrain(params, str(folder / "unused"))
+    assert not (folder / "unused").exists()
+
+
 @pytest.mark.parametrize(("batch_size", "dev_batch_size", "parts"), [(6, 8, 4), (0, 8, 1), (8, 8, 0)])
 def test_batches_that_do_not_split_are_refused(folder, batch_size, dev_batch_size, parts):
     params = settings(

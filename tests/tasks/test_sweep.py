@@ -152,6 +152,25 @@ def test_a_variant_that_is_too_large_for_the_machine_is_found_before_the_first_i
     assert not (tmp_path / "sweep").exists()
 
 
+def test_data_of_a_variant_that_cannot_be_read_are_found_before_the_first_is_trained(
+    tmp_path, settings, monkeypatch
+):
+    build = toy_finetuning.ToyTask.build_inputs
+
+    def refuse(task, data, context=None, start_step=0):
+        if data.global_batch_size == 16:
+            raise UserError("batches of 16 cannot be read")
+        return build(task, data, context, start_step)
+
+    monkeypatch.setattr(toy_finetuning.ToyTask, "build_inputs", refuse)
+    other = settings()
+    other.task.train_data.global_batch_size = 16
+    variants = [({"batch_size": 8}, settings()), ({"batch_size": 16}, other)]
+    with pytest.raises(UserError, match="batch_size=16: batches of 16 cannot be read"):
+        sweep.sweep(variants, toy_finetuning.ToyTask, prepare(other.runtime), str(tmp_path / "sweep"))
+    assert not (tmp_path / "sweep").exists()
+
+
 def test_two_variants_of_one_folder_are_refused(tmp_path, settings):
     variants = [({"name": "a/b"}, settings()), ({"name": "a_b"}, settings())]
     with pytest.raises(UserError, match="would both have the folder name=a_b"):

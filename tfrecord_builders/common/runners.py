@@ -4,10 +4,12 @@ A job is a value that says all that its function needs; its files are the same w
 """
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import itertools
 import multiprocessing
 import os
+import resource
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
@@ -22,10 +24,12 @@ from xlnet_tf.flags import option
 
 RUNNERS = ("local", "beam")
 MAX_TRIES = 3  # of a job whose worker dies
+_FILES_OF_WORKER = 8  # that this process has open for it
 _DIED = "a worker process died (was memory short, or was it killed?)"
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
+_Pool = concurrent.futures.ProcessPoolExecutor
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,72 +120,76 @@ def _run_in_processes(
     num_workers: int,
     after_death: Callable[[Job], Job] | None,
 ) -> Iterator[tuple[Job, Result]]:
-    """Runs jobs in processes; those that a dead process took with it are run again, each in its own."""
+    """Runs jobs in processes, each a pool of its own: one that dies takes no other's job with it.
+
+    The job of a dead process is run again at once. If that dies, too, it is put off until no other job runs:
+    memory may be short.
+    """
     waiting = iter(jobs)
-    running: dict[concurrent.futures.Future, Job] = {}
+    running: dict[concurrent.futures.Future, tuple[_Pool, Job, int]] = {}
+    put_off: list[tuple[Job, int]] = []
     others = set(multiprocessing.active_children())
-    pool = _new_pool(num_workers)
+    pools = {_new_pool() for _ in range(num_workers)}
+
+    def start(pool: _Pool, job: Job, number: int) -> None:
+        running[signals.blocked(_submit, pool, function, job)] = pool, job, number
+
+    _allow_files(_FILES_OF_WORKER * num_workers)
     try:
-        while True:
-            # Memory holds this many jobs at most.
-            for job in itertools.islice(waiting, 2 * num_workers + 1 - len(running)):
-                running[signals.blocked(_submit, pool, function, job)] = job
+        for pool, job in zip(pools, waiting):
+            start(pool, job, 1)
+        while running or put_off:
             if not running:
-                return
-            lost = []
+                start(next(iter(pools)), *put_off.pop())
+            ended = []
             for future in concurrent.futures.wait(
                 running, return_when=concurrent.futures.FIRST_COMPLETED
             ).done:
-                job = running.pop(future)
-                if isinstance(future.exception(), BrokenProcessPool):
-                    lost.append(job)
+                pool, job, number = running.pop(future)
+                if not isinstance(future.exception(), BrokenProcessPool):
+                    ended.append((job, future))
                 else:
-                    yield job, future.result()
-            if lost:
-                # One dead process breaks the pool: the other jobs have ended, or never will.
-                concurrent.futures.wait(running)
-                broken = [f for f in running if isinstance(f.exception(), BrokenProcessPool)]
-                lost += [running.pop(future) for future in broken]
-                pool.shutdown()
-                logging.warning("%s: %d jobs are run again, one by one", _DIED, len(lost))
-                for job in lost:
-                    yield job, _run_alone(function, job, num_workers, after_death)
-                pool = _new_pool(num_workers)
+                    pool.shutdown()
+                    pools.remove(pool)
+                    pools.add(pool := _new_pool())
+                    if number >= MAX_TRIES and not after_death:
+                        raise UserError(
+                            f"{_DIED}, {MAX_TRIES} times with the same job: start again with the same flags, "
+                            "finished shards are kept; less memory is needed with fewer --num_workers (now "
+                            f"{num_workers})"
+                        )
+                    logging.warning("%s: its job is run again", _DIED)
+                    again = after_death(job) if after_death else job
+                    if number == 1:
+                        start(pool, again, 2)
+                        continue
+                    put_off.append((again, number + 1))
+                for following in itertools.islice(waiting, 1):
+                    start(pool, following, 1)
+            for job, future in ended:
+                yield job, future.result()
     except (KeyboardInterrupt, GeneratorExit):  # nobody waits for what runs now
         signals.end_processes(others)
         raise
     finally:
-        pool.shutdown(cancel_futures=True)
+        for pool in pools:
+            pool.shutdown(wait=False, cancel_futures=True)
+        for pool in pools:
+            pool.shutdown()
 
 
-def _run_alone(
-    function: Callable[[Job], Result],
-    job: Job,
-    num_workers: int,
-    after_death: Callable[[Job], Job] | None,
-) -> Result:
-    """Runs a job whose process may have died in one of its own: if that dies too, it is the job's fault."""
-    for number in itertools.count(2):
-        job = after_death(job) if after_death else job
-        pool = _new_pool(1)
-        try:
-            future = signals.blocked(_submit, pool, function, job)
-            if not isinstance(future.exception(), BrokenProcessPool):
-                return future.result()
-        finally:
-            pool.shutdown(wait=False)  # after Ctrl-C nobody waits for the job
-        if not after_death and number >= MAX_TRIES:
-            raise UserError(
-                f"{_DIED}, {MAX_TRIES} times with the same job: start again with the same flags, finished "
-                f"shards are kept; less memory is needed with fewer --num_workers (now {num_workers})"
-            )
-    raise AssertionError("unreachable")
+def _allow_files(number: int) -> None:
+    """Raises this process's limit of open files by a number, as far as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = soft + number
+    with contextlib.suppress(ValueError, OSError):  # there is no limit, or no more to have
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard < 0 else min(wanted, hard), hard))
 
 
-def _new_pool(num_workers: int) -> concurrent.futures.ProcessPoolExecutor:
+def _new_pool() -> _Pool:
     # Not fork: the caller may have threads (TensorFlow has).
     context = multiprocessing.get_context("spawn")
-    return concurrent.futures.ProcessPoolExecutor(num_workers, context, initializer=_end_with_parent)
+    return concurrent.futures.ProcessPoolExecutor(1, context, initializer=_end_with_parent)
 
 
 def _end_with_parent() -> None:
@@ -199,8 +207,8 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _submit(pool, function, job) -> concurrent.futures.Future:
-    """Hands a job to the pool; if the pool is broken, its future says so as those before it do."""
+def _submit(pool: _Pool, function, job) -> concurrent.futures.Future:
+    """Hands a job to a pool; if its process has died meanwhile, the future says so."""
     try:
         return pool.submit(run_job, function, job)
     except BrokenProcessPool as error:

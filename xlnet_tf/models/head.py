@@ -164,7 +164,7 @@ class XLNetHead(EncoderModel):
             *texts: the model's inputs, in their order, each a text or a list of texts: text, or text_a and
                 text_b, for classification and regression; text for tagging; question and context;
                 context, question and options; query and candidates, of which options and candidates are
-                lists of texts.
+                lists of texts. A text has at most 512 KiB.
             batch_size: rows that are computed together.
             **inputs: the same by name.
 

@@ -13,6 +13,7 @@ from xlnet_tf.generation.infilling import fill_jointly
 from xlnet_tf.generation.layout import AT_ONCE, TextLayout, continuation
 from xlnet_tf.generation.sampling import COLDEST, HOTTEST, Sampling
 from xlnet_tf.serving.module import ServingModule, check_rows, signature
+from xlnet_tf.serving.signatures import MOST_TEXT_BYTES
 from xlnet_tf.text.graph.packing import last_pieces
 from xlnet_tf.text.special_tokens import PAD_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -39,7 +40,6 @@ _ROWS = {
     SEARCH: {"prompt": _PROMPT, "max_new_tokens": 8},
 }
 _NEW_TOKENS = 64
-_MOST_BYTES = 1 << 19  # of a text in a request; no model reads as much
 _OF_ROWS = ("truncated", "error")  # what all continuations of a prompt have in common
 
 
@@ -132,6 +132,8 @@ class LanguageModelModule(ServingModule):
         self.beams = beams
         self.layer = layer
         self._in_blocks = seq_len > AT_ONCE
+
+    check_inputs = staticmethod(check_rows)  # a text that is too long has an `error`
 
     def example_rows(self):
         return _ROWS[EMBED]
@@ -355,7 +357,7 @@ def _dense(values: tf.RaggedTensor, default) -> tf.Tensor:
 
 
 def _empty_oversized_texts(**texts: tf.Tensor) -> tuple[dict[str, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
-    """Empties texts of more than _MOST_BYTES, which would take the server's memory from other requests.
+    """Empties texts of more than MOST_TEXT_BYTES, which would take the server's memory from other requests.
 
     Args:
         **texts: [B] string, by the names of the inputs.
@@ -364,10 +366,10 @@ def _empty_oversized_texts(**texts: tf.Tensor) -> tuple[dict[str, tf.Tensor], tu
         The texts, and what _first_fault takes: which rows are right, and what is wrong with the others.
     """
     sizes = {name: tf.strings.length(values) for name, values in texts.items()}
-    is_right = tf.reduce_all([size <= _MOST_BYTES for size in sizes.values()], axis=0)
+    is_right = tf.reduce_all([size <= MOST_TEXT_BYTES for size in sizes.values()], axis=0)
     named = [tf.strings.join([f"{name} has ", tf.strings.as_string(size)]) for name, size in sizes.items()]
     message = tf.strings.join(named, " bytes, ")
-    message = tf.strings.join([message, f" bytes; expected at most {_MOST_BYTES}"])
+    message = tf.strings.join([message, f" bytes; expected at most {MOST_TEXT_BYTES}"])
     return {name: tf.where(is_right, values, "") for name, values in texts.items()}, (is_right, message)
 
 

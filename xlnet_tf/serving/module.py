@@ -17,6 +17,7 @@ from xlnet_tf.records.batching import choose_lengths
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.serving import text_answers
 from xlnet_tf.serving.int8 import Int8Weights
+from xlnet_tf.serving.signatures import MOST_TEXT_BYTES
 from xlnet_tf.text.graph import packing as graph_packing
 from xlnet_tf.text.graph.tokenizer import GraphTokenizer
 from xlnet_tf.text.packing import PAD_SEGMENT
@@ -35,7 +36,7 @@ class ServingModule(tf.Module):
 
     A subclass says which strings it reads (`example_rows`), what it makes of them (`serve`) and of tokens
     (`serve_tokens`). All inputs and outputs have the batch B, of any size, as their first axis, so that a
-    server can put requests together and take results apart.
+    server can put requests together and take results apart. Texts have at most 512 KiB.
 
     Args:
         model: built, its weights loaded; of the dtype to serve in.
@@ -105,7 +106,7 @@ class ServingModule(tf.Module):
                 model.encoder.position_keys(seq_len), trainable=False, name="position_keys"
             )
         # One graph, however many signatures lead to it.
-        self.answer = tf.function(lambda **inputs: self.serve(**check_rows(inputs)), autograph=False)
+        self.answer = tf.function(lambda **inputs: self.serve(**self.check_inputs(inputs)), autograph=False)
 
     @classmethod
     def options_of_run(cls, task) -> dict[str, Any]:
@@ -135,6 +136,20 @@ class ServingModule(tf.Module):
         answers = text_answers.answer_texts(self, rows, batch_size)
         found = [self.readable(row, answer) for row, answer in zip(rows, answers, strict=True)]
         return found if many else found[0]
+
+    @staticmethod
+    def check_inputs(inputs: dict[str, "Texts"]) -> dict[str, "Texts"]:
+        """Adds checks that all inputs have as many rows, and no text more than MOST_TEXT_BYTES."""
+        checks = [
+            tf.debugging.assert_less_equal(
+                tf.strings.length(value.flat_values if isinstance(value, tf.RaggedTensor) else value),
+                MOST_TEXT_BYTES,
+                f"{name} has a text of more than {MOST_TEXT_BYTES} bytes",
+            )
+            for name, value in inputs.items()
+        ]
+        with tf.control_dependencies(checks):
+            return check_rows(inputs)
 
     @staticmethod
     def without_padding(row: text_answers.Row, answer: dict[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ DTYPES = {
     },
 }
 MOST_BYTES = 1 << 28  # of an answer
+MOST_TEXT_BYTES = 1 << 19  # of a text in a request; its answer may take hundreds of times its memory
 _SHOWN = 500  # characters of what a server says
 
 
@@ -176,3 +177,11 @@ def plain(values: np.ndarray) -> list[Any]:
     if values.dtype.kind == "f":
         values = values.astype(str).astype(float)  # 0.1 as float32 is to be 0.1, not 0.10000000149011612
     return values.tolist()
+
+
+def check_size(text: str, where: str) -> None:
+    """Raises UserError if a text is longer than a served model takes; `where` names it."""
+    if len(text) > MOST_TEXT_BYTES // 4 and (size := len(text.encode())) > MOST_TEXT_BYTES:
+        raise UserError(
+            f"{where} has {size} bytes; expected at most {MOST_TEXT_BYTES}: divide it into several texts"
+        )

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.generation.sampling import is_whole
-from xlnet_tf.serving.signatures import plain
+from xlnet_tf.serving.signatures import check_size, plain
 from xlnet_tf.text.tokenizer import check_no_table, check_text
 
 _WINDOW = 64  # batches that are sorted together
@@ -153,11 +153,13 @@ def rows_of(
             where = f"{name}[{index}]" if many else name
             if rank == 1:
                 check_text(value, where)
+                check_size(value, where)
                 continue
             if _depth(value) != 1:
                 raise UserError(f"{where} is {shown(value)}; expected a list of texts.")
             for number, text in enumerate(value):
                 check_text(text, f"{where}[{number}]")
+                check_size(text, f"{where}[{number}]")
     if len({len(column) for column in columns.values()}) > 1:
         counts = ", ".join(f"{len(column)} of {name}" for name, column in columns.items())
         raise UserError(f"there are {counts}; expected as many of each.")

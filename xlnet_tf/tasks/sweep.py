@@ -25,7 +25,14 @@ from xlnet_tf.tasks.finetuning import FinetuningTask, build_task
 from xlnet_tf.tasks.metrics.table import metric_table
 from xlnet_tf.tasks.seeds import Result, finetune_seeds, runs, trained_again
 from xlnet_tf.training.optimizer import build_optimizer
-from xlnet_tf.training.run import check_batch_sizes, check_memory, check_resumable, check_settings, own
+from xlnet_tf.training.run import (
+    check_batch_sizes,
+    check_inputs,
+    check_memory,
+    check_resumable,
+    check_settings,
+    own,
+)
 from xlnet_tf.training.task import Task
 
 SUMMARY, PICTURE = "sweep.json", "sweep.svg"
@@ -273,6 +280,7 @@ def check(planned: Iterable[Training], strategy: tf.distribute.Strategy):
             check_memory(training.params, training.task, strategy)
             trainer = training.params.trainer
             build_optimizer(trainer.optimizer_config, trainer.train_steps, training.task.n_layer)
+            check_inputs(training.params, training.task, strategy.num_replicas_in_sync)
             for params, folder in training.runs:
                 check_settings(params, folder)
                 check_resumable(params, training.task, folder)

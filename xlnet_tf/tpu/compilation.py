@@ -1,6 +1,7 @@
 """What the TPU's compiler makes of a program, without a TPU."""
 
 import dataclasses
+import importlib.util
 import json
 import pathlib
 import re
@@ -86,6 +87,13 @@ class NotCompiled:
 
 
 Outcome = Compiled | Planned | NotCompiled
+
+
+def check_installed() -> None:
+    """Raises UserError if the compiler is not here, before the time for tracing a program is spent."""
+    for name in ("libtpu", "jax"):
+        if not importlib.util.find_spec(name):
+            read_result({"unavailable": f"No module named {name!r}"})
 
 
 def compile_program(hlo: bytes, topology: Topology, memory_only: bool = False) -> Outcome:

@@ -86,6 +86,8 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
     check_batch_sizes(params, strategy.num_replicas_in_sync)
     check_settings(params, model_dir)
     check_data(params, task)
+    with named_damage(task, params.trainer.check_data_gb), of_file_systems():
+        check_inputs(params, task, strategy.num_replicas_in_sync)
     params.trainer.summary_interval = params.trainer.steps_per_loop  # summaries are written with the reports
     with contextlib.ExitStack() as stack:
         owner = own(strategy, model_dir, stack)
@@ -455,6 +457,21 @@ def check_data(params, task: Task):
         size,
         params.trainer.check_data_gb,
     )
+
+
+def check_inputs(params, task: Task, replicas: int, hosts: int = 1):
+    """Reads a batch of each host's training and validation data: what cannot be read is an error at once.
+
+    Training data would else be read only after the first evaluation.
+
+    Raises:
+        UserError: data and sizes do not fit together, such as a batch with more rows than there are streams.
+    """
+    task.replicas, task.accumulation_steps = replicas, params.trainer.accumulation_steps
+    for data in (params.task.train_data, params.task.validation_data):
+        for host in range(hosts if data.input_path else 0):
+            for _ in task.build_inputs(data, tf.distribute.InputContext(hosts, host, replicas)).take(1):
+                pass
 
 
 def check_remote_paths(params, model_dir: str):

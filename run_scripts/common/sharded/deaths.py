@@ -17,8 +17,9 @@ _MOST_WITHOUT_BATCH = 3  # deaths that no batch explains
 class Deaths:
     """Notes each batch in a file before a model answers it, and refuses what has killed an earlier process.
 
-    A batch that was being answered when a process died is refused, so that it is halved; a row that was being
-    answered alone is refused for good.
+    A process may die for other reasons, and batches decide the last digits of answers. So a batch is refused,
+    to be halved, once it has killed two processes. Its halves, down to the row alone that kills, are refused
+    after one.
 
     Args:
         note: file that outlives the process.
@@ -36,8 +37,11 @@ class Deaths:
                 f"a worker process died {_MOST_WITHOUT_BATCH} times before it answered a row (was memory "
                 "short, or was it killed?): start again with fewer --num_workers, finished shards are kept"
             )
-        self._rows = {row for batch in self._deadly for row in batch}
-        self._alone = {row for batch in self._deadly if len(batch) == 1 for row in batch}
+        self._refused = [batch for batch in self._deadly if self._deadly.count(batch) > 1]
+        self._refused += [
+            batch for batch in self._deadly if any(set(batch) < set(whole) for whole in self._refused)
+        ]
+        self._alone = {row for batch in self._refused if len(batch) == 1 for row in batch}
 
     def answer(self, model: Answer, batch: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
         """Answers a batch by the model.
@@ -46,7 +50,7 @@ class Deaths:
             UserError: it may kill this process, as it has killed others.
         """
         rows = [hashlib.sha256(json.dumps(dict(inputs)).encode()).hexdigest() for inputs in batch]
-        if self._alone.intersection(rows) or (len(rows) > 1 and self._rows.intersection(rows)):
+        if rows in self._refused or self._alone.intersection(rows):
             raise UserError("the worker process died while it answered this row alone")
         files.write(self._note, json.dumps({"deadly": [*self._deadly, rows]}))
         answers = model(batch)

@@ -23,9 +23,11 @@ from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretra
 from xlnet_tf import files, ownership
 from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.errors import UserError
+from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.tasks import pretraining
 from xlnet_tf.training.early_stopping import read_metrics
+from xlnet_tf.training.progress import read_history
 
 pytestmark = pytest.mark.integration  # each needs a pretrained run
 MODEL = {
@@ -200,6 +202,11 @@ def test_what_does_not_fit_is_refused_and_leaves_nothing(folder, tmp_path, small
         init_checkpoint=tmp_path / "no",
     )
     refused(folder, tmp_path, "bare has no spiece.model", init_checkpoint=tmp_path / "bare")
+    classifier = XLNetClassifier.from_pretrained(str(folder / "general"), labels=["bad", "good"])
+    classifier.save_pretrained(str(tmp_path / "tuned"))
+    refused(
+        folder, tmp_path, "tuned has no language model: it lacks lm_bias", init_checkpoint=tmp_path / "tuned"
+    )
     refused(
         folder, tmp_path, "another tokenizer than that of the checkpoint", init_checkpoint=tmp_path / "other"
     )
@@ -242,6 +249,16 @@ def test_settings_are_refused_before_anything_is_written(folder, tmp_path, messa
     with pytest.raises(UserError, match=message):
         adapt.Adaptation(parsed(adapt.define_flags, *arguments(folder, tmp_path / "new", **changes)))
     assert not (tmp_path / "new").exists()
+
+
+def test_evaluations_are_after_as_many_steps_as_asked_for(folder, tmp_path):
+    given = arguments(folder, tmp_path / "new", task_data=None, eval_interval=3)  # in loops of 2
+    adaptation = adapt.Adaptation(parsed(adapt.define_flags, *given))
+    adaptation.adapt(*adaptation.prepare())
+    history = read_history(f"{tmp_path}/new/history.jsonl")
+    assert [line["step"] for line in history if line["kind"] != "train"] == [0, 3, 6, 8]
+    saved = {path.stem for path in (tmp_path / "new").glob("ckpt-*.index")}
+    assert {"ckpt-6", "ckpt-8"} <= saved <= {"ckpt-3", "ckpt-6", "ckpt-8"}
 
 
 def test_epochs_without_effect_are_said(folder, tmp_path, caplog):

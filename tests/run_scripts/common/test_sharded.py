@@ -286,6 +286,21 @@ def test_rows_that_kill_their_process_are_counted_and_the_others_answered(data, 
                 for line in found[name].splitlines()]  # fmt: skip
     assert [row["given_n"] for row in answered] == [n for n in range(200) if n not in (20, 21, 50, 150)]
     assert not [name for name in found if "deaths" in name or "unfinished" in name]
+    # The others are answered in the batches that they have next to rows which raise an error.
+    data.write_text(data.read_text().replace("deadly", "bad   "))
+    harmless = answer(data, tmp_path / "harmless", tmp_path / "log")
+    assert {name: found[name] for name in found if name.startswith("answers-")} == {
+        name: harmless[name] for name in harmless if name.startswith("answers-")
+    }
+
+
+@pytest.mark.integration
+def test_a_shard_whose_workers_are_killed_has_the_bytes_of_an_undisturbed_one(data, tmp_path):
+    data.write_text(data.read_text().replace('"word word ", "n": 100', '"unlucky", "n": 100'))
+    deaths = tmp_path / "log.deaths"
+    found = answer(data, tmp_path / "killed", tmp_path / "log", num_workers=2)
+    assert len(list(deaths.iterdir())) == 2
+    assert found == answer(data, tmp_path / "undisturbed", tmp_path / "log")
 
 
 def test_what_a_dead_worker_was_writing_is_removed(data, tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """Requests that are answered together get the answers that each would get alone, whatever the model is."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ class Model:
         self.definitions = {name: definition(outputs) for name, (outputs, _) in SIGNATURES.items()}
         self.free, self.runs = threading.Event(), []
 
-    def run(self, name, inputs):
+    def run(self, name, inputs, seconds=None):
         assert self.free.wait(20)
         texts = inputs["text"]
         self.runs.append((name, texts.tolist()))
@@ -48,6 +49,9 @@ class Model:
         values = np.where(places < lengths[:, None], 1 + places, 0)
         answers = {"score": lengths / 7, "values": values, "num_entities": lengths}
         return {output: answers[output] for output in SIGNATURES[name][0]}
+
+    def close(self):
+        self.free.set()
 
     def bucket(self, row):
         return 4 if len(row[0][0]) <= 4 else 16
@@ -122,3 +126,28 @@ def test_what_nobody_waits_for_is_not_computed_and_what_comes_late_is_refused():
     assert len(cancelled) == 3 and len(model.runs) == 3
     with pytest.raises(Closed):
         batcher.submit("alone", columns([1]))
+
+
+def test_closing_drops_what_runs_for_nobody():
+    """The fake's run ends when the model is closed, as TensorFlow's does."""
+    model = Model()
+    batcher = Batcher(model, max_batch=MOST)
+    left = batcher.submit("alone", columns([1]))
+    while batcher._queues:  # until it runs
+        time.sleep(0.01)
+    assert left.cancel()
+    begun = time.monotonic()
+    batcher.close()
+    assert time.monotonic() - begun < 5 and len(model.runs) == 1
+
+
+def test_a_run_ends_when_its_last_request_is_late():
+    model, limits = Model(), []
+    model.run = lambda name, inputs, seconds: (
+        limits.append(seconds) or {"score": np.zeros(len(inputs["text"]))}
+    )
+    batcher = Batcher(model, max_batch=MOST)
+    batcher.submit("rows", columns([1]), 5.0).result(20)
+    batcher.submit("rows", columns([1])).result(20)
+    batcher.close()
+    assert 4 < limits[0] <= 5 and limits[1] is None

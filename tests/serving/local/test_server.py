@@ -1,6 +1,7 @@
 """The local server answers as TensorFlow Serving does, and stays up whatever it is asked."""
 
 import contextlib
+import gc
 import gzip
 import http.client
 import json
@@ -9,6 +10,7 @@ import shutil
 import socket
 import threading
 import time
+import weakref
 
 import grpc
 import numpy as np
@@ -28,6 +30,8 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.serving.client import connect
 from xlnet_tf.serving.export import export
 from xlnet_tf.serving.local import guard, models, server
+from xlnet_tf.serving.local.loaded import LoadedModel, RequestError
+from xlnet_tf.serving.warmup import BUCKETS_FILE
 
 SERVED = ("classification", "regression")
 LIMITS = guard.Limits(hosts=("models.example",), max_bytes=200_000, timeout=3.0, concurrency=24)
@@ -109,6 +113,47 @@ def test_requests_at_the_same_time_get_their_own_answers(running, loaded, name, 
     check_together(running, loaded[name], name, monkeypatch)
 
 
+def test_a_closed_model_leaves_memory_without_a_garbage_collection(exports, tmp_path):
+    damaged = tmp_path / "1"
+    shutil.copytree(exports["classification"] / "1", damaged)
+    (damaged / BUCKETS_FILE).write_text("{")
+    graphs, new = [], tf.Graph
+
+    def graph():
+        graphs.append(weakref.ref(found := new()))
+        return found
+
+    gc.disable()
+    try:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(tf, "Graph", graph)
+            model = LoadedModel(str(exports["classification"] / "1"))
+            model.warm_up()
+            model.close()
+            del model
+            with pytest.raises(UserError, match="damaged"):
+                LoadedModel(str(damaged))
+        assert [found() for found in graphs] == [None, None]
+    finally:
+        gc.enable()
+
+
+def test_texts_beyond_the_limit_are_refused_by_the_model_itself(exports):
+    model = LoadedModel(str(exports["classification"] / "1"))
+    most = "a" * (1 << 19)
+    request = {"text": np.array([most.encode(), b"ba"], object)}
+    assert model.run("serving_default", request)["label"].shape == (2,)
+    request = {"text": np.array([b"ba", most.encode() + b"a"], object)}
+    model.check("serving_default", request)
+    with pytest.raises(RequestError, match="text has a text of more than 524288 bytes") as refused:
+        model.run("serving_default", request)
+    assert refused.value.code == "INVALID_ARGUMENT"
+    many = {"text": np.array([most.encode()] * 8 + [b"a"], object)}
+    with pytest.raises(RequestError, match="has 4194305 bytes of text; .* takes 4194304: send fewer"):
+        model.check("serving_default", many)
+    model.close()
+
+
 @pytest.mark.integration
 def test_entities_are_answered_alone_and_together(small_tokenizer, tmp_path, monkeypatch):
     folder = exported(tmp_path, "tagging", small_tokenizer)
@@ -116,16 +161,20 @@ def test_entities_are_answered_alone_and_together(small_tokenizer, tmp_path, mon
     with server.serving([models.of_folder(str(folder))]) as running:
         for scheme in ("rest", "grpc"):
             check_alone(running, model, "tagging", scheme)
+        served = running.service.models.find(models.ModelSpec(name="tagging")).model
+        with pytest.raises(RequestError, match="Timed out") as late:  # all of it takes more than 2 s
+            served.run("serving_default", {"text": np.array([b"ba ne " * 80_000], object)}, 0.1)
+        assert late.value.code == "DEADLINE_EXCEEDED"
         check_together(running, model, "tagging", monkeypatch)
 
 
 def check_together(running, model, name, monkeypatch):
     runs, run = [], running.service.models.find(models.ModelSpec(name=name)).model.run
 
-    def counted(signature, inputs):
+    def counted(signature, inputs, seconds):
         runs.append(len(next(iter(inputs.values()))))
         time.sleep(0.1)  # the others arrive
-        return run(signature, inputs)
+        return run(signature, inputs, seconds)
 
     monkeypatch.setattr(running.service.models.find(models.ModelSpec(name=name)).model, "run", counted)
     requests = [rows_of(name, 1 + n % 4, seed=100 * n) for n in range(16)]
@@ -633,10 +682,10 @@ def test_what_no_client_waits_for_any_more_is_not_computed(running, monkeypatch,
     model = running.service.models.find(models.ModelSpec(name="classification")).model
     run, check, free, runs, checked = model.run, model.check, threading.Event(), [], []
 
-    def held(signature, inputs):
+    def held(signature, inputs, seconds):
         runs.append(inputs["text"].tolist())
         free.wait(20)
-        return run(signature, inputs)
+        return run(signature, inputs, seconds)
 
     def noted(signature, inputs):
         check(signature, inputs)

@@ -24,8 +24,11 @@ def squares(count, **settings):
 
 
 def square_unless_killed(job):
-    """The worker of job 3 is killed as often as its folder says."""
+    """The worker of job 3 is killed as often as its folder says, while job 2 is under way."""
     folder, number = job
+    (folder.parent / f"{number}-{time.monotonic_ns()}").touch()
+    if number == 2:
+        time.sleep(1)
     if number == 3 and len(os.listdir(folder)) < int(folder.name):
         (folder / str(os.getpid())).touch()
         os.kill(os.getpid(), signal.SIGKILL)
@@ -65,6 +68,9 @@ def test_units_of_a_dead_worker_are_run_again(tmp_path, deaths, caplog):
         with pytest.raises(UserError, match="a worker process died .*3 times .*finished shards are kept"):
             list(results)
     assert len(os.listdir(folder)) == deaths
+    started = [name.split("-")[0] for name in os.listdir(tmp_path) if "-" in name]
+    assert started.count("3") == min(deaths + 1, runners.MAX_TRIES)
+    assert {started.count(number) for number in set(started) - {"3"}} == {1}
 
 
 def test_errors_of_a_unit_are_not_tried_again():

@@ -11,6 +11,7 @@ import dataclasses
 import enum
 import itertools
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -21,6 +22,7 @@ from xlnet_tf.serving.local.loaded import LoadedModel, RequestError, sizes_of
 MAX_BATCH = 32  # rows
 _MAX_TOKENS = 8192  # of a batch: more long rows in one would only let others wait
 _WORKERS = 2  # one prepares while the other computes
+_END_SECONDS = 1.0  # to wait for an operation that cannot be dropped, when a version is closed
 _COUNTS = "num_entities"  # the output with the number of a row's values; what follows them is padding
 
 Columns = Mapping[str, np.ndarray]
@@ -55,6 +57,7 @@ class _Request:
     signature: str
     columns: Columns
     rows: int
+    deadline: float | None  # of time.monotonic
     future: concurrent.futures.Future = dataclasses.field(default_factory=concurrent.futures.Future)
     answers: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     begun: bool = False
@@ -87,15 +90,22 @@ class Batcher:
         }
         self._queues: dict[tuple, deque[_Part]] = {}  # by what may share a batch; none is empty
         self._waiting: dict[_Request, int] = {}  # its parts in the queues
+        self._owed: set[concurrent.futures.Future] = set()  # neither answered nor cancelled
         self._numbers = itertools.count()
         self._lock = threading.Condition()
         self._closed = False
-        self._workers = [threading.Thread(target=self._work, daemon=True) for _ in range(_WORKERS)]
+        # No daemons: Python would end while TensorFlow computes, which crashes.
+        self._workers = [threading.Thread(target=self._work) for _ in range(_WORKERS)]
         for worker in self._workers:
             worker.start()
 
-    def submit(self, signature: str, columns: Columns) -> concurrent.futures.Future:
+    def submit(
+        self, signature: str, columns: Columns, seconds: float | None = None
+    ) -> concurrent.futures.Future:
         """Queues a request whose inputs the model has checked.
+
+        Args:
+            seconds: after which nobody waits for the answer; None: somebody always does.
 
         Returns:
             A future of its outputs, or of a RequestError. Those that are cancelled are not computed.
@@ -104,7 +114,8 @@ class Batcher:
             Closed: the model is not served any more.
         """
         sizes = {value.shape[0] if value.ndim else -1 for value in columns.values()}
-        request = _Request(signature, columns, rows=sizes.pop() if len(sizes) == 1 else -1)
+        rows = sizes.pop() if len(sizes) == 1 else -1
+        request = _Request(signature, columns, rows, seconds and time.monotonic() + seconds)
         parts = list(self._parts(request))
         with self._lock:
             if self._closed:
@@ -113,16 +124,21 @@ class Batcher:
                 part = _Part(next(self._numbers), request, rows)
                 self._queues.setdefault(key, deque()).append(part)
             self._waiting[request] = len(parts)
+            self._owed.add(request.future)
             self._lock.notify()
+        request.future.add_done_callback(self._owed.discard)
         return request.future
 
     def close(self) -> None:
-        """Answers what waits, and ends the workers."""
+        """Answers what somebody waits for, drops the rest, and closes the model."""
         with self._lock:
             self._closed = True
             self._lock.notify_all()
-        for worker in self._workers:
-            worker.join()
+        concurrent.futures.wait([*self._owed])
+        closing = threading.Thread(target=self._model.close)
+        closing.start()
+        for thread in (closing, *self._workers):
+            thread.join(_END_SECONDS)
 
     def _parts(self, request: _Request) -> Iterator[tuple[tuple, np.ndarray]]:
         """Yields rows that stay together, after what they share with those that may be in their batch."""
@@ -148,7 +164,7 @@ class Batcher:
 
     def _work(self) -> None:
         while parts := self._next():
-            self._answer([part for part in parts if not part.request.future.cancelled()])
+            self._answer(parts)
 
     def _next(self) -> list[_Part]:
         """Waits for parts that one run of the model answers; returns none once the batcher is closed."""
@@ -182,12 +198,11 @@ class Batcher:
         return parts
 
     def _answer(self, parts: Sequence[_Part]) -> None:
+        parts = [part for part in parts if not part.request.future.cancelled()]
         requests = {part.request for part in parts}
         try:
             if len(requests) == 1 and sum(len(part.rows) for part in parts) == max(0, parts[0].request.rows):
-                _settle(
-                    parts[0].request, self._model.run(parts[0].request.signature, parts[0].request.columns)
-                )
+                _settle(parts[0].request, self._run_model(parts, parts[0].request.columns))
             elif parts:
                 self._scatter(parts, self._run(parts))
         except Exception as error:
@@ -203,11 +218,17 @@ class Batcher:
             name: np.concatenate([part.request.columns[name][part.rows] for part in parts])
             for name in first.columns
         }
-        answers = self._model.run(first.signature, columns)
+        answers = self._run_model(parts, columns)
         rows = sum(len(part.rows) for part in parts)
         if any(len(values) != rows for values in answers.values()):
             raise RequestError("INTERNAL", f"the model's outputs do not have the {rows} rows of its inputs")
         return answers
+
+    def _run_model(self, parts: Sequence[_Part], columns: Columns) -> dict[str, np.ndarray]:
+        """Runs the model until nobody waits for any of the parts."""
+        deadlines = [part.request.deadline for part in parts]
+        seconds = None if None in deadlines else max(deadlines) - time.monotonic()
+        return self._model.run(parts[0].request.signature, columns, seconds)
 
     def _scatter(self, parts: Sequence[_Part], answers: Columns) -> None:
         """Gives each request its rows of a batch's answers."""

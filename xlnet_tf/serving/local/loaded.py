@@ -1,5 +1,6 @@
 """One version of a model in memory, loaded as TensorFlow Serving loads it, and the errors of requests."""
 
+import contextlib
 import functools
 import json
 import os
@@ -11,6 +12,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401 (the operations that exported models use)
 from google.protobuf import json_format
 from tensorflow.core.protobuf import error_codes_pb2
+from tensorflow.python.framework.ops import dismantle_graph
 from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap
 from tensorflow_serving.apis.input_pb2 import Input
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
@@ -19,12 +21,14 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.serving import signatures
 from xlnet_tf.serving.client_grpc import read_tensor
 from xlnet_tf.serving.module import SERVING_DEFAULT
+from xlnet_tf.serving.signatures import MOST_TEXT_BYTES
 from xlnet_tf.serving.warmup import BUCKETS_FILE, WARMUP_FILE
 from xlnet_tf.text.tokenizer import MODEL_FILE
 
 _TAGS = ["serve"]
 _MOST_CHARACTERS = 1000  # of an error: TensorFlow may cite the whole request, and gRPC has room for 8 kB
 _BUCKETS = [32 << count for count in range(8)]  # of a model that does not say
+_MOST_REQUEST_BYTES = 8 * MOST_TEXT_BYTES  # of all texts: the answer takes hundreds of times their memory
 
 
 class RequestError(Exception):
@@ -61,19 +65,22 @@ class LoadedModel:
     def __init__(self, folder: str):
         self._folder = folder
         self._session = tf.compat.v1.Session(graph=tf.Graph())
-        with self._session.graph.as_default():
-            meta_graph = tf.compat.v1.saved_model.load(self._session, _TAGS, folder)
-        self.definitions = {
-            name: definition
-            for name, definition in meta_graph.signature_def.items()
-            if not name.startswith("__")  # how the graph is initialised
-        }
-        if not self.definitions:
-            raise UserError("it has no signatures, so nothing of it can be asked")
-        as_json = json_format.MessageToDict(self.definition_map(), preserving_proto_field_name=True)
-        self.signatures = signatures.signatures_of(as_json["signature_def"])
-        self.buckets = self._load_buckets()
-        self._pieces = self._load_pieces()
+        with contextlib.ExitStack() as failed:
+            failed.callback(self.close)
+            with self._session.graph.as_default():
+                meta_graph = tf.compat.v1.saved_model.load(self._session, _TAGS, folder)
+            self.definitions = {
+                name: definition
+                for name, definition in meta_graph.signature_def.items()
+                if not name.startswith("__")  # how the graph is initialised
+            }
+            if not self.definitions:
+                raise UserError("it has no signatures, so nothing of it can be asked")
+            as_json = json_format.MessageToDict(self.definition_map(), preserving_proto_field_name=True)
+            self.signatures = signatures.signatures_of(as_json["signature_def"])
+            self.buckets = self._load_buckets()
+            self._pieces = self._load_pieces()
+            failed.pop_all()
 
     def _load_buckets(self) -> list[int]:
         """Returns the lengths that the model was exported for."""
@@ -98,17 +105,23 @@ class LoadedModel:
     def definition_map(self) -> SignatureDefMap:
         return SignatureDefMap(signature_def=self.definitions)
 
-    def run(self, name: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def run(
+        self, name: str, inputs: Mapping[str, np.ndarray], seconds: float | None = None
+    ) -> dict[str, np.ndarray]:
         """Runs a signature on inputs that `check` lets pass.
 
+        Args:
+            seconds: after which the run is dropped; None: it may take any time.
+
         Raises:
-            RequestError: the graph refuses them.
+            RequestError: the graph refuses them, or takes too long.
         """
         definition, graph = self.definitions[name], self._session.graph
         tensors = {key: graph.get_tensor_by_name(info.name) for key, info in definition.outputs.items()}
         feeds = {definition.inputs[key].name: value for key, value in inputs.items()}
+        options = tf.compat.v1.RunOptions(timeout_in_ms=0 if seconds is None else max(1, int(1000 * seconds)))
         try:
-            return self._session.run(tensors, feeds)
+            return self._session.run(tensors, feeds, options)
         except tf.errors.OpError as error:
             code, message = error_codes_pb2.Code.Name(error.error_code), error.message
         except UnicodeDecodeError as error:  # TensorFlow cites bytes of the request
@@ -137,6 +150,12 @@ class LoadedModel:
                 found.ndim != len(sizes) or any(size not in (-1, n) for size, n in zip(sizes, found.shape))
             ):
                 raise invalid(f"Input {key} has the shape {list(found.shape)}, expected {sizes}")
+        size = sum(len(text) for value in inputs.values() if value.dtype.kind == "O" for text in value.flat)
+        if self._pieces and size > _MOST_REQUEST_BYTES:  # a model of another project may take pictures
+            raise invalid(
+                f"the request has {size} bytes of text; this server takes {_MOST_REQUEST_BYTES}: send fewer "
+                "texts"
+            )
 
     def bucket(self, row: Sequence[np.ndarray]) -> int:
         """Returns the length, in tokens, that the model is likely to pad a row to.
@@ -181,7 +200,9 @@ class LoadedModel:
             self.run(name, inputs)
 
     def close(self) -> None:
+        """Drops what still runs, and frees the memory; waits for operations that cannot be dropped."""
         self._session.close()
+        dismantle_graph(self._session.graph)  # a circle that only a garbage collection of all would find
 
 
 def called(dtype: np.dtype) -> str:

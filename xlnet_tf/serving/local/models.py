@@ -24,6 +24,7 @@ from xlnet_tf.serving.local.loaded import LoadedModel, RequestError, invalid
 
 MODEL_FILE = "saved_model.pb"
 POLL_SECONDS = 1.0
+_END_SECONDS = 1.0  # to wait for a version that is being loaded
 
 State = ModelVersionStatus.State
 
@@ -230,14 +231,14 @@ class Models:
                 except Exception as error:  # such as a file system that does not answer: it may again
                     logging.warning("the models' folders cannot be read: %s", reason(error))
 
-        self._watcher = threading.Thread(target=look, daemon=True)
+        self._watcher = threading.Thread(target=look)  # no daemon: see batching
         self._watcher.start()
 
     def close(self) -> None:
         """Answers what waits, and unloads everything."""
         self._stopped.set()
         if self._watcher:
-            self._watcher.join()
+            self._watcher.join(_END_SECONDS)
         for name, known in self._versions.items():
             for version in list(known.values()):
                 if version.state == State.AVAILABLE:
@@ -326,7 +327,6 @@ class Models:
     def _unload(self, config: ModelConfig, version: Version) -> None:
         version.state = State.UNLOADING
         version.batcher.close()
-        version.model.close()
         version.state = State.END
         del self._versions[config.name][version.number]
         logging.info("model %s, version %d is not served any more", config.name, version.number)

@@ -55,6 +55,7 @@ def application(service: Service, pages: Sequence[BaseRoute] = ()) -> Starlette:
             return await run_in_threadpool(_answer, service, request, body, caller)
         finally:
             watch.cancel()
+            caller.leave()  # where the server ends before the answer has come
 
     async def health(request: Request) -> Response:
         return _json({"status": "SERVING"})

@@ -114,7 +114,7 @@ class Service:
             if (rows := _rows(inputs)) > MAX_ROWS:
                 raise invalid(f"the request has {rows} rows; this server takes {MAX_ROWS}")
             try:
-                return version.number, version.batcher.submit(name, inputs)
+                return version.number, version.batcher.submit(name, inputs, self.timeout)
             except Closed:
                 continue  # a newer one is there
 
