@@ -141,9 +141,11 @@ def compiled(params, task: Task, where: Machines) -> str:
     alone.task.train_data.global_batch_size = rows
     topology = topologies.find(where.slice.generation)
     batches, loops = [], 0
+    refused = compilation.too_large(_memory_bytes(params, task, rows), rows, topology)
     for length in reversed(task.lengths()):  # the longest is the largest
-        program = steps.training_step(alone, length=length)
-        outcome = compilation.compile_program(program.hlo, topology)
+        if not refused:
+            program = steps.training_step(alone, length=length)
+        outcome = refused or compilation.compile_program(program.hlo, topology)
         if isinstance(outcome, compilation.NotCompiled):
             raise UserError(_refusal(outcome, where.slice.name, rows, params.trainer.accumulation_steps))
         batches.append(report.CompiledBatch(topology, rows, outcome, length=length))
@@ -167,13 +169,12 @@ def compiled(params, task: Task, where: Machines) -> str:
 
 
 def _epoch(params, task: Task, batches: Sequence[report.CompiledBatch]) -> str:
-    """Returns a line with the time of one pass over the data; "" if the compiler estimated none."""
+    """Returns a line with the time of one pass over the data."""
     seconds = {batch.length: batch.outcome.estimated_seconds for batch in batches}
     steps = -(-_records(task) // params.task.train_data.global_batch_size)
-    if None in seconds.values():
-        return ""
     total = sum(seconds[length] for length in task.step_lengths(0, steps, training=True))
-    return f"\nOne pass over the data, {steps:,} steps, takes {total:.1f} s by these estimates."
+    by = "at the chip's peak rates" if batches[0].outcome.is_at_peak else "by these estimates"
+    return f"\nOne pass over the data, {steps:,} steps, takes {total:.1f} s {by}."
 
 
 def _refusal(outcome: compilation.NotCompiled, slice_name: str, rows: int, parts: int) -> str:

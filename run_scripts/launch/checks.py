@@ -20,7 +20,7 @@ _REGISTRY = "docker.pkg.dev/"  # of Google's Artifact Registry
 _PROBE, _TEXT = "launch-may-write", "written and removed by a launch\n"
 _STEPS = re.compile(r"^ +steps +([\d,]+),", re.MULTILINE)
 _VARIANT = re.compile(r"^[\w.]+=\S*:$", re.MULTILINE)  # of a sweep
-_PASS = re.compile(r"One pass over the data, ([\d,]+) steps, takes ([\d.]+) s")
+_PASS = re.compile(r"One pass over the data, ([\d,]+) steps, takes ([\d.]+) s( at the chip's peak rates)?")
 
 
 class Check(NamedTuple):
@@ -55,6 +55,7 @@ class Checks:
         }
         self._steps, self._speed = given.get("train_steps"), job.steps_per_second
         self._seeds = given.get("num_seeds", 1)
+        self._by = ""  # which the hours are estimated by, for people
         is_sweep = any(word.startswith("--sweep") for word in job.command)
         # Whether _steps counts every run; only a dry run knows those of a sweep.
         self._has_all_runs = not is_sweep
@@ -248,8 +249,9 @@ class Checks:
             # Of further variants, only what differs from the first is printed.
             steps += [int(found[1].replace(",", ""))] if found else steps[:1]
         self._steps = sum(steps) or self._steps
-        if found := _PASS.search(outcome.stdout):
-            self._speed = self._speed or int(found[1].replace(",", "")) / max(float(found[2]), 1e-9)
+        if (found := _PASS.search(outcome.stdout)) and not self._speed:
+            self._speed = int(found[1].replace(",", "")) / max(float(found[2]), 1e-9)
+            self._by = found[3] or ""
         return "settings, records and memory fit"
 
     def _check_budget(self) -> str:
@@ -263,10 +265,10 @@ class Checks:
             return f"{left}; how long the training takes is unknown"
         if hours > budget - used and not self._job.until_budget:
             raise UserError(
-                f"the training takes about {hours:.2f} h, and {left}: raise the budget, train fewer "
-                "steps, or accept it with until_budget: true"
+                f"the training takes about {hours:.2f} h{self._by}, and {left}: raise the budget, train "
+                "fewer steps, or accept it with until_budget: true"
             )
-        return f"the training takes about {hours:.2f} h, {left}"
+        return f"the training takes about {hours:.2f} h{self._by}, {left}"
 
     def _hours(self) -> float | None:
         """Returns how long the training takes, in hours, once a dry run or the job has said so."""

@@ -29,8 +29,9 @@ class Compiled:
         code: bytes of the program itself.
         flops: floating-point operations, as the compiler counts them.
         bytes_accessed: bytes of operands read and results written, as the compiler counts them.
-        estimated_seconds: the compiler's estimate of the time; None where it is none (not above 0).
+        estimated_seconds: an estimate of the time: the compiler's or, where that is none, at peak rates.
         compile_seconds: time that compiling took.
+        is_at_peak: whether the estimate is Topology.seconds_at_peak.
     """
 
     arguments: int
@@ -40,8 +41,9 @@ class Compiled:
     code: int
     flops: float
     bytes_accessed: float
-    estimated_seconds: float | None
+    estimated_seconds: float
     compile_seconds: float
+    is_at_peak: bool = False
 
     @property
     def hbm(self) -> int:
@@ -89,6 +91,21 @@ class NotCompiled:
 Outcome = Compiled | Planned | NotCompiled
 
 
+def too_large(memory: int, rows: int, topology: Topology) -> NotCompiled | None:
+    """Returns why a step is not even traced if what its rows remember is more than a core holds; else None.
+
+    Tracing takes as much memory of this machine.
+    """
+    if memory <= topology.hbm_bytes:
+        return None
+    gigabytes, room = (f"{size / 1e9:.2f} GB" for size in (memory, topology.hbm_bytes))
+    return NotCompiled(
+        f"RESOURCE_EXHAUSTED: the memory of {rows:,} rows alone takes {gigabytes} of the {room} of a core. "
+        "Give fewer rows, or a smaller memory_len",
+        memory,
+    )
+
+
 def compile_program(hlo: bytes, topology: Topology, memory_only: bool = False) -> Outcome:
     """Compiles a program for one core of a TPU.
 
@@ -115,10 +132,10 @@ def compile_program(hlo: bytes, topology: Topology, memory_only: bool = False) -
         # libtpu ends its process where a program breaks a rule of its own.
         ending = done.stderr[-_ERROR_CHARACTERS:]
         return NotCompiled(f"the compiler ended with code {done.returncode}:\n{ending}")
-    return read_result(json.loads(done.stdout.splitlines()[-1]))
+    return read_result(json.loads(done.stdout.splitlines()[-1]), topology)
 
 
-def read_result(result: dict) -> Outcome:
+def read_result(result: dict, topology: Topology) -> Outcome:
     """Reads what the compiler's process prints.
 
     Raises:
@@ -133,11 +150,13 @@ def read_result(result: dict) -> Outcome:
         return NotCompiled(result["error"].strip()[:_ERROR_CHARACTERS], result.get("arguments", 0))
     if "planned" in result:
         return Planned(result["planned"])
-    cost = result["cost"]
+    flops, accessed, seconds = (result["cost"][name] for name in ("flops", "bytes_accessed", "seconds"))
+    is_at_peak = seconds <= flops / topology.peak_flops  # no program is as fast
     return Compiled(
         **result["memory"],
-        flops=cost["flops"],
-        bytes_accessed=cost["bytes_accessed"],
-        estimated_seconds=cost["seconds"] if cost["seconds"] > 0 else None,
+        flops=flops,
+        bytes_accessed=accessed,
+        estimated_seconds=topology.seconds_at_peak(flops, accessed) if is_at_peak else seconds,
         compile_seconds=result["seconds"],
+        is_at_peak=is_at_peak,
     )

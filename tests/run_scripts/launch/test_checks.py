@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import types
 
 import pytest
 
@@ -12,6 +13,8 @@ from tests.helpers.cloud.harness import GKE, World
 from xlnet_tf import ownership
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks import sweep
+from xlnet_tf.tpu.report import CompiledBatch
+from xlnet_tf.tpu.topologies import TOPOLOGIES
 
 
 def failing(world):
@@ -104,10 +107,23 @@ def test_the_estimate_is_read_from_what_a_dry_run_prints():
     assert checks._VARIANT.search(f"{row}\n{sweep.label({'rate': 1e-5, 'task.data': 'a b'})}:\n")
     source = pathlib.Path(dry_run.__file__).read_text()
     assert '"steps": f"{steps:,}, {trainer.steps_per_loop} in a loop"' in source
-    assert (
-        'return f"\\nOne pass over the data, {steps:,} steps, takes {total:.1f} s by these estimates."'
-        in source
+
+
+@pytest.mark.parametrize("is_at_peak", [False, True])
+def test_the_budget_is_checked_by_an_estimate_which_says_what_it_is(tmp_path, is_at_peak):
+    """As of v5e-8, for which the compiler gives no time."""
+    outcome = types.SimpleNamespace(estimated_seconds=0.5, is_at_peak=is_at_peak)
+    data = types.SimpleNamespace(global_batch_size=8)
+    params = types.SimpleNamespace(task=types.SimpleNamespace(train_data=data))
+    task = types.SimpleNamespace(
+        train_manifest=types.SimpleNamespace(records=800),
+        step_lengths=lambda first, steps, training: [None] * steps,
     )
+    line = dry_run._epoch(params, task, [CompiledBatch(TOPOLOGIES["v5e"], 1, outcome)])
+    world = World(tmp_path, budget={"hours": 0.5})
+    world.dry_run = (0, f"  steps  7,200, 100 in a loop\n{line}\n", "")
+    by = " at the chip's peak rates" * is_at_peak
+    assert f"takes about 1.00 h{by}, and 0.50 of 0.50 h are left: raise the budget" in failing(world)
 
 
 @pytest.mark.parametrize("beats", [True, False])
