@@ -150,9 +150,11 @@ def compiled(params, task: Task, where: Machines, price_per_hour: float | None =
     alone.task.train_data.global_batch_size = rows
     topology = topologies.find(where.slice.generation)
     batches, loops = [], 0
+    refused = compilation.too_large(_memory_bytes(params, task, rows), rows, topology)
     for length in reversed(task.lengths()):  # the longest is the largest
-        program = steps.training_step(alone, length=length)
-        outcome = compilation.compile_program(program.hlo, topology)
+        if not refused:
+            program = steps.training_step(alone, length=length)
+        outcome = refused or compilation.compile_program(program.hlo, topology)
         if isinstance(outcome, compilation.NotCompiled):
             raise UserError(_refusal(outcome, where.slice.name, rows, params.trainer.accumulation_steps))
         batches.append(report.CompiledBatch(topology, rows, outcome, length=length))
@@ -178,14 +180,13 @@ def compiled(params, task: Task, where: Machines, price_per_hour: float | None =
 def _duration(
     params, task: Task, batches: Sequence[report.CompiledBatch], price_per_hour: float | None
 ) -> str:
-    """Returns lines with the time of the training and its price; "" if no time was estimated."""
+    """Returns lines with the time of the training and its price."""
     seconds = {batch.length: batch.outcome.estimated_seconds for batch in batches}
     steps = -(-_records(task) // params.task.train_data.global_batch_size)
-    if None in seconds.values():
-        return ""
     total = sum(seconds[length] for length in task.step_lengths(0, steps, training=True))
     hours = total / steps * params.trainer.train_steps / 3600
-    text = f"\nOne pass over the data, {steps:,} steps, takes {total:.1f} s by these estimates."
+    by = "at the chip's peak rates" if batches[0].outcome.is_at_peak else "by these estimates"
+    text = f"\nOne pass over the data, {steps:,} steps, takes {total:.1f} s {by}."
     text += f"\nThe training, {params.trainer.train_steps:,} steps, takes {hours:,.2f} h"
     text += f" and costs {hours * price_per_hour:,.2f}." if price_per_hour else "."
     if 0 < params.trainer.max_hours < hours:

@@ -192,6 +192,21 @@ def lower_step(params, values: flags.FlagValues, rows: int, length: int | None =
         return steps.training_step(params, values.gradient_only, values.hardware, length)
 
 
+def _memory_len(params, values: flags.FlagValues) -> int:
+    memory_len = params.task.model.memory_len
+    return values.seq_len * 3 // 4 if memory_len is None else memory_len
+
+
+def bytes_of_row(values: flags.FlagValues) -> int:
+    """Returns what a step remembers of a row; 0 if that is nothing, or only the data say how much it is."""
+    if values.task != PRETRAINING or values.export or values.peer or values.data:
+        return 0
+    params = load_params(values)
+    config = params.task.model.architecture(values.vocab_size)
+    size = 4 if params.runtime.mixed_precision_dtype == "float32" else 2
+    return _memory_len(params, values) * config.n_layer * config.d_model * size
+
+
 def program_of_rows(values: flags.FlagValues) -> Callable:
     """Returns the function from a batch's rows and length to its lowering.Program that the flags ask for."""
     if values.export:
@@ -208,10 +223,9 @@ def save_hlo(values: flags.FlagValues) -> None:
         raise UserError(f"--save_hlo is for a pretraining step: leave out --task={values.task}")
     row_multiple(values)
     params = load_params(values)
-    rows, model = values.batch_per_core, params.task.model
+    rows, config = values.batch_per_core, params.task.model.architecture(values.vocab_size)
     num_predict = values.num_predict or default_num_predict(values.seq_len)
-    memory_len = values.seq_len * 3 // 4 if model.memory_len is None else model.memory_len
-    flops = step_flops(model.architecture(values.vocab_size), rows, values.seq_len, num_predict, memory_len)
+    flops = step_flops(config, rows, values.seq_len, num_predict, _memory_len(params, values))
     program = lower_step(params, values, rows)
     runner.save(
         values.save_hlo,
@@ -346,21 +360,24 @@ def run(values: flags.FlagValues, arguments: Sequence[str]) -> Iterator[Results]
     compilation.check_installed()
     multiple = math.lcm(values.multiple, row_multiple(values))
     program = functools.cache(functools.partial(lower_apart, arguments))  # one serves all topologies
+    row_bytes = bytes_of_row(values)
     made: list[CompiledBatch] = []
+    traced: list[Lowered] = []
     with ProgressBar(desc="compiling", unit=" programs", disable=None) as bar:
         for topology, length in itertools.product(wanted, lengths_of_flags(values)):
 
             def outcome(rows: int, topology=topology, length=length) -> Outcome:
                 bar.set_postfix_str(f"{topology.name}, batch {rows}{f' x {length}' if length else ''}")
+                if refused := compilation.too_large(rows * row_bytes, rows, topology):
+                    return refused
                 lowered = program(rows, length)
                 if isinstance(lowered, NotCompiled):
                     return lowered
+                traced.append(lowered)
                 result = compilation.compile_program(lowered.hlo, topology, values.memory_only)
                 bar.update()
                 return result
 
             made += compile_rows(outcome, topology, values, multiple, length)
-            programs = (program(row.batch_per_core, row.length) for row in made)
-            traced = [found for found in programs if isinstance(found, Lowered)]
             loops, lengths = (traced[0].loops, traced[0].lengths) if traced else (0, {})
             yield Results(list(made), loops, lengths)

@@ -8,7 +8,7 @@ import http.server
 import json
 import threading
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 TOKEN = "hf_secret"
@@ -28,6 +28,8 @@ class FakeHub:
         refused_metadata: why it does not take a README.md.
         stored: content that was uploaded and not yet committed, by its sha256.
         requested: what was asked for, in order: (method, path).
+        ranges: the Range of each request for a file's content, None if it has none.
+        instead: from a method and a path to the answer, status, body and headers; None: the usual answer.
         url: its address.
     """
 
@@ -39,6 +41,8 @@ class FakeHub:
     refused_metadata: str = ""
     stored: dict[str, bytes] = dataclasses.field(default_factory=dict)
     requested: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    ranges: list[str | None] = dataclasses.field(default_factory=list)
+    instead: Callable[[str, str], tuple[int, bytes, dict[str, str]] | None] = lambda method, path: None
     url: str = ""
 
     def fetched(self) -> set[str]:
@@ -54,8 +58,12 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def _git_sha(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
 def _mode(file: str) -> str:
-    return "lfs" if file.endswith((".safetensors", ".model")) else "regular"
+    return "lfs" if file.endswith((".safetensors", ".model", ".parquet")) else "regular"
 
 
 def _children(entries: list[dict], folder: str) -> list[dict]:
@@ -91,6 +99,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         path, body = self.path.partition("?")[0], self._body()
         self.hub.requested.append(("POST", path))
+        if instead := self.hub.instead("POST", path):
+            return self._send(*instead)
         if "/paths-info/" in path:
             return self._paths_info(path, body)
         if path == "/api/validate-yaml" and self.hub.refused_metadata:
@@ -149,6 +159,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _answer(self):
         path = self.path.partition("?")[0]
         self.hub.requested.append((self.command, path))
+        if instead := self.hub.instead(self.command, path):
+            return self._send(*instead)
         parts = path.strip("/").split("/")
         is_api = parts[0] == "api"
         prefix = "datasets/" if "datasets" in parts[:2] else ""
@@ -170,31 +182,34 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         file = "/".join(parts[4:])
         if file not in files:
             return self._send(404, b"", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT})
-        return self._send_file(files[file])
+        return self._send_file(file, files[file])
 
     def _described(self, name: str, what: list[str], files: dict[str, bytes]):
         entries = []
         for file, content in files.items():
             digest = "0" * 64 if file in self.hub.wrong_sums else _sha256(content)
             lfs = {"sha256": digest, "oid": digest, "size": len(content), "pointerSize": 134}
-            entries.append((file, content, lfs))
+            entries.append((file, content, lfs if _mode(file) == "lfs" else None))
         if what == ["tree"]:
             return [
-                {"type": "file", "path": file, "size": len(content), "oid": _sha256(content)[:40], "lfs": lfs}
+                {"type": "file", "path": file, "size": len(content), "oid": _git_sha(content), "lfs": lfs}
                 for file, content, lfs in entries
             ]
         siblings = [
-            {"rfilename": file, "size": len(content), "blobId": _sha256(content)[:40], "lfs": lfs}
+            {"rfilename": file, "size": len(content), "blobId": _git_sha(content), "lfs": lfs}
             for file, content, lfs in entries
         ]
         return {"id": name, "modelId": name, "sha": COMMIT, "siblings": siblings}
 
-    def _send_file(self, content: bytes):
+    def _send_file(self, file: str, content: bytes):
         begin, size = 0, len(content)
+        tag = _sha256(content) if _mode(file) == "lfs" else _git_sha(content)
+        if self.command == "GET":
+            self.hub.ranges.append(self.headers.get("Range"))
         if asked := self.headers.get("Range"):
             begin = int(asked.removeprefix("bytes=").partition("-")[0] or 0)
-        headers = {"ETag": f'"{_sha256(content)}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
-        headers |= {"X-Linked-Etag": f'"{_sha256(content)}"', "X-Linked-Size": str(size)}
+        headers = {"ETag": f'"{tag}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
+        headers |= {"X-Linked-Etag": f'"{tag}"', "X-Linked-Size": str(size)}
         if begin:
             headers["Content-Range"] = f"bytes {begin}-{size - 1}/{size}"
         cut = self.hub.cut_after

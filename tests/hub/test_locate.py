@@ -13,6 +13,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.tasks.prediction import Run
 from xlnet_tf.text.tokenizer import find_file
 
+filelock = pytest.importorskip("filelock", reason="needs the extra hub")
 constants = pytest.importorskip("huggingface_hub.constants", reason="needs the extra hub")
 
 NAME = "xlnet/tiny"
@@ -127,11 +128,112 @@ def test_a_broken_download_resumes(server, monkeypatch):
 def test_a_file_with_a_wrong_checksum_is_refused_and_fetched_again(server):
     server.wrong_sums.add("model.safetensors")
     for _ in range(2):
-        with pytest.raises(UserError, match="model.safetensors came with the sha256 .* the hub says 000"):
+        with pytest.raises(
+            UserError,
+            match="model.safetensors came with 1,024,000 bytes .* the hub says .* 000",
+        ):
             hub.locate(NAME)
     server.wrong_sums.clear()
     server.models["xlnet/good"] = dict(FILES)
     assert contents(hub.locate("xlnet/good").folder)["model.safetensors"] == FILES["model.safetensors"]
+
+
+LOGIN = (200, b"<!DOCTYPE html><title>Log in</title>", {"Content-Type": "text/html"})
+
+
+@pytest.mark.parametrize(
+    ("body", "is_data_set"),
+    [
+        (LOGIN[1], False),
+        (b'{"id": "xlnet/ti', False),
+        (b"[]", False),
+        (b"{}", False),
+        (b'{"id": "a", "siblings": []}', False),
+        (b'{"id": "a", "sha": "../x", "siblings": []}', False),
+        (b'{"id": "a", "sha": "%s"}' % fake_hub.COMMIT.encode(), True),
+        (b'{"id": "a", "sha": "%s", "siblings": [{"rfilename": "x"}]}' % fake_hub.COMMIT.encode(), True),
+        (
+            b'{"id": "a", "sha": "%s", "siblings": [{"rfilename": "x", "blobId": "%s"}]}'
+            % ((fake_hub.COMMIT.encode(),) * 2),
+            True,
+        ),
+    ],
+)
+def test_what_is_not_a_hub_is_called_so(server, body, is_data_set):
+    server.instead = lambda method, path: (200, body, {})
+    asked = (hub.locate,) if is_data_set else (hub.locate, hub.commit_of_data_set)
+    for ask in asked:
+        with pytest.raises(UserError, match="not answer as a Hugging Face hub does .*a login page: open"):
+            ask(NAME)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+@pytest.mark.parametrize("change", [lambda content: content[:-1], lambda content: content + b"+", None])
+def test_a_file_of_another_length_is_not_called_a_full_disk(server, name, change):
+    answer = LOGIN if change is None else (200, change(FILES[name]), {})
+    server.instead = lambda method, path: answer if path.endswith(name) else None
+    with pytest.raises(UserError, match=f"{name} came with .* bytes and the digest .* proxy or a login page"):
+        hub.locate(NAME)
+    server.instead = lambda method, path: None
+    assert contents(hub.locate(NAME).folder)[name] == FILES[name]
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("where", ["/api/models/", "/resolve/"])
+def test_a_busy_hub_is_asked_again_after_the_time_that_it_names(server, status, where, monkeypatch):
+    waited, busy = [], [(status, b"", {"Retry-After": "7"})] * 2
+    monkeypatch.setattr("time.sleep", waited.append)
+    server.instead = lambda method, path: busy.pop() if busy and where in path else None
+    assert contents(hub.locate(NAME).folder)["model.safetensors"] == FILES["model.safetensors"]
+    assert waited == [7, 7]
+    for after, expected in (("3600", []), ("1", [1] * 4), ("", [])):
+        server.instead = lambda *_, after=after: (status, b"", {"Retry-After": after})
+        waited.clear()
+        with pytest.raises(UserError, match=f"The hub is busy: start again {after and f'after {after} sec'}"):
+            hub.locate(f"hf://{NAME}")
+        assert waited == expected
+
+
+def test_a_branch_that_moves_meanwhile_gives_one_commit(server, offline):
+    hub.locate(NAME)
+    assert not [path for _, path in server.requested[1:] if fake_hub.COMMIT not in path]
+    offline()
+    assert hub.locate(f"{NAME}@main").source == hub.locate(NAME).source == f"hf://{NAME}@{fake_hub.COMMIT}"
+
+
+def test_a_new_process_resumes_the_weights_and_removes_what_nobody_fetches(server, tmp_path):
+    server.cut_after = 100_000
+    weights = f"/{NAME}/resolve/{fake_hub.COMMIT}/model.safetensors"
+    server.instead = lambda _, path: (500, b"", {}) if path == weights and server.cut_after is None else None
+    with pytest.raises(UserError, match="500.*start again, which resumes a download that has begun"):
+        hub.locate(f"hf://{NAME}")
+    [blobs] = tmp_path.glob("cache/models--*/blobs")
+    [part] = blobs.glob("*.incomplete")
+    assert part.stat().st_size == 100_000
+    locks = tmp_path / "cache" / ".locks" / blobs.parent.name
+    (blobs / "abandoned.0a1b2c3d.incomplete").touch()
+    (blobs / "fetched.0a1b2c3d.incomplete").touch()
+    server.instead, server.cut_after = lambda *_: None, None
+    server.ranges.clear()
+    with filelock.FileLock(locks / "fetched.lock"):  # as another process holds it
+        assert contents(hub.locate(NAME).folder)["model.safetensors"] == FILES["model.safetensors"]
+    assert "bytes=100000-" in server.ranges
+    assert [path.name for path in blobs.glob("*.incomplete")] == ["fetched.0a1b2c3d.incomplete"]
+
+
+def test_a_file_that_changed_in_the_cache_is_fetched_again(server, monkeypatch):
+    located = hub.locate(NAME)
+    weights = os.path.realpath(f"{located.folder}/model.safetensors")
+    os.truncate(weights, 1000)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(UserError, match="model.safetensors of hf://xlnet/tiny changed in the cache"):
+        hub.locate(NAME)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    assert contents(hub.locate(NAME).folder)["model.safetensors"] == FILES["model.safetensors"]
+    os.utime(weights)  # the same content needs no download
+    server.requested.clear()
+    assert hub.locate(NAME) == located
+    assert not server.fetched()
 
 
 def test_a_private_model_needs_a_token(server, monkeypatch):

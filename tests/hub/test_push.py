@@ -211,6 +211,14 @@ def test_a_hub_that_cannot_be_reached_is_one_clear_error(model_hub, model_dir, m
         push(model_dir)
 
 
+@pytest.mark.parametrize("where", ["/repos/create", "/preupload/", "/batch", "/commit/"])
+@pytest.mark.parametrize("body", [b"<title>Log in</title>", b"[]", b"{}"])
+def test_what_is_not_a_hub_is_called_so(model_hub, model_dir, token, where, body):
+    model_hub.instead = lambda _, path: (200, body, {}) if where in path else None
+    with pytest.raises(UserError, match="cannot be written: .*does not answer as a Hugging Face hub does"):
+        push(model_dir)
+
+
 def test_a_wrong_name_and_a_missing_tokenizer_are_refused(model_hub, model_dir, tmp_path):
     with pytest.raises(UserError, match="expected OWNER/NAME"):
         publishing.check_name("reviews")

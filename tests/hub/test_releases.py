@@ -33,10 +33,10 @@ def zipped(files, folder="xlnet/", compression=zipfile.ZIP_STORED):
 
 
 class Server:
-    """Sends one file; `cut` ends the next answers after so many bytes."""
+    """Sends one file; `cuts` ends the next answers after so many bytes, `busy` of them ask to wait first."""
 
     def __init__(self):
-        self.content, self.cuts, self.ranges = zipped(FILES), [], []
+        self.content, self.cuts, self.ranges, self.busy = zipped(FILES), [], [], 0
         self.url = ""
 
     @contextlib.contextmanager
@@ -49,6 +49,12 @@ class Server:
 
             def do_GET(self):
                 asked = self.headers.get("Range")
+                if server.busy:
+                    server.busy -= 1
+                    self.send_response(503)
+                    self.send_header("Retry-After", "3")
+                    self.end_headers()
+                    return
                 server.ranges.append(asked)
                 begin = int(asked[6:-1]) if asked else 0
                 if begin and begin >= len(server.content):
@@ -107,6 +113,22 @@ def test_a_broken_download_resumes(server):
         hub.locate(NAME)
     assert contents(hub.locate(NAME).folder) == FILES
     assert server.ranges == [None, "bytes=1000-"]
+
+
+def test_a_busy_server_is_asked_again_after_the_time_that_it_names(server, monkeypatch):
+    waited, server.busy = [], 2
+    monkeypatch.setattr("time.sleep", waited.append)
+    assert contents(hub.locate(NAME).folder) == FILES
+    assert waited == [3, 3]
+
+
+def test_a_login_page_does_not_count_as_the_first_archive(server):
+    archive, server.content = server.content, b"<html>Log in</html>"
+    with pytest.raises(UserError, match=f"{NAME}.zip is damaged .*: remove it and start again"):
+        hub.locate(NAME)
+    os.remove(f"{os.environ['XDG_CACHE_HOME']}/xlnet_tf/{NAME}.zip")
+    server.content = archive
+    assert contents(hub.locate(NAME).folder) == FILES
 
 
 def test_a_server_that_cannot_be_reached_is_one_clear_error(server):

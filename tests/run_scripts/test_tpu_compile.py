@@ -124,6 +124,15 @@ def test_a_batch_that_cannot_be_traced_leaves_the_rest_as_it_is(run, compiler):
     assert re.search("v3, batch [0-9]+ does not compile, which ends the search", results.table())
 
 
+def test_a_batch_far_too_large_for_the_tpu_is_not_traced(run, monkeypatch):
+    """Tracing it would take as much of this machine's memory, and fail for another reason."""
+    monkeypatch.setattr(tpu_compile, "lower_apart", lambda *_: pytest.fail("traced"))
+    results = run("--topology=v3", "--preset=large", "--batch_per_core=100000")
+    assert results.rows[0].outcome.out_of_memory
+    expected = "the memory of 100,000 rows alone takes 3774.87 GB of the 16.62 GB of a core. Give fewer rows"
+    assert f"v3, batch 100000 is too large:\n    RESOURCE_EXHAUSTED: {expected}" in results.table()
+
+
 @pytest.mark.parametrize("end", [BrokenProcessPool, MemoryError])
 def test_a_process_that_ends_for_want_of_memory_is_a_refusal(monkeypatch, end):
     class Ending(futures.Executor):

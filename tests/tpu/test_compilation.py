@@ -1,13 +1,14 @@
 import importlib.util
 import subprocess
 import sys
+import types
 
 import pytest
 import tensorflow as tf
 
 from tests.helpers.training import programs
 from xlnet_tf.errors import UserError
-from xlnet_tf.tpu import compilation, topologies
+from xlnet_tf.tpu import compilation, compiler, topologies
 from xlnet_tf.tpu.lowering import lower
 
 compiles = pytest.mark.skipif(
@@ -21,24 +22,47 @@ RESULT = {
 }
 
 
+V3 = topologies.find("v3")
+
+
 def test_a_result_is_read():
-    made = compilation.read_result(RESULT)
+    made = compilation.read_result(RESULT, V3)
+    assert not made.is_at_peak
     assert (made.arguments, made.hbm, made.flops, made.estimated_seconds) == (5, 9, 7.0, 0.5)
 
 
-@pytest.mark.parametrize("seconds", [0.0, -0.7])
-def test_an_implausible_estimate_is_ignored(seconds):
-    cost = {**RESULT["cost"], "seconds": seconds}
-    assert compilation.read_result({**RESULT, "cost": cost}).estimated_seconds is None
+@pytest.mark.parametrize("seconds", [-1226.0, 0.0, 0.1])
+def test_an_implausible_time_is_replaced_by_that_at_peak_rates(seconds):
+    cost = {"flops": 197e11, "bytes_accessed": 819e7, "seconds": seconds}  # 0.1 s and 0.01 s on v5e
+    made = compilation.read_result({**RESULT, "cost": cost}, topologies.find("v5e"))
+    assert made.is_at_peak and made.estimated_seconds == pytest.approx(0.11)
+
+
+def test_a_program_that_cannot_be_read_has_its_figures_all_the_same():
+    """libtpu 0.0.52 fails on its own program for tpu7x."""
+
+    class Executable:
+        def hlo_modules(self):
+            raise RuntimeError("INTERNAL: RET_CHECK failure")
+
+        def cost_analysis(self):
+            return {"flops": 7.0, "bytes accessed": 8.0, "optimal_seconds": -39.0}
+
+        def get_compiled_memory_stats(self):
+            return types.SimpleNamespace(**dict.fromkeys(compiler._MEMORY.values(), 5))
+
+    figures = compiler._figures(Executable(), seconds=2.0)
+    made = compilation.read_result(figures, topologies.find("tpu7x"))
+    assert made.is_at_peak and made.arguments == 5 and made.flops == 7.0
 
 
 def test_a_plan_is_read():
-    assert compilation.read_result({"planned": 7}) == compilation.Planned(7)
+    assert compilation.read_result({"planned": 7}, V3) == compilation.Planned(7)
 
 
 def test_a_missing_compiler_names_what_to_install():
     with pytest.raises(UserError, match=r"No module named 'libtpu'.*pip install .*tpu-compile"):
-        compilation.read_result({"unavailable": "ModuleNotFoundError: No module named 'libtpu'"})
+        compilation.read_result({"unavailable": "ModuleNotFoundError: No module named 'libtpu'"}, V3)
 
 
 def test_a_crashing_compiler_is_reported(monkeypatch):
@@ -50,7 +74,7 @@ def test_a_crashing_compiler_is_reported(monkeypatch):
 
 
 def test_an_unknown_topology_is_named():
-    with pytest.raises(UserError, match="topology is 'v9': expected one of v2, v3, v4, v5e, v5p, v6e"):
+    with pytest.raises(UserError, match="topology is 'v9': expected one of v2, v3, v4, v5e, v5p, v6e, tpu7x"):
         topologies.find("v9")
 
 
@@ -69,7 +93,8 @@ def test_a_whole_step_compiles(tmp_path):
         assert made.flops > 0 and made.bytes_accessed > made.arguments
         # All but the table of the outputs' places is in the parameters' memory.
         assert 0 <= made.outputs - made.aliased < 4096
-        assert made.estimated_seconds is None or 0 < made.estimated_seconds < 1
+        assert 0 < made.estimated_seconds < 1
+        assert made.is_at_peak == (name == "v5e")
     planned = compilation.compile_program(program.hlo, topologies.find("v5e"), memory_only=True)
     assert isinstance(planned, compilation.Planned)
     assert made.arguments < planned.hbm < made.hbm

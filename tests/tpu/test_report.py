@@ -1,3 +1,5 @@
+import dataclasses
+
 from xlnet_tf.tpu import report
 from xlnet_tf.tpu.compilation import Compiled, NotCompiled, Planned
 from xlnet_tf.tpu.report import CompiledBatch
@@ -41,12 +43,13 @@ def test_of_a_plan_there_is_the_memory_alone():
     assert "compiles" not in row.to_dict()
 
 
-def test_an_estimate_that_makes_no_sense_is_left_out():
-    import dataclasses
-
-    row = CompiledBatch(V5E, 4, dataclasses.replace(MADE, estimated_seconds=None))
-    assert report.table([row], loops=0).splitlines()[1].endswith(" -")
-    assert row.to_dict()["estimated_seconds"] is None
+def test_a_time_at_peak_rates_is_called_so_and_a_note_is_shown():
+    at_peak = dataclasses.replace(MADE, estimated_seconds=0.1, is_at_peak=True)
+    text = report.table([CompiledBatch(V3, 4, MADE), CompiledBatch(V5E, 4, at_peak)], loops=0)
+    assert text.splitlines()[2].endswith(" ~0.1000 s") and "at the chip's peak rates" in text
+    assert "peak" not in report.table([CompiledBatch(V3, 4, MADE)], loops=0)
+    text = report.table([CompiledBatch(TOPOLOGIES["tpu7x"], 4, at_peak)] * 2, loops=0)
+    assert text.count("TensorFlow is not supported") == 1
 
 
 def test_the_compilers_own_words_are_shown_but_not_all_of_them():

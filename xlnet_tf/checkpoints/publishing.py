@@ -17,7 +17,8 @@ from xlnet_tf.checkpoints.formats import differences, open_checkpoint, save_chec
 from xlnet_tf.checkpoints.model_card import PARAMS_FILE, TOKENIZER_FILE, ModelCard
 from xlnet_tf.checkpoints.of_runs import HISTORY, read_history
 from xlnet_tf.errors import UserError, install_command
-from xlnet_tf.hub.locating import EXTRA, SCHEME, first_line, is_of_library
+from xlnet_tf.hub.cache import MISREADINGS, first_line, is_of_library, not_a_hub
+from xlnet_tf.hub.locating import EXTRA, SCHEME
 from xlnet_tf.task_registry import LANGUAGE_MODEL
 from xlnet_tf.text.cleaning import MANIFEST_FILE
 
@@ -202,7 +203,7 @@ def push(folder: epath.Path, name: str, *, private: bool = False, update: bool =
             ).commit_url
         )
     except Exception as error:
-        if not (_status(error) or isinstance(error, OSError | ValueError) or is_of_library(error)):
+        if not (_status(error) or isinstance(error, (OSError, *MISREADINGS)) or is_of_library(error)):
             raise
         raise UserError(_refusal(error, name, is_made)) from error
 
@@ -229,9 +230,13 @@ def _refusal(error: Exception, name: str, is_made: bool) -> str:
             f"the hub refuses to write {SCHEME}{name}: set HF_TOKEN to a token of yours that may write there "
             "(https://huggingface.co/settings/tokens)"
         )
-    if isinstance(error, ValueError):  # the hub does not take what README.md says of the license, say
+    if status == 400 or (
+        type(error) is ValueError and not is_made
+    ):  # the hub does not take what README.md says of the license, say
         why = " ".join(str(error).split())[:_MOST_OF_A_REASON]
         return f"{SCHEME}{name} cannot be written: {why}. Check --license, --language and --dataset"
+    if isinstance(error, MISREADINGS):
+        return f"{SCHEME}{name} cannot be written: {not_a_hub(error)}"
     again = " with --update, as the model exists by now" * is_made
     return f"{SCHEME}{name} cannot be written ({first_line(error)}). Check the network and start again{again}"
 

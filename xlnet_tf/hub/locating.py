@@ -12,14 +12,14 @@ import contextlib
 import difflib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from etils import epath
 
-from xlnet_tf import files
 from xlnet_tf.errors import UserError, install_command
-from xlnet_tf.hub import keras_file, releases
+from xlnet_tf.hub import cache, keras_file, releases
+from xlnet_tf.hub.cache import asked_to_wait, first_line, is_of_library, patiently
 
 SCHEME = "hf://"
 EXTRA = "hub"
@@ -55,6 +55,8 @@ _PAGE = re.compile(
     rf"(?:hf:/+|https?://(?:www\.)?(?:huggingface\.co|hf\.co)/)({_PART}/{_PART})", re.ASCII | re.IGNORECASE
 )
 _SHARD = re.compile(r"(model|pytorch_model)-\d+-of-\d+\.(safetensors|bin)")
+_COMMIT = re.compile("[0-9a-f]{40}")
+_SECONDS = 60  # without an answer
 _ORIGINAL_SHARD = re.compile(r"xlnet_model\.ckpt\.data-\d+-of-\d+")
 
 
@@ -115,7 +117,7 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
         ) from None
     name, revision = match.groups()
     with _errors(path, name, revision):
-        folder = _fetch(library, name, revision, tokenizer_only)
+        folder = patiently(lambda: _fetch(library, name, revision, tokenizer_only))
     return Located(folder, f"{SCHEME}{name}@{os.path.basename(folder)}")
 
 
@@ -154,10 +156,10 @@ def commit_of_data_set(name: str, revision: str | None = None) -> str | None:
     """
     import huggingface_hub as library
 
-    if library.is_offline_mode():
+    if library.constants.HF_HUB_OFFLINE:
         return revision
     try:
-        return library.HfApi().dataset_info(name, revision=revision).sha
+        return patiently(lambda: _info(library.HfApi().dataset_info, name, revision)).sha
     except Exception as error:
         if not is_of_library(error) and not isinstance(error, OSError):
             raise
@@ -208,7 +210,7 @@ def _is_local(path: str) -> bool:
 
 def _fetch(library: Any, name: str, revision: str | None, tokenizer_only: bool) -> str:
     """Returns the cache's folder of a commit, which is called after it, with the files that are needed."""
-    if library.is_offline_mode():
+    if library.constants.HF_HUB_OFFLINE:
         folder = library.snapshot_download(name, revision=revision, local_files_only=True, allow_patterns=[])
         names = os.listdir(folder)
         if not tokenizer_only and not set(WEIGHTS) & set(names):
@@ -217,18 +219,37 @@ def _fetch(library: Any, name: str, revision: str | None, tokenizer_only: bool) 
                 "again"
             )
         wanted = _wanted(names, name, tokenizer_only)
-        return library.snapshot_download(
+        folder = library.snapshot_download(
             name, revision=revision, local_files_only=True, allow_patterns=wanted
         )
-    info = library.HfApi().model_info(name, revision=revision, files_metadata=True)
+        if damaged := [file for file in wanted if not cache.is_intact(os.path.join(folder, file))]:
+            raise UserError(
+                f"{', '.join(damaged)} of {SCHEME}{name} changed in the cache after the download. Go online "
+                "(unset HF_HUB_OFFLINE) and start again to fetch what changed"
+            )
+        return folder
+    info = _info(library.HfApi().model_info, name, revision, files_metadata=True)
     wanted = _wanted([file.rfilename for file in info.siblings], name, tokenizer_only)
-    folder = library.snapshot_download(name, revision=revision, allow_patterns=wanted)
-    if os.path.basename(folder) != info.sha:
-        raise UserError(f"{SCHEME}{name} got a new commit while it was fetched: start again")
-    for file in info.siblings:
-        if file.rfilename in wanted and file.lfs:
-            _check(os.path.join(folder, file.rfilename), file.lfs.sha256)
-    return folder
+    return cache.fetch(library, name, revision, info, wanted)
+
+
+def _info(ask: Callable[..., Any], name: str, revision: str | None, **options: Any) -> Any:
+    """Returns what the hub says of a model or a data set: at least its commit and its files.
+
+    Raises:
+        UserError: what answered is not a hub.
+    """
+    try:
+        info = ask(name, revision=revision, timeout=_SECONDS, **options)
+        for file in info.siblings if options else ():
+            cache.digest_and_size(file)
+        if not _COMMIT.fullmatch(info.sha):
+            raise ValueError("it names no commit")
+        return info
+    except cache.MISREADINGS as error:
+        if is_of_library(error):
+            raise
+        raise UserError(f"{name} cannot be fetched: {cache.not_a_hub(error)}") from error
 
 
 def _wanted(names: Sequence[str], name: str, tokenizer_only: bool) -> list[str]:
@@ -252,25 +273,6 @@ def _wanted(names: Sequence[str], name: str, tokenizer_only: bool) -> list[str]:
     return [weights, *shards, *tokenizer, *(file for file in BESIDE if file in names)]
 
 
-def _check(path: str, expected: str) -> None:
-    """Compares a fetched file with its sha256, once: a file next to it in the cache notes what was seen.
-
-    Raises:
-        UserError: it differs; it is removed, so that the next call fetches it again.
-    """
-    blob = os.path.realpath(path)
-    noted = f"{blob}.sha256"
-    if os.path.exists(noted) and files.read_text(noted) == expected:
-        return
-    if (found := files.sha256(blob)) != expected:
-        os.remove(blob)
-        raise UserError(
-            f"{os.path.basename(path)} came with the sha256 {found}; the hub says {expected}. It was "
-            "removed: start again to fetch it again"
-        )
-    files.write(noted, expected)
-
-
 @contextlib.contextmanager
 def _errors(path: str, name: str, revision: str | None) -> Iterator[None]:
     """Turns the library's errors into one line that says what to do."""
@@ -279,9 +281,9 @@ def _errors(path: str, name: str, revision: str | None) -> Iterator[None]:
     except (UserError, FileNotFoundError) as error:
         if not is_of_library(error):
             raise
-        from huggingface_hub import is_offline_mode
+        from huggingface_hub import constants
 
-        if not is_offline_mode():
+        if not constants.HF_HUB_OFFLINE:
             raise _explained(error, path, name, revision) from error
         raise UserError(
             f"{_nothing_at(path)}the cache lacks files of {SCHEME}{name}{f'@{revision}' * bool(revision)}, "
@@ -311,7 +313,9 @@ def _explained(
         )
     if isinstance(error, errors.RevisionNotFoundError):
         return UserError(f"{shown} has no revision {revision}: give a branch, a tag or a commit of it")
-    if is_of_library(error) or isinstance(error, ConnectionError | TimeoutError):
+    if (wait := asked_to_wait(error)) is not None:
+        advice = f"The hub is busy: start again {f'after {wait} seconds' if wait else 'later'}"
+    elif is_of_library(error) or isinstance(error, ConnectionError | TimeoutError):
         advice = (
             "Check the network and start again, which resumes a download that has begun; with "
             "HF_HUB_OFFLINE=1, what the cache has is read"
@@ -323,13 +327,3 @@ def _explained(
 
 def _nothing_at(path: str) -> str:
     return "" if path.startswith(SCHEME) else f"there is nothing at {path}{similar(path)}, and "
-
-
-def is_of_library(error: Exception) -> bool:
-    """Returns whether the hub's library, or what it asks the hub with, has raised this error."""
-    return type(error).__module__.partition(".")[0] in ("huggingface_hub", "httpx", "httpx2", "httpcore2")
-
-
-def first_line(error: Exception) -> str:
-    """Returns the first line of an error's message, without the system's number."""
-    return re.sub(r"^\[Errno -?\d+\] ", "", next(iter(str(error).splitlines()), "")) or type(error).__name__

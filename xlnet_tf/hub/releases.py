@@ -18,6 +18,7 @@ import zlib
 
 from xlnet_tf import files
 from xlnet_tf.errors import UserError, reason
+from xlnet_tf.hub.cache import patiently
 from xlnet_tf.progress_bar import ProgressBar
 
 _ORIGINAL = "https://storage.googleapis.com/xlnet/released_models/"
@@ -106,8 +107,10 @@ def fetch(release: Release) -> tuple[str, str]:
         files.make_folder(cache)
         if not archive.exists():
             _download(release.address, archive)
-        _check(archive, release, recorded)
-        _unpack(archive, folder)
+        sha256 = _check(archive, release, recorded)
+        unfinished = _unpack(archive, folder)
+        files.write(recorded, sha256 + "\n")
+        unfinished.rename(folder)
         archive.unlink()
     sha256 = files.read_text(recorded).strip()
     if release.sha256 not in (None, sha256):
@@ -123,7 +126,10 @@ def _download(address: str, path: pathlib.Path) -> None:
     begin = unfinished.stat().st_size if unfinished.exists() else 0
     request = urllib.request.Request(address, headers={"Range": f"bytes={begin}-"} if begin else {})
     try:
-        with urllib.request.urlopen(request, timeout=_SECONDS) as response, contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as stack:
+            response = stack.enter_context(
+                patiently(lambda: urllib.request.urlopen(request, timeout=_SECONDS))
+            )
             stack.enter_context(files.writing(unfinished))
             begin = begin if response.status == 206 else 0
             total = begin + int(response.headers.get("Content-Length") or 0)
@@ -153,21 +159,20 @@ def _download(address: str, path: pathlib.Path) -> None:
     unfinished.replace(path)
 
 
-def _check(archive: pathlib.Path, release: Release, recorded: pathlib.Path) -> None:
+def _check(archive: pathlib.Path, release: Release, recorded: pathlib.Path) -> str:
     expected = release.sha256 or (files.read_text(recorded).strip() if recorded.exists() else None)
     found = files.sha256(archive)
-    if expected is None or found == expected:
-        files.write(recorded, found + "\n")
-    else:
+    if expected not in (None, found):
         archive.unlink()
         raise UserError(
             f"{release.address} has the sha256 {found}; expected {expected}. It was removed: start again. If "
             f"the publisher has changed it, remove {recorded}"
         )
+    return found
 
 
-def _unpack(archive: pathlib.Path, folder: pathlib.Path) -> None:
-    """Writes the files of a release, whatever folder of the archive they are in, and nothing else."""
+def _unpack(archive: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
+    """Writes the files of a release, whatever folder of the archive they are in, next to their folder."""
     unfinished = folder.with_suffix(".unpacking")
     try:
         with zipfile.ZipFile(archive) as packed:
@@ -187,4 +192,4 @@ def _unpack(archive: pathlib.Path, folder: pathlib.Path) -> None:
                     shutil.copyfileobj(source, file, _BLOCK_BYTES)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise UserError(f"{archive} is damaged ({reason(error)}): remove it and start again") from error
-    unfinished.rename(folder)
+    return unfinished

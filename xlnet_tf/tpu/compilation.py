@@ -29,8 +29,9 @@ class Compiled:
         code: bytes of the program itself.
         flops: floating-point operations, as the compiler counts them.
         bytes_accessed: bytes of operands read and results written, as the compiler counts them.
-        estimated_seconds: the compiler's estimate of the time; None where it is none (not above 0).
+        estimated_seconds: an estimate of the time: the compiler's or, where that is none, at peak rates.
         compile_seconds: time that compiling took.
+        is_at_peak: whether the estimate is Topology.seconds_at_peak.
     """
 
     arguments: int
@@ -40,8 +41,9 @@ class Compiled:
     code: int
     flops: float
     bytes_accessed: float
-    estimated_seconds: float | None
+    estimated_seconds: float
     compile_seconds: float
+    is_at_peak: bool = False
 
     @property
     def hbm(self) -> int:
@@ -93,7 +95,22 @@ def check_installed() -> None:
     """Raises UserError if the compiler is not here, before the time for tracing a program is spent."""
     for name in ("libtpu", "jax"):
         if not importlib.util.find_spec(name):
-            read_result({"unavailable": f"No module named {name!r}"})
+            raise _unavailable(f"No module named {name!r}")
+
+
+def too_large(memory: int, rows: int, topology: Topology) -> NotCompiled | None:
+    """Returns why a step is not even traced if what its rows remember is more than a core holds; else None.
+
+    Tracing takes as much memory of this machine.
+    """
+    if memory <= topology.hbm_bytes:
+        return None
+    gigabytes, room = (f"{size / 1e9:.2f} GB" for size in (memory, topology.hbm_bytes))
+    return NotCompiled(
+        f"RESOURCE_EXHAUSTED: the memory of {rows:,} rows alone takes {gigabytes} of the {room} of a core. "
+        "Give fewer rows, or a smaller memory_len",
+        memory,
+    )
 
 
 def compile_program(hlo: bytes, topology: Topology, memory_only: bool = False) -> Outcome:
@@ -122,29 +139,35 @@ def compile_program(hlo: bytes, topology: Topology, memory_only: bool = False) -
         # libtpu ends its process where a program breaks a rule of its own.
         ending = done.stderr[-_ERROR_CHARACTERS:]
         return NotCompiled(f"the compiler ended with code {done.returncode}:\n{ending}")
-    return read_result(json.loads(done.stdout.splitlines()[-1]))
+    return read_result(json.loads(done.stdout.splitlines()[-1]), topology)
 
 
-def read_result(result: dict) -> Outcome:
+def _unavailable(why: str) -> UserError:
+    return UserError(
+        f"the TPU's compiler is not here, or not in the release expected ({why}): install it with "
+        f"`{install_command('tpu-compile')}`"
+    )
+
+
+def read_result(result: dict, topology: Topology) -> Outcome:
     """Reads what the compiler's process prints.
 
     Raises:
         UserError: the compiler is not here, or is another than expected.
     """
     if "unavailable" in result:
-        raise UserError(
-            f"the TPU's compiler is not here, or not in the release expected ({result['unavailable']}): "
-            f"install it with `{install_command('tpu-compile')}`"
-        )
+        raise _unavailable(result["unavailable"])
     if "error" in result:
         return NotCompiled(result["error"].strip()[:_ERROR_CHARACTERS], result.get("arguments", 0))
     if "planned" in result:
         return Planned(result["planned"])
-    cost = result["cost"]
+    flops, accessed, seconds = (result["cost"][name] for name in ("flops", "bytes_accessed", "seconds"))
+    is_at_peak = seconds <= flops / topology.peak_flops  # no program is as fast
     return Compiled(
         **result["memory"],
-        flops=cost["flops"],
-        bytes_accessed=cost["bytes_accessed"],
-        estimated_seconds=cost["seconds"] if cost["seconds"] > 0 else None,
+        flops=flops,
+        bytes_accessed=accessed,
+        estimated_seconds=topology.seconds_at_peak(flops, accessed) if is_at_peak else seconds,
         compile_seconds=result["seconds"],
+        is_at_peak=is_at_peak,
     )

@@ -15,7 +15,11 @@ _LOOPS = (
 )
 _ESTIMATE = (
     "Sizes are the compiler's plan for one core; accessed bytes and flops its count; the time its estimate, "
-    "of the computation alone, no measurement (-: the compiler gave none that makes sense)."
+    "of the computation alone, no measurement."
+)
+_AT_PEAK = (
+    "~: the compiler gave no time that makes sense; the estimate is that of all operations and then all "
+    "bytes at the chip's peak rates. Real steps take longer."
 )
 
 
@@ -71,7 +75,9 @@ def table(rows: Sequence[CompiledBatch], loops: int) -> str:
             ending = ", which ends the search for the largest batch without an answer" * row.ends_search
             lines += [f"{row.topology.name}, batch {row.batch_per_core} {reason}{ending}:"]
             lines += [f"    {line}" for line in row.outcome.error.splitlines()[:12]]
-    lines += [_ESTIMATE] + [_LOOPS.format(loops)] * bool(loops)
+    at_peak = any(getattr(row.outcome, "is_at_peak", False) for row in rows)
+    notes = filter(None, dict.fromkeys(row.topology.note for row in rows))
+    lines += [_ESTIMATE, *[_AT_PEAK] * at_peak, *[_LOOPS.format(loops)] * bool(loops), *notes]
     return "\n".join(lines)
 
 
@@ -85,7 +91,6 @@ def _cells(row: CompiledBatch) -> tuple[str, ...]:
     )
     if isinstance(made, Planned):
         return (*memory, *["-"] * (len(_HEADER) - len(memory)))
-    estimate = made.estimated_seconds
     return (
         *memory,
         gigabytes(made.arguments),
@@ -94,7 +99,7 @@ def _cells(row: CompiledBatch) -> tuple[str, ...]:
         gigabytes(made.aliased),
         f"{made.flops / 1e12:.3f}",
         gigabytes(made.bytes_accessed),
-        "-" if estimate is None else f"{estimate:.4f} s",
+        f"{'~' * made.is_at_peak}{made.estimated_seconds:.4f} s",
     )
 
 

@@ -338,7 +338,7 @@ def test_the_step_is_compiled_for_the_slice(folder, capsys):
 def test_the_whole_training_has_its_hours_and_price(folder):
     params, task = pretraining_run(folder)
     params.trainer.train_steps, params.trainer.max_hours = 7200, 1.5
-    outcome = types.SimpleNamespace(estimated_seconds=1.0)
+    outcome = types.SimpleNamespace(estimated_seconds=1.0, is_at_peak=False)
     batches = [types.SimpleNamespace(length=None, outcome=outcome)]
     text = dry_run._duration(params, task, batches, price_per_hour=9.6)
     assert "The training, 7,200 steps, takes 2.00 h and costs 19.20." in text
