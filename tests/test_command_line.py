@@ -243,7 +243,6 @@ NAME = "hf://nobody/nothing"
         ),
         ("convert_checkpoint", [f"--input={NAME}", "--output=a"]),
         ("serve", [f"--explain={NAME}"]),
-        ("tutorial_chinese_classification", [f"--checkpoint={NAME}", "--train=a", "--test=a"]),
     ],
 )
 def test_a_name_that_is_not_cached_is_reported_before_tensorflow_is_loaded(command, arguments):

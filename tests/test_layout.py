@@ -238,7 +238,8 @@ def test_files_that_texts_name_exist():
         f"{path.relative_to(REPOSITORY)}: {found}"
         for path, text in texts().items()
         for found in name.findall(text)
-        if not any((top / found).exists() for top in (*tops, path.parent))
+        if not found.startswith("reference/")  # docs/reference is written when the site is built
+        and not any((top / found).exists() for top in (*tops, path.parent))
     ]
     assert not lost
 

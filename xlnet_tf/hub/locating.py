@@ -105,6 +105,7 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
         return Located(path, path)
     try:
         import huggingface_hub as library
+        import huggingface_hub.constants  # which is not loaded with it
     except ImportError:
         install = install_command(EXTRA)
         if not path.startswith(SCHEME):
@@ -155,6 +156,7 @@ def commit_of_data_set(name: str, revision: str | None = None) -> str | None:
         UserError: the hub has no such data set or revision, or it cannot be asked.
     """
     import huggingface_hub as library
+    import huggingface_hub.constants  # which is not loaded with it
 
     if library.constants.HF_HUB_OFFLINE:
         return revision
