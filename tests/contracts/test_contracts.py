@@ -229,6 +229,8 @@ def test_predictions_and_scores_are_the_same(artefacts, tmp_path, task):
             found, lines = ["".join(found)], ["".join(lines)]
         if expected.suffix.startswith(".json"):
             found, lines = (list(map(json.loads, each)) for each in (found, lines))
+            # Later versions have further names: label, value and option.
+            found = [{name: row[name] for name in before} for row, before in zip(found, lines, strict=True)]
         else:
             found, lines = ([line.split() for line in each] for each in (found, lines))
             found, lines = ([[number(value) for value in line] for line in each] for each in (found, lines))
