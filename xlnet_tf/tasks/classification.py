@@ -109,8 +109,6 @@ class ClassificationTask(FinetuningTask):
                 "task.sampling=balanced (--sampling) and task.class_weights=balanced (--class_weights) both "
                 "make up for rare classes; together they overcorrect: leave out one of them"
             )
-        if not trained_on and self.validation_set and self.has_answers(self.validation_set):
-            self._warn_if_undefined(self.validation_set.column("label"))
         alert = self.task_config.alert
         if alert.label and alert.label not in self.labels:
             raise UserError(
@@ -131,15 +129,6 @@ class ClassificationTask(FinetuningTask):
         if alert.precision and alert.recall:
             raise UserError(
                 "task.alert has both a precision and a recall: give one, the other follows from it"
-            )
-
-    def _warn_if_undefined(self, targets: np.ndarray):
-        """Warns of dev examples for which no model has the metric that says which evaluation is the best."""
-        if not metrics.is_defined(self.kind, self.shown_metric, targets, len(self.labels)):
-            logging.warning(
-                "%s is undefined for the dev examples, as all have one label: no evaluation counts as the "
-                "best. Give dev examples with several labels, or build them with other --metrics",
-                self.shown_metric,
             )
 
     def check_settings(self, examples):
@@ -213,6 +202,18 @@ class ClassificationTask(FinetuningTask):
         labels, exclusive = predictions["label"], self.kind == "classification"
         targets = np.arange(len(self.labels)) == labels[:, None] if exclusive else labels == 1
         return Probabilities(predictions["outputs"], targets, self.labels, exclusive, predictions["logits"])
+
+    def report(self, rows):
+        found = super().report(rows)
+        if np.isnan(found[self.BEST_METRIC]):
+            logging.log_first_n(
+                logging.WARNING,
+                "%s is undefined for the dev examples, as all have one label: no evaluation counts as the "
+                "best. Give dev examples with several labels, or build them with other --metrics",
+                1,
+                self.shown_metric,
+            )
+        return found
 
     def units(self, examples, predictions):
         """Adds which texts are alerts by the threshold that the run has stored; in training, it has none."""
