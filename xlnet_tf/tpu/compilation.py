@@ -90,13 +90,6 @@ class NotCompiled:
 Outcome = Compiled | Planned | NotCompiled
 
 
-def check_installed() -> None:
-    """Raises UserError if the compiler is not here, before the time for tracing a program is spent."""
-    for name in ("libtpu", "jax"):
-        if not importlib.util.find_spec(name):
-            read_result({"unavailable": f"No module named {name!r}"})
-
-
 def compile_program(hlo: bytes, topology: Topology, memory_only: bool = False) -> Outcome:
     """Compiles a program for one core of a TPU.
 
@@ -133,10 +126,7 @@ def read_result(result: dict) -> Outcome:
         UserError: the compiler is not here, or is another than expected.
     """
     if "unavailable" in result:
-        raise UserError(
-            f"the TPU's compiler is not here, or not in the release expected ({result['unavailable']}): "
-            f"install it with `{INSTALL}`"
-        )
+        raise _not_here(result["unavailable"])
     if "error" in result:
         return NotCompiled(result["error"].strip()[:_ERROR_CHARACTERS], result.get("arguments", 0))
     if "planned" in result:
@@ -148,4 +138,17 @@ def read_result(result: dict) -> Outcome:
         bytes_accessed=cost["bytes_accessed"],
         estimated_seconds=cost["seconds"] if cost["seconds"] > 0 else None,
         compile_seconds=result["seconds"],
+    )
+
+
+def check_installed() -> None:
+    """Raises UserError if the compiler is not here: before the time for tracing a program is spent."""
+    for name in ("libtpu", "jax"):
+        if not importlib.util.find_spec(name):
+            raise _not_here(f"No module named {name!r}")
+
+
+def _not_here(why: str) -> UserError:
+    return UserError(
+        f"the TPU's compiler is not here, or not in the release expected ({why}): install it with `{INSTALL}`"
     )
