@@ -298,7 +298,7 @@ def test_every_host_refuses_another_run(folder, tmp_path):
     params.trainer.optimizer_config.learning_rate *= 2
     strategy = mock.Mock(num_replicas_in_sync=1, extended=mock.Mock(should_checkpoint=False))
     with pytest.raises(UserError, match=r"holds a run with other settings:\n.*learning_rate"):
-        task = mock.Mock(data_bytes=lambda: 0, data_difference=lambda model_dir: [])
+        task = mock.MagicMock(data_bytes=lambda: 0, data_difference=lambda model_dir: [])
         run_training(params, task, strategy, str(tmp_path))
 
 
