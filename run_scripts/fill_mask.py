@@ -15,6 +15,7 @@ from absl import flags
 from xlnet_tf import errors, hub
 
 MOST_EAGER = 16  # masks of a text that are filled before a graph, which is faster then, has been traced
+_LEAST_SHOWN = 0.0005  # probability of a filling that is shown in percent
 
 if TYPE_CHECKING:
     from xlnet_tf.generation.results import FilledText, Guess
@@ -33,7 +34,9 @@ def describe(text: str, found: "FilledText") -> str:
     """Returns a text and, below it, its likeliest fillings and what each mask may be, for people."""
     lines = [f"  {text}"]
     for filling in found.fillings:
-        lines.append(f"    {filling.probability:6.1%}  {filling.text}")
+        is_small = filling.probability < _LEAST_SHOWN
+        joint = f"{filling.log_probability:.1f} nats" if is_small else f"{filling.probability:6.1%}"
+        lines.append(f"    {joint}  {filling.text}")
         if len(filling.pieces) > 1:
             for name, probabilities in (("together", filling.probabilities), ("apart", filling.alone)):
                 product = " x ".join(map(_spell, filling.pieces, probabilities))
@@ -68,5 +71,5 @@ def main(_: Sequence[str]):
 if __name__ == "__main__":
     flags.DEFINE_string("model_dir", None, hub.PRETRAINED_FLAG_HELP, required=True)
     flags.DEFINE_multi_string("text", None, "Text with at least one <mask>.", required=True)
-    flags.DEFINE_integer("top_k", 5, "Fillings of a text, and pieces for a mask, to show.", lower_bound=1)
+    flags.DEFINE_integer("top_k", 5, "Fillings of a text, and pieces for a mask, to show.", 1, 256)
     errors.run(main)

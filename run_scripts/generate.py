@@ -3,15 +3,19 @@ r"""Continues texts with a pretrained model: by sampling or by beam search.
     python -m run_scripts.generate --model_dir=runs/demo/model --prompt="My fellow citizens" --top_p=0.9
     python -m run_scripts.generate --model_dir=runs/demo/model --prompt="My fellow citizens" --beams=4
 
-Prints the prompt and its continuation; with --beams all candidates, with their log-probabilities.
+Prints the prompt as the model reads it, and its continuation; with --beams all candidates, with their
+log-probabilities.
 A prompt and what follows it have at most 32,768 pieces.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 from absl import flags
 
 from xlnet_tf import errors, hub
+
+_SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
 
 def write(values: flags.FlagValues) -> Iterator[str]:
@@ -24,17 +28,18 @@ def write(values: flags.FlagValues) -> Iterator[str]:
     options = {"max_new_tokens": values.max_new_tokens, "stop": values.stop}
     if values.beams:
         found = model.search(values.prompt, beams=values.beams, **options)
-        for prompt, continuations in zip(values.prompt, found, strict=True):
-            for continuation in continuations:
-                yield f"{continuation.total:8.2f} nats  {prompt}{continuation.text}"
+        for continuation in itertools.chain(*found):
+            yield f"{continuation.total:8.2f} nats  {continuation.whole}"
     else:
-        sampling = {name: getattr(values, name) for name in ("temperature", "top_k", "top_p", "seed")}
-        found = model.generate(values.prompt, **sampling, **options)
-        for prompt, continuation in zip(values.prompt, found, strict=True):
-            yield prompt + continuation.text
+        sampling = {name: getattr(values, name) for name in _SAMPLING}
+        for continuation in model.generate(values.prompt, **sampling, **options):
+            yield continuation.whole
 
 
 def main(_: Sequence[str]):
+    given = [f"--{name}" for name in _SAMPLING if flags.FLAGS.beams and flags.FLAGS[name].present]
+    if given:
+        raise errors.UserError(f"with --beams these flags have no effect: {', '.join(given)}. Leave them out")
     hub.require(flags.FLAGS.model_dir)
     for line in write(flags.FLAGS):
         print(line)
@@ -47,7 +52,7 @@ if __name__ == "__main__":
     flags.DEFINE_float("temperature", 1.0, "Divides logits; 0 takes the likeliest piece.", lower_bound=0)
     flags.DEFINE_integer("top_k", 0, "Number of the likeliest pieces to draw from; 0: all.", lower_bound=0)
     flags.DEFINE_float("top_p", 0.95, "Draws from the likeliest pieces that have this probability; 1: all.")
-    flags.DEFINE_integer("beams", 0, "Candidates of beam search; 0: draws instead.", 0)
+    flags.DEFINE_integer("beams", 0, "Candidates of beam search; 0: draws instead.", 0, 256)
     flags.DEFINE_integer("seed", 0, "Random seed of the draws.", lower_bound=0)
     flags.DEFINE_multi_string("stop", [], "Piece that ends a text, such as '.' or '<eop>'.")
     flags.DEFINE_enum(

@@ -49,9 +49,12 @@ def main(_: Sequence[str]) -> None:
         scorer = from_flags(models.Scoring, path=FLAGS.model_dir)
         job.run_texts("scores", scorer, FLAGS, weights_file(FLAGS.model_dir), options)
         return
+    import tensorflow as tf
+
     from xlnet_tf.generation.language_model import XLNetLanguageModel
     from xlnet_tf.serving.models import policy
 
+    tf.config.run_functions_eagerly(True)  # of few texts, a graph takes longer to trace
     with policy(FLAGS.dtype):
         model = XLNetLanguageModel.from_pretrained(FLAGS.model_dir)
     contexts = [FLAGS.context] * len(FLAGS.text)

@@ -196,7 +196,7 @@ def test_help_exits_with_status_0(flag):
         ("generate", ["--text=a"], "there is no flag --text: did you mean --prompt? (--help"),
         ("train_tokenizer", ["--text=a"], "there is no flag --text: did you mean --input? (--help"),
         ("sizing", ["--records=a"], "there is no flag --records (--help"),
-        ("fill_mask", ["--top_k=five"], "--top_k=five: expected a positive integer"),
+        ("fill_mask", ["--top_k=five"], "--top_k=five: expected an integer in the range [1, 256]"),
         ("fill_mask", ["--text", "two", "words", "--model_dir=a"], "unexpected argument 'words': write"),
         ("pretrain", ["--preset=lagre"], "--preset=lagre: expected one of micro, tiny, "),
         ("score", ["--order=rigth_to_left"], "--order=rigth_to_left: expected one of left_to_right, "

@@ -37,6 +37,9 @@ def main(_: Sequence[str]) -> None:
         options = from_flags(sharded.ShardOptions).resolved()
         job.run_texts("embeddings", embedder, values, source.file, options)
         return
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)  # of few texts, a graph takes longer to trace
     answerer = embedder.load(threads_of_machine())
     for text, answer in zip(values.text, answerer.answer([{"text": text} for text in values.text])):
         sys.stdout.write(json_line({"text": text, **formats.plain_answer(answer)}))

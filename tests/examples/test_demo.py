@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import pathlib
 import re
 
@@ -82,7 +83,7 @@ def outcome(folder):
     train = {"kind": "train", "training_loss": 7.0, "tokens_per_second": 1234.5}
     history = [dev | {"step": 0, "loss": 9.5}, train | {"step": 5}, dev | {"step": 10, "loss": 5.5}]
     filled = FilledText(
-        [Filling("a fine film", ["▁fine"], np.array([0.5]), np.array([0.5]))],
+        [Filling("a fine film", ["▁fine"], np.array([0.5]), np.array([0.5]), math.log(0.5))],
         [[Guess("▁fine", 0.5), Guess("▁<b>", 0.25)]],
         [[Guess("▁fine", 0.5)]],
     )

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tests.helpers.models import uncached
 from xlnet_tf.checkpoints import save_model
 from xlnet_tf.errors import UserError
-from xlnet_tf.generation import embedding, language_model, scoring
+from xlnet_tf.generation import graphs, scoring
 from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.models import encoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer
@@ -83,8 +83,7 @@ def test_batches_change_nothing(model):
 @pytest.fixture
 def blocks(monkeypatch):
     """Reads all but the shortest texts in blocks of one query or a few."""
-    for module in (embedding, language_model, scoring):
-        monkeypatch.setattr(module, "AT_ONCE", 3)
+    monkeypatch.setattr(graphs, "AT_ONCE", 3)
     monkeypatch.setattr(encoder, "_SCORES_OF_BLOCK", 60)
 
 
@@ -327,11 +326,56 @@ def test_loads_what_was_saved(model, small_tokenizer, tmp_path):
         ("fill_mask", {"texts": ["<mask> <mask>"], "orders": [[0, 0]]}, r"orders\[0\] is \[0, 0\]"),
         ("infill", {"texts": ["<mask>"], "orders": "backward"}, "orders is 'backward'"),
         ("infill", {"texts": [None]}, "expected a string"),
+        ("score", {"texts": ["ba"], "order": None}, "order is None; expected one of left_to_right"),
+        ("score", {"texts": ["ba"], "order": [[0.0]]}, r"order\[0\] is \[0.0\]; expected each number"),
+        ("score", {"texts": ["ba"], "order": [None]}, r"order\[0\] is None; expected each number"),
+        ("score", {"texts": ["ba"], "seed": True}, "seed is True; expected a whole number"),
+        ("score", {"texts": ["ba"], "batch_size": True}, "batch_size is True; expected a whole number"),
+        ("fill_mask", {"texts": ["<mask>"], "orders": [[0.0]]}, r"orders\[0\] is \[0.0\]; expected each of"),
+        ("fill_mask", {"texts": ["<mask>"], "orders": 3}, "orders is 3; expected a list of numbers"),
+        ("fill_mask", {"texts": ["<mask>"], "orders": [0]}, r"orders\[0\] is 0; expected each of"),
+        ("fill_mask", {"texts": ["<mask>"], "top_k": True}, "top_k is True; expected a whole number"),
+        ("fill_mask", {"texts": ["<mask>"], "top_k": 257}, "top_k is 257; expected a whole number from 1"),
+        ("search", {"prompts": ["ba"], "beams": 32000}, "beams is 32000; expected a whole number from 1"),
+        ("search", {"prompts": ["ba"], "beams": True}, "beams is True; expected a whole number"),
+        ("generate", {"prompts": ["ba"], "max_new_tokens": True}, "max_new_tokens is True"),
+        ("generate", {"prompts": ["ba"], "temperature": True}, "temperature is True"),
+        ("generate", {"prompts": ["ba"], "top_p": True}, "top_p is True"),
+        ("generate", {"prompts": ["ba"], "top_k": False}, "top_k is False"),
+        ("generate", {"prompts": ["ba"], "seed": True}, "seed is True"),
+        ("generate", {"prompts": ["ba"], "stop": None}, "stop is None; expected a list of pieces"),
+        ("generate", {"prompts": ["ba"], "stop": [["a"]]}, r"stop has \['a'\], which is not a piece"),
+        ("embed", {"texts": ["ba"], "layer": "last"}, "layer is 'last'; the model has layers 0"),
+        ("embed", {"texts": ["ba"], "layer": True}, "layer is True; the model has layers 0"),
     ],
 )
 def test_wrong_input_is_named(model, method, arguments, message):
     with pytest.raises(UserError, match=message):
         getattr(model, method)(**arguments)
+
+
+def test_many_gaps_have_a_log_probability(model):
+    [found] = model.fill_mask([" ".join(["<mask>"] * 250)], top_k=1)
+    [filling] = found.fillings
+    assert filling.log_probability < -300
+    np.testing.assert_allclose(filling.log_probability, np.log(filling.probabilities).sum(), rtol=1e-4)
+    [found] = model.fill_mask(["ba <mask> <mask>"], top_k=1)
+    assert found.fillings[0].probability == pytest.approx(found.fillings[0].probabilities.prod(), rel=1e-5)
+
+
+def test_the_whole_is_what_the_model_read_and_wrote(model, small_tokenizer):
+    [found] = model.generate(["  ba \u00a0 ne  "], max_new_tokens=2)
+    assert found.whole == f"ba ne{found.text}"
+
+
+@pytest.mark.parametrize("method", ["score", "embed"])
+def test_one_graph_serves_texts_of_all_lengths(model, method, monkeypatch):
+    run, traced = getattr(model, {"score": "_run", "embed": "_embed"}[method]), []
+    for texts in (["ba"], ["ba ne tor mi", "kal su"], [""]):
+        getattr(model, method)(texts)
+        traced.append([graph.experimental_get_tracing_count() for key, graph in run._graphs.items()
+                       if method in key[0].__name__])  # fmt: skip
+    assert traced == [[1]] * 3
 
 
 def test_a_new_model_answers_without_a_call(small_tokenizer):

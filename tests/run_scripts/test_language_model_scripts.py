@@ -1,6 +1,7 @@
 """generate and fill_mask print what the library answers."""
 
 import dataclasses
+import math
 import subprocess
 import sys
 import types
@@ -9,11 +10,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from absl import flags
 
 from run_scripts import fill_mask, generate
 from tests.conftest import REPOSITORY
+from tests.helpers import command_flags
 from tests.helpers.models import uncached
 from xlnet_tf.checkpoints import save_model
+from xlnet_tf.errors import UserError
 from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.generation.results import FilledText, Filling, Guess
 
@@ -49,7 +53,7 @@ def test_generate(model_dir, model):
     assert done.returncode == 0, done.stderr
     options = {"max_new_tokens": 6, "temperature": 0.7, "top_p": 0.95, "seed": 3}
     expected = model.generate(["ba ne", "tor"], **options)
-    assert done.stdout == f"ba ne{expected[0].text}\ntor{expected[1].text}\n"
+    assert done.stdout == f"{expected[0].whole}\n{expected[1].whole}\n"
     # What training needs takes half a second to import; the user waits for it.
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "tensorflow" in loaded
@@ -62,8 +66,19 @@ def test_generate_by_beam_search(model_dir, model):
         model_dir=str(model_dir), prompt=["ba ne"], max_new_tokens=3, beams=2, stop=["▁su"], dtype="float32"
     )
     [expected] = model.search(["ba ne"], max_new_tokens=3, beams=2, stop=["▁su"])
-    lines = [f"{found.total:8.2f} nats  ba ne{found.text}" for found in expected]
+    lines = [f"{found.total:8.2f} nats  {found.whole}" for found in expected]
     assert list(generate.write(values)) == lines
+
+
+def test_sampling_flags_that_a_search_ignores_are_refused(monkeypatch):
+    def define():
+        for name in ("beams", *generate._SAMPLING):
+            flags.DEFINE_float(name, 0, "")
+
+    values = command_flags.parsed(define, "--beams=2", "--seed=1", "--top_k=2")
+    monkeypatch.setattr(generate.flags, "FLAGS", values)
+    with pytest.raises(UserError, match="with --beams these flags have no effect: --top_k, --seed. Leave"):
+        generate.main([])
 
 
 def test_generate_in_bfloat16(model_dir, monkeypatch):
@@ -108,9 +123,18 @@ def test_filling_without_a_graph_finds_the_same(model_dir, model):
         tf.config.run_functions_eagerly(False)
 
 
+def test_a_probability_that_percent_would_show_as_0_is_shown_in_nats():
+    filling = Filling("a b", ["▁b"], np.float32([0]), np.float32([0]), -801.25)
+    assert fill_mask.describe("a <mask>", FilledText([filling], [], [])).endswith("    -801.2 nats  a b")
+
+
 def test_descriptions_show_what_filling_together_adds():
     filling = Filling(
-        "I live in New York.", ["▁New", "▁York"], np.float32([0.5, 0.8]), np.float32([0.5, 0.125])
+        "I live in New York.",
+        ["▁New", "▁York"],
+        np.float32([0.5, 0.8]),
+        np.float32([0.5, 0.125]),
+        math.log(0.4),
     )
     new, york, city = Guess("▁New", 0.5), Guess("▁York", 0.8), Guess("▁City", 0.25)
     found = FilledText([filling], [[new], [york]], [[new], [city]])

@@ -9,6 +9,7 @@ from tests.helpers.serving.toys import HOSTILE, built
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation import scoring
 from xlnet_tf.generation.embedding import embed
+from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.generation.sampling import log_probabilities
 from xlnet_tf.models import encoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer
@@ -114,7 +115,7 @@ def test_a_text_that_is_too_long_affects_only_its_row(module):
         for output, values in found.items():
             for row in (0, 2):
                 np.testing.assert_array_equal(values[row], alone[output][row], err_msg=f"{name} {output}")
-            if output in ("mean", "cls", "tokens", "log_probability") and name != "search":
+            if output in ("mean", "cls", "tokens", "log_probability") and name not in ("search", "fill_mask"):
                 assert np.isnan(values[1]).all(), name
     assert module.fill_mask(texts([long]))["probability"].numpy().max() == 0
 
@@ -222,6 +223,29 @@ def test_texts_without_masks_and_with_too_many_stay_as_they_are(module):
     faults = {row: error.decode() for row, error in enumerate(answers["error"]) if error}
     assert faults == {5: "the number of <mask> in the text is 7; expected at most 6"}
     assert not answers["probability"][5].any()
+
+
+def test_a_mask_that_is_cut_off_is_an_error_of_its_row(model, small_tokenizer):
+    module = language_model.LanguageModelModule(model, small_tokenizer, seq_len=8, max_new_tokens=4)
+    long = "ba ne tor mi kal su ren do " * 4
+    answers = module.fill_mask(
+        texts([f"{long}<mask>", f"<mask> {long}<mask>", f"<mask> {long}", "ba <mask>"])
+    )
+    errors = [error.decode() for error in answers["error"].numpy()]
+    expected = "the number of <mask> in the first 8 tokens is {}; expected all of the text's"
+    assert errors == [expected.format(0), expected.format(1), "", ""]
+    assert answers["truncated"].numpy().tolist() == [True, True, True, False]
+    assert not answers["probability"].numpy()[:2].any() and answers["probability"].numpy()[2:, 0].all()
+    np.testing.assert_allclose(np.exp(answers["log_probability"]), answers["probability"], rtol=1e-5)
+
+
+def test_a_served_seed_draws_what_pythons_draws_for_that_row(model, module, small_tokenizer):
+    """As docs/how-to/language-model.md says it."""
+    prompts = ["ba ne", "tor", "mi kal"]
+    python = XLNetLanguageModel(model, small_tokenizer).generate(prompts, max_new_tokens=5, seed=3)
+    seeds = [3 * 1_048_576 + row for row in range(3)]
+    served = generate(module, prompts, seed=seeds)["text"]
+    assert [text.decode() for text in served] == [found.whole for found in python]
 
 
 def generate(module, prompts, **options):

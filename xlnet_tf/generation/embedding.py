@@ -8,7 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.generation.layout import AT_ONCE, by_length, check_text_lengths
+from xlnet_tf.generation.graphs import Graphs
+from xlnet_tf.generation.layout import by_length, check_text_lengths
+from xlnet_tf.generation.sampling import is_whole
 from xlnet_tf.generation.scoring import text_tokens
 from xlnet_tf.layers.summary import last_position
 from xlnet_tf.models.encoder import XLNetEncoder
@@ -16,6 +18,7 @@ from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer, text_list
 
 _ENDS = (SEP_ID, CLS_ID)
+_FEATURES = ("input_word_ids", "input_mask", "input_type_ids")
 _SHORTEST = len(_ENDS) + 1  # which has room for text
 
 
@@ -57,6 +60,7 @@ def embed_texts(
     tokens: bool = False,
     layer: int = -1,
     batch_size: int = 8,
+    run: Graphs | None = None,
 ) -> TextVectors:
     """Reads texts, each as a whole: time grows with the square of the longest.
 
@@ -67,6 +71,7 @@ def embed_texts(
         tokens: whether to return each token's vector, too.
         layer: whose output to take, from 0; -1 is the last.
         batch_size: B, texts read together; of about the same length, since all are padded to the longest.
+        run: the encoder's graphs, for calls that follow each other; None: new ones.
 
     Raises:
         UserError: the texts are not a list of strings, one is too long, or there is no such layer.
@@ -78,12 +83,13 @@ def embed_texts(
     check_layer(layer, encoder.config.n_layer)
     mean, cls = (np.empty([len(ids), encoder.config.d_model], np.float32) for _ in range(2))
     token_vectors = [None] * len(ids)
+    run = run or Graphs(encoder)
     for rows in by_length(lengths, batch_size):
         features = tokenizer([texts[row] for row in rows], seq_len=max(_SHORTEST, lengths[rows[-1]]))
-        found = embed(encoder, features, layer, lengths[rows[-1]] > AT_ONCE)
+        found = run(_embed, *(features[name] for name in _FEATURES), layer=layer)
         mean[rows], cls[rows] = found.mean, found.cls
         if tokens:
-            for row, vectors in zip(rows, found.tokens.numpy()):
+            for row, vectors in zip(rows, found.tokens):
                 token_vectors[row] = vectors[-lengths[row] :]  # padded on the left
     if not tokens:
         return TextVectors(mean, cls)
@@ -92,10 +98,14 @@ def embed_texts(
     )
 
 
+def _embed(encoder, *features, layer, in_blocks):
+    return embed(encoder, dict(zip(_FEATURES, features, strict=True)), layer, in_blocks)
+
+
 def check_layer(layer: int, layers: int) -> None:
     """Raises UserError if a model with this number of layers lacks the layer."""
-    if not -layers <= layer < layers:
-        raise UserError(f"layer is {layer}; the model has layers 0 to {layers - 1}, and -1 is the last.")
+    if not is_whole(layer) or not -layers <= layer < layers:
+        raise UserError(f"layer is {layer!r}; the model has layers 0 to {layers - 1}, and -1 is the last.")
 
 
 def embed(

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.generation.layout import TextLayout, infilling
+from xlnet_tf.generation.sampling import is_permutation
 from xlnet_tf.text.graph.tokenizer import GraphTokenizer
 from xlnet_tf.text.special_tokens import EOP_ID, MASK_ID, PAD_ID, SYMBOLS
 
@@ -52,16 +53,15 @@ def check_gaps(
             raise UserError(f"texts[{row}] has {count:,} {MARK}; expected at most {MOST_GAPS}")
     if orders is None:
         return [range(count) for count in counts]
-    are_lists = not isinstance(orders, str) and all(
-        isinstance(numbers, (Sequence, np.ndarray)) for numbers in orders
-    )
-    if not are_lists or len(orders) != len(texts):
-        raise UserError(f"orders is {orders!r}; expected a list of numbers for each of {len(texts)} texts")
+    if isinstance(orders, str) or not isinstance(orders, (Sequence, np.ndarray)) or len(orders) != len(texts):
+        raise UserError(
+            f"orders is {shown(orders)}; expected a list of numbers for each of {len(texts)} texts"
+        )
     for row, (numbers, count) in enumerate(zip(orders, counts, strict=True)):
-        if sorted(numbers) != list(range(count)):
+        if not is_permutation(numbers, count):
             raise UserError(
-                f"orders[{row}] is {list(numbers)}; expected each of 0 to {count - 1}, the gaps of the text, "
-                "once"
+                f"orders[{row}] is {shown(numbers)}; expected each of 0 to {count - 1}, the gaps of the "
+                "text, once"
             )
     return orders
 

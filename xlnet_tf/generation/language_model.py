@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -12,9 +11,9 @@ from typing_extensions import Self
 from xlnet_tf import guesses
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation import decoding_loop, embedding, gap_parsing, scoring
+from xlnet_tf.generation.graphs import Graphs
 from xlnet_tf.generation.infilling import Filled, Guesses, fill_easiest_first, fill_jointly
 from xlnet_tf.generation.layout import (
-    AT_ONCE,
     LONGEST,
     TextLayout,
     by_length,
@@ -23,7 +22,7 @@ from xlnet_tf.generation.layout import (
     infilling,
 )
 from xlnet_tf.generation.results import Continuation, FilledText, Filling, Guess
-from xlnet_tf.generation.sampling import check_range, is_whole, same_for_all
+from xlnet_tf.generation.sampling import MOST_CANDIDATES, check_range, is_whole, same_for_all
 from xlnet_tf.models.loading import Pretrained
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.text.graph.tokenizer import GraphTokenizer
@@ -64,7 +63,8 @@ class XLNetLanguageModel:
         self.model = model
         self.tokenizer = tokenizer
         self._texts = GraphTokenizer(tokenizer)
-        self._graphs: dict[Any, Callable] = {}
+        self._run = Graphs(model)
+        self._embed = Graphs(model.encoder)
 
     def __repr__(self) -> str:
         return f"XLNetLanguageModel(model={self.model!r}, tokenizer={self.tokenizer!r})"
@@ -144,7 +144,7 @@ class XLNetLanguageModel:
 
         Args:
             prompts, max_new_tokens, stop, batch_size: as in `generate`.
-            beams: continuations that are followed at a time, and returned.
+            beams: continuations that are followed at a time, and returned; at most sampling.MOST_CANDIDATES.
 
         Returns:
             For each prompt its likeliest continuations, best first.
@@ -153,7 +153,7 @@ class XLNetLanguageModel:
             UserError: as `generate`.
         """
         ids = self._encode_prompts(prompts, max_new_tokens)
-        _check_whole("beams", beams, self.tokenizer.vocab_size)
+        self._check_candidates("beams", beams)
         stop_ids = self._stop_ids(stop)
 
         def write(rows):
@@ -180,7 +180,8 @@ class XLNetLanguageModel:
         Args:
             texts: each of at most layout.LONGEST pieces, and with at least one `<mask>` and at most
                 gap_parsing.MOST_GAPS; each stands for one piece.
-            top_k: fillings that are followed at a time, and returned; and guesses for each gap.
+            top_k: fillings that are followed at a time, and returned, and guesses for each gap; at most
+                sampling.MOST_CANDIDATES.
             orders: for each text the numbers of its gaps, from 0, in the order of filling; None: from left to
                 right.
             batch_size: as in `generate`.
@@ -191,7 +192,7 @@ class XLNetLanguageModel:
         texts = text_list(texts, "texts")
         ids = self._encode("texts", texts)
         orders = gap_parsing.check_gaps(texts, orders)
-        _check_whole("top_k", top_k, self.tokenizer.vocab_size)
+        self._check_candidates("top_k", top_k)
 
         def fill(rows):
             layout = self._gaps(texts, orders, rows)
@@ -252,7 +253,14 @@ class XLNetLanguageModel:
     ) -> list[scoring.TextScore]:
         """Scores texts in a factorization order: see scoring.score_texts, which explains the options."""
         return scoring.score_texts(
-            self.model, self.tokenizer, texts, contexts, order=order, seed=seed, batch_size=batch_size
+            self.model,
+            self.tokenizer,
+            texts,
+            contexts,
+            order=order,
+            seed=seed,
+            batch_size=batch_size,
+            run=self._run,
         )
 
     @guesses.refusing_options
@@ -260,27 +268,18 @@ class XLNetLanguageModel:
         self, texts: Sequence[str], *, tokens: bool = False, layer: int = -1, batch_size: int = 8
     ) -> embedding.TextVectors:
         """Returns vectors of texts: see embedding.embed_texts, which explains the options."""
-        encoder = self.model.encoder
         return embedding.embed_texts(
-            encoder, self.tokenizer, texts, tokens=tokens, layer=layer, batch_size=batch_size
+            self.model.encoder,
+            self.tokenizer,
+            texts,
+            tokens=tokens,
+            layer=layer,
+            batch_size=batch_size,
+            run=self._embed,
         )
 
-    def _run(self, function: Callable, *inputs, **static):
-        """Returns function(model, *inputs, **static) as arrays, by a graph traced once for all shapes.
-
-        The first of the inputs are the ids [B, T]; for long texts there is a graph that reads in blocks.
-        """
-        inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)
-        static["in_blocks"] = inputs[0].shape[1] > AT_ONCE
-        key = (function, *static.items())
-        if key not in self._graphs:
-            specs = tf.nest.map_structure(
-                lambda value: tf.TensorSpec([None] * value.shape.rank, value.dtype), inputs
-            )
-            self._graphs[key] = tf.function(
-                lambda *inputs: function(self.model, *inputs, **static), specs, autograph=False
-            )
-        return tf.nest.map_structure(lambda value: value.numpy(), self._graphs[key](*inputs))
+    def _check_candidates(self, name: str, count: int):
+        _check_whole(name, count, min(MOST_CANDIDATES, self.tokenizer.vocab_size))
 
     def _encode(self, name: str, texts: Sequence[str], new_tokens: int = 0) -> list[np.ndarray]:
         """Returns the ids of each of the texts, of which there is one at least."""
@@ -301,11 +300,11 @@ class XLNetLanguageModel:
         return layout._replace(order=order)
 
     def _stop_ids(self, stop: Sequence[str]) -> np.ndarray:
-        if isinstance(stop, str):
-            raise UserError(f"stop is {stop!r}; expected a list of pieces, such as [{stop!r}]")
+        if isinstance(stop, str) or not isinstance(stop, Iterable):
+            raise UserError(f"stop is {stop!r}; expected a list of pieces, such as {[stop or '.']!r}")
         ids = self.tokenizer.get_vocab() if stop else {}
         for piece in stop:
-            if ids.get(piece, 0) < EOP_ID:
+            if not isinstance(piece, str) or ids.get(piece, 0) < EOP_ID:
                 raise UserError(
                     f"stop has {piece!r}, which is not a piece of the vocabulary that is ever written; a "
                     "word begins with '▁'"
@@ -317,13 +316,19 @@ class XLNetLanguageModel:
         tokens = tokens[:count]
         whole = self.tokenizer.decode([*prompt, *tokens])
         begin = len(self.tokenizer.decode(prompt))
-        return Continuation(whole[begin:], self._spell(tokens), log_probs[:count])
+        return Continuation(whole[begin:], self._spell(tokens), log_probs[:count], whole)
 
     def _filled_text(self, filled: Filled, wholes: Sequence[str]) -> FilledText:
         """Makes strings of one text's part of arrays."""
         count = int(np.count_nonzero(filled.guesses.tokens[:, 0] != PAD_ID))
         fillings = [
-            Filling(whole, self._spell(tokens[:count]), np.exp(log_probs[:count]), np.exp(apart[:count]))
+            Filling(
+                whole,
+                self._spell(tokens[:count]),
+                np.exp(log_probs[:count]),
+                np.exp(apart[:count]),
+                float(log_probs.sum(dtype=np.float64)),
+            )
             for whole, tokens, log_probs, apart in zip(
                 wholes, filled.fills.tokens, filled.fills.log_probs, filled.apart, strict=True
             )

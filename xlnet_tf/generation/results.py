@@ -1,6 +1,7 @@
 """What a language model answers: texts, and the probabilities of their pieces."""
 
 import dataclasses
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -14,11 +15,13 @@ class Continuation:
         text: what was written, without the prompt.
         pieces: G of them.
         log_probabilities: float32 [G], of each piece given all before it, in nats, whatever the temperature.
+        whole: the prompt as the model read it, and what was written.
     """
 
     text: str
     pieces: list[str]
     log_probabilities: np.ndarray
+    whole: str
 
     @property
     def total(self) -> float:
@@ -36,17 +39,19 @@ class Filling:
         probabilities: float32 [G], of each piece given the text and the gaps filled before it, as in
             p(New) p(York | New).
         alone: float32 [G], of each piece given the text alone, as in p(New) p(York).
+        log_probability: of all gaps together, in nats; of many gaps, the probability can round to 0.
     """
 
     text: str
     pieces: list[str]
     probabilities: np.ndarray
     alone: np.ndarray
+    log_probability: float
 
     @property
     def probability(self) -> float:
         """Of all gaps together."""
-        return float(self.probabilities.prod())
+        return math.exp(self.log_probability)
 
 
 class Guess(NamedTuple):

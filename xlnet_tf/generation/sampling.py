@@ -5,6 +5,7 @@ Each row has settings of its own, and its choice depends on nothing but that row
 Shapes: B rows, G tokens to write, V vocabulary.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ _MOST_SEEDS = 1 << 43
 
 # Between these a temperature divides logits without overflow; below the first, the likeliest piece is taken.
 COLDEST, HOTTEST = 0.001, 100.0
+MOST_CANDIDATES = 256  # of beam search, and guesses for a gap: memory and time grow with them
 
 
 class Sampling(NamedTuple):
@@ -64,12 +66,22 @@ def same_for_all(count: int, temperature: float, top_k: int, top_p: float, seed:
 
 def is_whole(value: object) -> bool:
     """Returns whether a setting is a whole number."""
-    return isinstance(value, (int, np.integer))
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> bool:
     """Returns whether a setting is a number."""
-    return isinstance(value, (int, float, np.number))
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+
+
+def is_permutation(numbers: object, count: int) -> bool:
+    """Returns whether a setting is a list that has each whole number from 0 to count - 1 once."""
+    numbers = numbers.tolist() if isinstance(numbers, np.ndarray) else numbers
+    return (
+        isinstance(numbers, Sequence)
+        and all(map(is_whole, numbers))
+        and sorted(numbers) == list(range(count))
+    )
 
 
 def check_range(name: str, value: object, is_right: bool, expected: str):

@@ -11,9 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from xlnet_tf.config import MOST_SEED
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, shown
 from xlnet_tf.generation import sampling
-from xlnet_tf.generation.layout import AT_ONCE, by_length, check_others_are_seen, check_text_lengths
+from xlnet_tf.generation.graphs import Graphs
+from xlnet_tf.generation.layout import by_length, check_others_are_seen, check_text_lengths
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -53,6 +54,7 @@ def score_texts(
     order: str | Sequence[Sequence[int]] = "left_to_right",
     seed: int = 0,
     batch_size: int = 8,
+    run: Graphs | None = None,
 ) -> list[TextScore]:
     """Scores texts, each as a whole: time grows with the square of the longest.
 
@@ -65,6 +67,7 @@ def score_texts(
         order: one of ORDERS, or for each text the numbers of its pieces, from 0, in the order of prediction.
         seed: of the order "random".
         batch_size: B, texts scored together; of about the same length, since all are padded to the longest.
+        run: the model's graphs, for calls that follow each other; None: new ones.
 
     Raises:
         UserError: these are not lists of strings of one length, a text is too long, or an order or seed is
@@ -81,6 +84,7 @@ def score_texts(
     if not isinstance(order, str):
         _check_permutations(order, ids)
 
+    run = run or Graphs(model)
     scores = [None] * len(ids)
     for rows in by_length(lengths, batch_size):
         length = max(1, *(lengths[row] for row in rows))
@@ -90,12 +94,17 @@ def score_texts(
         else:
             permutations = tf.ragged.constant([list(order[row]) for row in rows], tf.int32, ragged_rank=1)
             row_ranks = permutation_ranks(is_scored, permutations.to_tensor(-1, shape=[None, length]))
-        found = token_log_probabilities(model, features, is_scored, row_ranks, length > AT_ONCE)
-        for row, *values in zip(rows, found.numpy(), row_ranks.numpy(), is_scored.numpy(), strict=True):
+        found = run(_score, features["input_word_ids"], features["input_mask"], is_scored, row_ranks)
+        for row, *values in zip(rows, found, row_ranks.numpy(), is_scored.numpy(), strict=True):
             log_probabilities, its_ranks, scored = values
             pieces = [tokenizer.id_to_piece(piece) for piece in ids[row]]
             scores[row] = TextScore(pieces, log_probabilities[scored], np.argsort(its_ranks[scored]))
     return scores
+
+
+def _score(model, ids, mask, is_scored, ranks, *, in_blocks):
+    features = {"input_word_ids": ids, "input_mask": mask}
+    return token_log_probabilities(model, features, is_scored, ranks, in_blocks)
 
 
 def join_contexts(
@@ -257,11 +266,16 @@ def _ragged(ids: Sequence[np.ndarray], rows: np.ndarray) -> tf.RaggedTensor:
 
 
 def _check_permutations(orders: Sequence[Sequence[int]], ids: Sequence[np.ndarray]):
+    if not isinstance(orders, (Sequence, np.ndarray)):
+        raise UserError(
+            f"order is {shown(orders)}; expected one of {', '.join(ORDERS)}, or a list of numbers for each "
+            "text"
+        )
     if len(orders) != len(ids):
         raise UserError(f"there are {len(ids)} texts and {len(orders)} orders; expected as many.")
     for index, (order, text) in enumerate(zip(orders, ids)):
-        if sorted(order) != list(range(len(text))):
+        if not sampling.is_permutation(order, len(text)):
             raise UserError(
-                f"order[{index}] is {list(order)}; expected each number from 0 to {len(text) - 1} once: the "
+                f"order[{index}] is {shown(order)}; expected each number from 0 to {len(text) - 1} once: the "
                 f"text has {len(text)} pieces."
             )

@@ -11,7 +11,7 @@ from xlnet_tf.generation import decoding_loop, gap_parsing, scoring
 from xlnet_tf.generation.embedding import check_layer, embed
 from xlnet_tf.generation.infilling import fill_jointly
 from xlnet_tf.generation.layout import AT_ONCE, TextLayout, continuation
-from xlnet_tf.generation.sampling import COLDEST, HOTTEST, Sampling
+from xlnet_tf.generation.sampling import COLDEST, HOTTEST, MOST_CANDIDATES, Sampling
 from xlnet_tf.serving.module import ServingModule, check_rows, signature
 from xlnet_tf.serving.signatures import MOST_TEXT_BYTES
 from xlnet_tf.text.graph.packing import last_pieces
@@ -68,13 +68,15 @@ class LanguageModelModule(ServingModule):
         texts [B, C] string, the text with the likeliest fillings of all masks together that beam search
             finds, best first; the text as it is if it has no mask.
         probability [B, C], of each filling: the product of its probabilities; 0 if there are no more.
+        log_probability [B, C], the same in nats, which many masks do not make 0; -inf if there are no more.
         pieces [B, C, M] string, of each filling.
         probabilities [B, C, M], of each piece given the text and the masks to its left: p(New) p(York | New).
         alone_probabilities [B, C, M], of the same pieces given the text alone: p(New) p(York).
         guesses [B, M, K] string, guess_probabilities [B, M, K]: the likeliest pieces for each mask, given the
             best filling of those to its left.
         alone_guesses, alone_guess_probabilities [B, M, K], the likeliest given the text alone.
-        truncated, error [B], as above; a text with too many masks stays as it is, with probability 0.
+        truncated, error [B], as above; a text with too many masks, or one with a mask that was cut off, stays
+            as it is, with probability 0.
       generate (prompt [B] string; max_new_tokens, top_k, seed [B] int64; temperature, top_p [B] float32):
       what may come after a prompt, drawn at random (see generation.sampling.Sampling):
         text [B] string, the prompt as the model read it, and what it wrote.
@@ -121,8 +123,8 @@ class LanguageModelModule(ServingModule):
             max_new_tokens = min(_NEW_TOKENS, seq_len // 2)
         for name, value, most in (
             ("max_new_tokens", max_new_tokens, seq_len - 1),
-            ("top_k", top_k, self.vocab_size),
-            ("beams", beams, self.vocab_size),
+            ("top_k", top_k, min(MOST_CANDIDATES, self.vocab_size)),
+            ("beams", beams, min(MOST_CANDIDATES, self.vocab_size)),
         ):
             if not 1 <= value <= most:
                 raise UserError(f"{name} is {value}; expected 1 to {most}")
@@ -208,7 +210,14 @@ class LanguageModelModule(ServingModule):
         text = texts["text"]
         layout, truncated = gap_parsing.gaps(self.texts, text, self.seq_len)
         counts = tf.reduce_sum(tf.cast(layout.order >= 0, tf.int32), axis=1)
-        is_right = is_short & (counts <= self.max_new_tokens)
+        asked = tf.cast(tf.strings.split(text, gap_parsing.MARK).row_lengths(), tf.int32) - 1
+        lost = _fault(
+            f"the number of {gap_parsing.MARK} in the first {self.seq_len} tokens",
+            counts,
+            "all of the text's",
+        )
+        is_whole = counts == asked
+        is_right = is_short & is_whole & (counts <= self.max_new_tokens)
         order = tf.where(is_right[:, None], layout.order, -1)[:, : self.max_new_tokens]
         layout = layout._replace(order=order, in_blocks=self._in_blocks)
         filled = self.use(lambda model: fill_jointly(model, layout, beams=self.top_k, guesses=self.top_k))
@@ -223,6 +232,7 @@ class LanguageModelModule(ServingModule):
             "num_masks": counts,
             "texts": tf.where(is_filled[:, None], texts, self.texts.valid(text)[:, None]),
             "probability": tf.where(is_right[:, None], tf.exp(fills.totals), 0.0),
+            "log_probability": tf.where(is_right[:, None], fills.totals, float("-inf")),
             "pieces": self._pieces(fills.tokens),
             "probabilities": _probabilities(fills.tokens, fills.log_probs),
             "alone_probabilities": _probabilities(fills.tokens, filled.apart),
@@ -231,7 +241,7 @@ class LanguageModelModule(ServingModule):
             "alone_guesses": self._pieces(alone.tokens),
             "alone_guess_probabilities": _probabilities(alone.tokens, alone.log_probs),
             "truncated": truncated,
-            "error": _first_fault([(is_short, too_long), (is_right, wrong)]),
+            "error": _first_fault([(is_short, too_long), (is_whole, lost), (is_right, wrong)]),
         }
 
     def generate(

@@ -16,6 +16,7 @@ from xlnet_tf.checkpoints import building_from, load_into, names, open_checkpoin
 from xlnet_tf.checkpoints.model_card import ModelCard, is_run, task_of
 from xlnet_tf.errors import UserError, reason
 from xlnet_tf.generation.embedding import TextVectors, check_layer, embed_texts
+from xlnet_tf.generation.graphs import Graphs
 from xlnet_tf.layers.base import policy_restored
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import XLNetHead
@@ -231,8 +232,9 @@ def find_embedder(path: str, checkpoint: str = "", layer: int = -1, weights: str
     def load(kind: str) -> Callable[[Sequence[str], bool], TextVectors]:
         with policy(kind):
             encoder, tokenizer = XLNetEncoder.from_pretrained(source), source.load_tokenizer()
+        run = Graphs(encoder)
         return lambda texts, tokens: embed_texts(
-            encoder, tokenizer, texts, tokens=tokens, layer=layer, batch_size=max(1, len(texts))
+            encoder, tokenizer, texts, tokens=tokens, layer=layer, batch_size=max(1, len(texts)), run=run
         )
 
     return Source(found, weights_file(found), {"text": 1}, load)

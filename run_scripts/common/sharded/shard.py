@@ -197,9 +197,9 @@ def _isolated(model: Answerer, batch: Sequence[Inputs]) -> list[Mapping[str, Any
             raise UserError(f"the model gives {len(answers)} answers to {len(batch)} rows")
     except Exception as error:
         if len(batch) == 1:
-            return [
-                str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {reason(error)}"
-            ]
+            if not isinstance(error, UserError):
+                return [f"{type(error).__name__}: {reason(error)}"]
+            return [str(error).replace("texts[0]", "the text")]  # whose place in the file is noted
         half = len(batch) // 2
         return [*_isolated(model, batch[:half]), *_isolated(model, batch[half:])]
     return ["the answer is NaN or infinite" if _is_bad(answer) else answer for answer in answers]

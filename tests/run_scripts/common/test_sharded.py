@@ -150,6 +150,15 @@ def test_globs_and_several_files_ask_for_shards(tmp_path, monkeypatch, data, wan
     assert is_wanted(command_flags.parsed(define, f"--data={data}")) == wanted
 
 
+def test_the_reason_of_a_row_names_no_place_in_a_batch():
+    def answer(batch):
+        raise UserError("texts[0] has 40,000 pieces; expected at most 32,768 in all.")
+
+    model = shard.Answerer(dict, answer, {})
+    [reason] = shard._isolated(model, [{"text": "a"}])
+    assert reason == "the text has 40,000 pieces; expected at most 32,768 in all."
+
+
 def test_a_row_that_always_fails_is_isolated_and_ends_the_job_with_counts(data, tmp_path, capsys):
     with pytest.raises(
         UserError, match=r"^1 of 200 rows failed, expected at most --max_failed=0: .*failed-answers-\*"
