@@ -203,7 +203,7 @@ def test_a_further_variable_adds_few_operations():
         step = tf.function(lambda: optimizer.apply_gradients([(tf.ones([2]), v) for v in variables]))
         return len(step.get_concrete_function().graph.get_operations())
 
-    assert operations(20) - operations(10) <= 10 * 12  # 11 each; more if each computed the step's scalars
+    assert operations(20) - operations(10) <= 10 * 15  # 14 each; more if each computed the step's scalars
 
 
 def test_config_round_trip():

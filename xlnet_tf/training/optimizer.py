@@ -321,11 +321,10 @@ class AdamW(tf_keras.optimizers.Optimizer):
         gradient = tf.cast(gradient, variable.dtype)
         if self._scales[index] != 1:
             gradient *= self._scales[index]
-        numbers = self._step_numbers(self._rates[index], variable.dtype)
-        if decay := self._decays[index]:
+        numbers = self._step_numbers(self._rates[index], self._decays[index], variable.dtype)
+        if self._decays[index]:
             state = variable, m, v
-            values = [tensor.read_value() for tensor in state]
-            values = _decayed_update(values, gradient, numbers, tf.cast(decay, variable.dtype))
+            values = _decayed_update([tensor.value() for tensor in state], gradient, numbers)
             for tensor, value in zip(state, values):
                 tensor.assign(value)
             return
@@ -337,24 +336,24 @@ class AdamW(tf_keras.optimizers.Optimizer):
             grad=gradient,
             beta1_power=tf.zeros([], variable.dtype),
             beta2_power=tf.zeros([], variable.dtype),
-            lr=numbers["corrected_rate"],
+            lr=numbers["rate"],
             beta1=numbers["beta_1"],
             beta2=numbers["beta_2"],
             epsilon=numbers["epsilon"],
         )
 
-    def _step_numbers(self, factor: float, dtype: tf.DType) -> dict[str, tf.Tensor]:
+    def _step_numbers(self, factor: float, decay: float, dtype: tf.DType) -> dict[str, tf.Tensor]:
         """Computes the scalars of a variable's update, or returns those of an earlier variable like it."""
         # Kept by graph: an update that XLA compiles is a graph of its own, and cannot use another's tensors.
         graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-        key = (graph, factor, dtype)
+        key = (graph, factor, decay, dtype)
         step = self._step or types.SimpleNamespace(numbers={})
         if key not in step.numbers:
             keep = tf.cast(self._keep, dtype)
             rate = tf.cast(self.learning_rate, dtype) * factor * keep
             step.numbers[key] = {
-                "rate": rate,
-                "corrected_rate": rate * tf.cast(self._correction, dtype),
+                "decay": rate * decay,
+                "rate": rate * tf.cast(self._correction, dtype),
                 "beta_1": tf.where(keep > 0, tf.constant(_float32(self.beta_1), dtype), 1),
                 "beta_2": tf.where(keep > 0, tf.constant(_float32(self.beta_2), dtype), 1),
                 "epsilon": tf.cast(self.epsilon, dtype),
@@ -370,7 +369,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
 
 
 @functools.partial(tf.function, jit_compile=True, autograph=False)
-def _decayed_update(values: list[tf.Tensor], gradient, numbers: Mapping[str, tf.Tensor], decay: tf.Tensor):
+def _decayed_update(values: list[tf.Tensor], gradient: tf.Tensor, numbers: Mapping[str, tf.Tensor]):
     """Computes what Adam and decay make of a weight and its moments.
 
     Both are subtracted at once. The decay alone is less than float32 distinguishes: a product with
@@ -386,8 +385,8 @@ def _decayed_update(values: list[tf.Tensor], gradient, numbers: Mapping[str, tf.
     weight, m, v = values
     m += (gradient - m) * (1 - numbers["beta_1"])
     v += (tf.square(gradient) - v) * (1 - numbers["beta_2"])
-    update = numbers["corrected_rate"] * m / (tf.sqrt(v) + numbers["epsilon"])
-    return [weight - (update + numbers["rate"] * decay * weight), m, v]
+    update = numbers["rate"] * m / (tf.sqrt(v) + numbers["epsilon"])
+    return [weight - (update + numbers["decay"] * weight), m, v]
 
 
 def _float32(beta: float) -> float:
