@@ -1,5 +1,7 @@
 """Every head under every name and in every form: nested, restored, compiled, in bfloat16."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,10 +12,13 @@ from tests.helpers.models.heads import arrays, assert_equal, by_token
 from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import load_into, names, save_model
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.classifier import XLNetClassifier
+from xlnet_tf.layers.base import policy_restored
+from xlnet_tf.models.classifier import XLNetClassifier, classification_losses, regression_losses
 from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.models.question_answering import span_losses
 
 KINDS = [*heads.HEADS, *heads.OTHERS]
+QUICK_GRADIENTS = [("classifier", "graph"), ("span", "eager"), ("span", "graph")]
 COMPILED = ["classifier_attn", "classifier_long", "regressor", "span", "choice"]
 PARTS = {
     "classifier": {"summary", "classification_task"},
@@ -109,6 +114,78 @@ def test_bfloat16_is_near_float32(kind):
     assert all(value.dtype == np.float32 for value in outputs["mixed_bfloat16"].values())
     assert_equal(outputs["mixed_bfloat16"], outputs["float32"], atol=0.05, rtol=0.02)
     assert any((outputs["float32"][name] != value).any() for name, value in outputs["mixed_bfloat16"].items())
+
+
+def long_features(kind):
+    """16 texts of 512 tokens, for choices 15; each has a few pieces of its own, and two segments."""
+    rng = np.random.default_rng(3)
+    sequences = heads.CHOICES if kind in ("choice", "ranker") else 1
+    texts = heads.random_texts(rng, 16 // sequences * sequences, 512)
+    ids, types = texts["input_word_ids"], texts["input_type_ids"]
+    own = 9 + (5 * np.arange(len(ids))[:, None] + ids % 5) % 40
+    texts["input_word_ids"] = np.where(ids < 9, ids, own).astype(np.int32)
+    texts["input_type_ids"] = np.where(types == 0, np.arange(512) // 64 % 2, types)
+    features = {name: value.reshape(len(ids) // sequences, -1) for name, value in texts.items()}
+    if kind == "span":
+        features["answer_mask"] = features["input_mask"]
+        features |= {f"{end}_position": rng.integers(508, 512, 16) for end in ("start", "end")}
+        features["is_impossible"] = rng.integers(0, 2, 16)
+    return {name: tf.constant(value) for name, value in features.items()}
+
+
+def loss(kind, features, outputs):
+    rng = np.random.default_rng(4)
+    if kind == "span":
+        return tf.reduce_mean(span_losses(outputs, features))
+    if kind == "regressor":
+        return tf.reduce_mean(regression_losses(outputs, rng.normal(2, size=outputs.shape)))
+    labels = rng.integers(0, outputs.shape[-1], outputs.shape[:-1])
+    return tf.reduce_mean(classification_losses(outputs, labels))
+
+
+def gradients_in(policy, kind, form) -> dict[str, np.ndarray]:
+    """The gradient of each variable under a policy of Keras, in eager, graph or compiled mode."""
+    with policy_restored():
+        tf_keras.mixed_precision.set_global_policy(policy)
+        model = heads.random_head(kind, initializer_range=0.15)
+        model.segment_len = model.segment_len and 256
+        features = long_features(kind)
+        scale = 2.0**10 if policy == "mixed_float16" else 1.0
+
+        def gradients():
+            with tf.GradientTape() as tape:
+                scaled = scale * loss(kind, features, model(features, training=True))
+            found = tape.gradient(scaled, model.trainable_variables, unconnected_gradients="zero")
+            return [tf.convert_to_tensor(gradient) / scale for gradient in found]
+
+        if form != "eager":
+            gradients = tf.function(gradients, autograph=False, jit_compile=form == "compiled")
+        return {
+            v.name: value.numpy() for v, value in zip(model.trainable_variables, gradients(), strict=True)
+        }
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy", "form"),
+    [
+        pytest.param(
+            kind, policy, form, marks=[pytest.mark.integration] * ((kind, form) not in QUICK_GRADIENTS)
+        )
+        for kind in heads.HEADS
+        for policy in ("mixed_bfloat16", "mixed_float16")
+        for form in ("eager", "graph", "compiled")
+    ],
+)
+def test_each_gradient_is_near_float32s(kind, policy, form, monkeypatch):
+    """At 16 x 512 tokens, where sums in 16 bits would lose a third and more of a bias' gradient."""
+    wider = dataclasses.replace(heads.CONFIG, d_model=64, d_head=32, d_inner=128)
+    monkeypatch.setattr(heads, "CONFIG", wider)
+    expected = gradients_in("float32", kind, "eager")
+    largest = max(map(np.linalg.norm, expected.values()))
+    for name, found in gradients_in(policy, kind, form).items():
+        # What is added to all logits of a softmax has no gradient.
+        size = max(np.linalg.norm(expected[name]), 0.02 * largest)
+        assert np.linalg.norm(found - expected[name]) < 0.03 * size, name
 
 
 def around(layer):

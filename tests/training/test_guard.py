@@ -124,6 +124,8 @@ def test_a_skipped_step_leaves_all_as_it_was(folder, monkeypatch):
     assert math.isfinite(logs["training_loss"]) and "skipped_steps" not in logs
     assert int(trainer.guard.skipped) == 1 and int(trainer.guard.in_a_row) == 0
     changed = state(trainer)
+    correction = math.sqrt(1 - 0.999**5) / (1 - 0.9**5)  # five updates in six steps
+    assert float(trainer.optimizer._correction) == pytest.approx(correction, rel=1e-5)
     assert all((changed[name] != before[name]).any() for name in before if name.startswith("weight/layer_0"))
 
 

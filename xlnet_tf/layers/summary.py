@@ -9,7 +9,7 @@ import tf_keras
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.base import ConfiguredLayer, fold_in, layer_norm, normal
-from xlnet_tf.layers.kernels import dropout
+from xlnet_tf.layers.kernels import current, dropout
 from xlnet_tf.layers.masks import MASKED_SCORE
 
 METHODS = ("last", "first", "mean", "attn")
@@ -82,8 +82,12 @@ class SequenceSummary(ConfiguredLayer):
                 config, initializer_range, dropout, attention_dropout, name="pooling"
             )
         if projection:
+            # Holds the weights, in float32; kernels compute, in the type of activations.
             self.projection = tf_keras.layers.Dense(
-                config.d_model, "tanh", kernel_initializer=normal(initializer_range), name="projection"
+                config.d_model,
+                kernel_initializer=normal(initializer_range),
+                dtype=tf.float32,
+                name="projection",
             )
 
     def build(self, input_shape=None):
@@ -95,7 +99,8 @@ class SequenceSummary(ConfiguredLayer):
     def call(self, sequence_output, input_mask=None, seed=None):
         pooled = self._pool(sequence_output, input_mask, seed)
         if self.projection:
-            pooled = self.projection(pooled)
+            kernels = current(training=seed is not None)
+            pooled = tf.tanh(kernels.dense(pooled, self.projection.kernel, self.projection.bias))
         return dropout(pooled, self.dropout, fold_in(seed, 0))
 
     def positions(self, tokens: tf.Tensor, input_mask: tf.Tensor | None) -> tf.Tensor | None:

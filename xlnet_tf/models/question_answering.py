@@ -8,7 +8,7 @@ import tf_keras
 from typing_extensions import Self
 
 from xlnet_tf.layers.base import LAYER_NORM_EPSILON, normal
-from xlnet_tf.layers.kernels import dropout
+from xlnet_tf.layers.kernels import current
 from xlnet_tf.layers.masks import MASKED_SCORE
 from xlnet_tf.layers.summary import last_position
 from xlnet_tf.models import compiling
@@ -97,17 +97,18 @@ class XLNetQuestionAnswering(XLNetHead):
         tokens, seed = self.encode(features, training)
         allowed = tf.cast(features["answer_mask"], tf.bool)
         start_logits = tf.where(allowed, _scores(self.start_logits, tokens), MASKED_SCORE)  # [B, T]
-        no_answer_logits = self._no_answer(features, tokens, start_logits, seed)
+        kernels = current(training=seed is not None)
+        no_answer_logits = self._no_answer(features, tokens, start_logits, seed, kernels)
         if "start_position" in features:
             starts = tf.cast(features["start_position"], tf.int32)[:, None]
             return {
                 "start_logits": start_logits,
-                "end_logits": tf.squeeze(self._end_logits(tokens, starts, allowed), axis=1),
+                "end_logits": tf.squeeze(self._end_logits(tokens, starts, allowed, kernels), axis=1),
                 "no_answer_logits": no_answer_logits,
             }
         length = tokens.shape[1] or max(self.start_top, self.end_top)  # of any length: of at least that
         start_log_probs, starts = tf.nn.top_k(tf.nn.log_softmax(start_logits), min(self.start_top, length))
-        end_log_probs = tf.nn.log_softmax(self._end_logits(tokens, starts, allowed))  # [B, K, T]
+        end_log_probs = tf.nn.log_softmax(self._end_logits(tokens, starts, allowed, kernels))  # [B, K, T]
         end_log_probs, ends = tf.nn.top_k(end_log_probs, min(self.end_top, length))
         return {
             "start_top_log_probs": start_log_probs,
@@ -117,13 +118,14 @@ class XLNetQuestionAnswering(XLNetHead):
             "no_answer_logits": no_answer_logits,
         }
 
-    def _end_logits(self, tokens, starts, allowed) -> tf.Tensor:
+    def _end_logits(self, tokens, starts, allowed, kernels) -> tf.Tensor:
         """Scores every token as the end of answers that begin at `starts` [B, K]; [B, K, T]."""
         start_tokens = tf.gather(tokens, starts, batch_dims=1)  # [B, K, D]
-        hidden = self.end_norm(self.end_hidden(tokens[:, None], start_tokens[:, :, None]))  # [B, K, T, D]
+        hidden = self.end_hidden(tokens[:, None], start_tokens[:, :, None], kernels=kernels)
+        hidden = self.end_norm(hidden)  # [B, K, T, D]
         return tf.where(allowed[:, None], _scores(self.end_logits, hidden), MASKED_SCORE)
 
-    def _no_answer(self, features, tokens, start_logits, seed) -> tf.Tensor:
+    def _no_answer(self, features, tokens, start_logits, seed, kernels) -> tf.Tensor:
         """Judges by CLS and by the mean beginning; [B]."""
         mask = features.get("input_mask")
         if mask is None:
@@ -131,7 +133,8 @@ class XLNetQuestionAnswering(XLNetHead):
         cls = tf.gather(tokens, last_position(mask), batch_dims=1)  # [B, D]
         start_probabilities = tf.cast(tf.nn.softmax(start_logits), tokens.dtype)
         start = tf.einsum("btd,bt->bd", tokens, start_probabilities)
-        hidden = dropout(self.answerable_hidden(start, cls), self.encoder.dropout, seed)
+        hidden = self.answerable_hidden(start, cls, kernels=kernels)
+        hidden = kernels.dropout(hidden, self.encoder.dropout, seed)
         return _scores(self.answerable_logits, hidden)
 
     def get_config(self):
@@ -148,7 +151,9 @@ class _DenseOfPair(tf_keras.layers.Layer):
         d_model: D.
         initializer_range: standard deviation of the kernel's normal initializer.
 
-    Call args: first, second: [..., D] of shapes that broadcast.
+    Call args:
+        first, second: [..., D] of shapes that broadcast.
+        kernels: of the device.
 
     Returns: [..., D].
     """
@@ -164,11 +169,11 @@ class _DenseOfPair(tf_keras.layers.Layer):
         self.bias = self.add_weight("bias", [self.d_model], initializer="zeros")
         super().build(input_shape)
 
-    def call(self, first, second):
+    def call(self, first, second, *, kernels):
         upper, lower = tf.split(tf.cast(self.kernel, first.dtype), 2, axis=0)
-        # A product of matrices: the gradient of an einsum with "..." keeps all rows apart, D x D for each.
-        summed = tf.tensordot(first, upper, 1) + tf.tensordot(second, lower, 1)
-        return tf.tanh(summed + tf.cast(self.bias, first.dtype))
+        # Products of matrices: the gradient of an einsum with "..." keeps all rows apart, D x D for each.
+        rows = kernels.dense(tf.reshape(first, [-1, self.d_model]), upper, self.bias)
+        return tf.tanh(tf.reshape(rows, tf.shape(first)) + tf.tensordot(second, lower, 1))
 
 
 def _scores(layer: tf_keras.layers.Layer, vectors: tf.Tensor) -> tf.Tensor:

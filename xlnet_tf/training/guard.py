@@ -45,6 +45,11 @@ class Guard(tf.Module):
         self.loss_scale = _variable(FIRST_SCALE if scale_loss else 1, tf.float32, "loss_scale")
         self._good = _variable(0, tf.int64, "good")
 
+    @property
+    def updates(self) -> tf.Tensor:
+        """Steps taken and not skipped since the run began, int64."""
+        return self._good.read_value()
+
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
         """Returns the loss to take the gradient of."""
         return loss * self.loss_scale if self._scale_loss else loss

@@ -5,6 +5,7 @@ The defaults are what the paper describes. Three switches bring back what the or
 """
 
 import dataclasses
+import functools
 import math
 import re
 import types
@@ -184,8 +185,8 @@ class AdamW(tf_keras.optimizers.Optimizer):
     """Adam with decoupled weight decay and one learning rate per layer.
 
     Source: Loshchilov and Hutter 2019; the layers as in the XLNet paper, appendix A (l * alpha**(24 - m)).
-    One update reads and writes each variable and slot once. The gradient is clipped by one global norm
-    after it was summed over the replicas. A step may be skipped on the device, without a branch: see
+    One update reads and writes each variable and slot once or twice. The gradient is clipped by one global
+    norm after it was summed over the replicas. A step may be skipped on the device, without a branch: see
     `apply_gradients`.
     """
 
@@ -261,7 +262,9 @@ class AdamW(tf_keras.optimizers.Optimizer):
             return 1.0
         return self.layer_decay ** (self.n_layer - layer)
 
-    def apply_gradients(self, grads_and_vars, name=None, skip_gradients_aggregation=False, keep=True):
+    def apply_gradients(
+        self, grads_and_vars, name=None, skip_gradients_aggregation=False, keep=True, updates=None
+    ):
         """Takes a step, or leaves all variables and moments as they are, to the bit.
 
         Args:
@@ -269,9 +272,13 @@ class AdamW(tf_keras.optimizers.Optimizer):
             skip_gradients_aggregation: whether the gradients have been summed over the replicas.
             keep: bool scalar, the same on all replicas: whether to take the step. If not, the gradients may
                 be NaN; `iterations`, and the schedule with it, advance in both cases.
+            updates: int64 scalar, the steps taken before this one without those that were skipped: what the
+                moments have seen, and Adam's correction counts. None: no step was skipped.
         """
         self._keep.assign(tf.cast(keep, tf.float32))
-        self._step = types.SimpleNamespace(numbers={})
+        self._step = types.SimpleNamespace(
+            numbers={}, updates=self.iterations.read_value() if updates is None else updates
+        )
         try:
             return super().apply_gradients(
                 grads_and_vars, name=name, skip_gradients_aggregation=skip_gradients_aggregation
@@ -296,7 +303,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
     def _compute_current_learning_rate(self):
         super()._compute_current_learning_rate()
         if self.bias_correction:
-            step = tf.cast(self.iterations + 1, tf.float32)
+            step = tf.cast(self._step.updates + 1, tf.float32)
             # 1 - beta**step, accurate where beta is near 1, with the betas that the moments decay by.
             bias_1 = -tf.math.expm1(step * math.log(_float32(self.beta_1)))
             bias_2 = -tf.math.expm1(step * math.log(_float32(self.beta_2)))
@@ -314,18 +321,29 @@ class AdamW(tf_keras.optimizers.Optimizer):
         gradient = tf.cast(gradient, variable.dtype)
         if self._scales[index] != 1:
             gradient *= self._scales[index]
-        kept, numbers = self._step_numbers(self._rates[index], self._decays[index], variable.dtype)
+        numbers = self._step_numbers(self._rates[index], self._decays[index], variable.dtype)
         if self._decays[index]:
-            variable.assign(variable * kept)
+            state = variable, m, v
+            values = _decayed_update([tensor.value() for tensor in state], gradient, numbers)
+            for tensor, value in zip(state, values):
+                tensor.assign(value)
+            return
         # One kernel, which reads and writes all three once. It knows of no correction but in its rate.
-        tf.raw_ops.ResourceApplyAdam(var=variable.handle, m=m.handle, v=v.handle, grad=gradient, **numbers)
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=m.handle,
+            v=v.handle,
+            grad=gradient,
+            beta1_power=tf.zeros([], variable.dtype),
+            beta2_power=tf.zeros([], variable.dtype),
+            lr=numbers["rate"],
+            beta1=numbers["beta_1"],
+            beta2=numbers["beta_2"],
+            epsilon=numbers["epsilon"],
+        )
 
-    def _step_numbers(self, factor: float, decay: float, dtype: tf.DType) -> tuple[tf.Tensor, dict]:
-        """Computes the scalars of a variable's update, or returns those of an earlier variable like it.
-
-        Returns:
-            What decay leaves of a weight, and the scalar arguments of ResourceApplyAdam.
-        """
+    def _step_numbers(self, factor: float, decay: float, dtype: tf.DType) -> dict[str, tf.Tensor]:
+        """Computes the scalars of a variable's update, or returns those of an earlier variable like it."""
         # Kept by graph: an update that XLA compiles is a graph of its own, and cannot use another's tensors.
         graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         key = (graph, factor, decay, dtype)
@@ -333,15 +351,13 @@ class AdamW(tf_keras.optimizers.Optimizer):
         if key not in step.numbers:
             keep = tf.cast(self._keep, dtype)
             rate = tf.cast(self.learning_rate, dtype) * factor * keep
-            adam = {
-                "beta1_power": tf.zeros([], dtype),
-                "beta2_power": tf.zeros([], dtype),
-                "lr": rate * tf.cast(self._correction, dtype),
-                "beta1": tf.where(keep > 0, tf.constant(_float32(self.beta_1), dtype), 1),
-                "beta2": tf.where(keep > 0, tf.constant(_float32(self.beta_2), dtype), 1),
+            step.numbers[key] = {
+                "decay": rate * decay,
+                "rate": rate * tf.cast(self._correction, dtype),
+                "beta_1": tf.where(keep > 0, tf.constant(_float32(self.beta_1), dtype), 1),
+                "beta_2": tf.where(keep > 0, tf.constant(_float32(self.beta_2), dtype), 1),
                 "epsilon": tf.cast(self.epsilon, dtype),
             }
-            step.numbers[key] = 1 - rate * decay, adam
         return step.numbers[key]
 
     def get_config(self):
@@ -350,6 +366,27 @@ class AdamW(tf_keras.optimizers.Optimizer):
             "learning_rate": self._serialize_hyperparameter(self._learning_rate),
             **{name: getattr(self, name) for name in ("n_layer", *_SETTINGS)},
         }
+
+
+@functools.partial(tf.function, jit_compile=True, autograph=False)
+def _decayed_update(values: list[tf.Tensor], gradient: tf.Tensor, numbers: Mapping[str, tf.Tensor]):
+    """Computes what Adam and decay make of a weight and its moments.
+
+    Both are subtracted at once. The decay alone is less than float32 distinguishes: a product with
+    1 - rate * decay takes off a third too much at a rate of 5e-6, and nothing at 2e-6.
+
+    Args:
+        values: the weight and its two moments.
+        numbers: of AdamW._step_numbers.
+
+    Returns:
+        New values.
+    """
+    weight, m, v = values
+    m += (gradient - m) * (1 - numbers["beta_1"])
+    v += (tf.square(gradient) - v) * (1 - numbers["beta_2"])
+    update = numbers["rate"] * m / (tf.sqrt(v) + numbers["epsilon"])
+    return [weight - (update + numbers["decay"] * weight), m, v]
 
 
 def _float32(beta: float) -> float:

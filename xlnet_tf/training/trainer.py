@@ -197,9 +197,13 @@ class Trainer(base_trainer.Trainer):
         gradients = self.guard.unscaled(gradients)
         norm = tf.linalg.global_norm(gradients)
         live = tf.constant(True) if self._live is None else self._live.read_value()
+        updates = self.config.trainer.optimizer_config.updates_before + self.guard.updates
         keep = self.guard.judge(loss, norm, self.global_step, live)
         self.optimizer.apply_gradients(
-            zip(gradients, self.model.trainable_variables), skip_gradients_aggregation=True, keep=keep
+            zip(gradients, self.model.trainable_variables),
+            skip_gradients_aggregation=True,
+            keep=keep,
+            updates=updates,
         )
         if self._memory is not None:
             content, mask = next_memory

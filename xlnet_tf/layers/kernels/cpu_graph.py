@@ -28,7 +28,7 @@ from xlnet_tf.layers.kernels.xla_fusion import (
 _add_terms_by_xla = xla_forward_linear(add_terms)
 _add_in_order_by_xla = xla_forward(add_in_order)
 _keep_by_xla = xla_forward(softmax.keep)
-_scores_gradient_by_xla = xla_forward(softmax.scores_gradient)
+_scores_gradient_by_xla = xla_forward(softmax.scores_gradient, tf.float32)
 
 
 def _scaled_by_mask(x, keep_mask, rate):
@@ -84,10 +84,10 @@ class CpuGraphKernels(GraphKernels):
         keep = _keep_by_xla if _has_many_queries(probabilities) else softmax.keep
         return keep(probabilities, keep_mask), probabilities
 
-    def _scores_gradient(self, result_sum, weights_gradient, weights, probabilities):
+    def _scores_gradient(self, weights_gradient, weights, probabilities):
         many = _has_many_queries(probabilities)
         gradient = _scores_gradient_by_xla if many else in_float32(softmax.scores_gradient)
-        return gradient(result_sum, weights_gradient, weights, probabilities)
+        return gradient(weights_gradient, weights, probabilities)
 
     def keep_mask(self, shape, rate, seed):
         return keep_mask_8_bits(shape, rate, seed, threefry_words)

@@ -7,7 +7,7 @@ differ from the reference's by rounding.
 import tensorflow as tf
 
 from xlnet_tf.layers.kernels import position_shift, softmax
-from xlnet_tf.layers.kernels.matmul import matmul_heads, ordered_grad_fanout
+from xlnet_tf.layers.kernels.matmul import add_bias, matmul_heads, ordered_grad_fanout
 from xlnet_tf.layers.kernels.reference import ReferenceKernels
 
 
@@ -26,7 +26,10 @@ class GraphKernels(ReferenceKernels):
 
     def dense(self, rows, weights, bias):
         # With rows of two axes a CPU runs product, bias and activation as one kernel.
-        return tf.nn.bias_add(self.matmul(rows, weights), tf.cast(bias, rows.dtype))
+        product = self.matmul(rows, weights)
+        if self._training:
+            return add_bias(product, bias)
+        return tf.nn.bias_add(product, tf.cast(bias, rows.dtype))
 
     def project_heads(self, stream, weights):
         heads, width = weights.shape[1:]

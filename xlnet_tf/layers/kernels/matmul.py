@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from xlnet_tf.layers.kernels import device
+
 
 def matmul_heads(rows: tf.Tensor, matrices: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
     """Multiplies the rows of each head by a matrix.
@@ -103,6 +105,34 @@ def dense_transposed_for_gradient(rows: tf.Tensor, weights: tf.Tensor, bias: tf.
         return tf.nn.bias_add(tf.matmul(rows, weights), bias), gradient
 
     return product(rows, weights, bias)
+
+
+def add_bias(rows: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    """Adds a bias, whose gradient is summed in float32.
+
+    TensorFlow's own adds bfloat16 numbers one by one in bfloat16: 10,000 ones make 256. A product with ones
+    sums in float32, and takes a CPU less time. What XLA compiles sums in float32, too.
+
+    Args:
+        rows: [R, F].
+        bias: [F].
+
+    Returns:
+        [R, F], in the rows' type.
+    """
+    bias = tf.cast(bias, rows.dtype)
+    if rows.dtype == tf.float32 or device.is_compiled():
+        return tf.nn.bias_add(rows, bias)
+
+    @tf.custom_gradient
+    def add(rows, bias):
+        def gradient(upstream):
+            ones = tf.ones([1, tf.shape(upstream)[0]], upstream.dtype)
+            return upstream, tf.matmul(ones, upstream)[0]
+
+        return tf.nn.bias_add(rows, bias), gradient
+
+    return add(rows, bias)
 
 
 def control_dependency_zero(number: tf.Tensor, dtype) -> tf.Tensor:

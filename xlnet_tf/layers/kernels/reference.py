@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from xlnet_tf.layers.base import fold_in
 from xlnet_tf.layers.kernels.dropout_mask import keep_mask_8_bits, philox_words
-from xlnet_tf.layers.kernels.matmul import matmul_heads
+from xlnet_tf.layers.kernels.matmul import add_bias, matmul_heads
 from xlnet_tf.layers.positions import RelativePositions
 
 
@@ -18,7 +18,7 @@ class ReferenceKernels:
         return tf.matmul(rows, tf.cast(weights, rows.dtype), transpose_b=transpose_b)
 
     def dense(self, rows, weights, bias):
-        return self.matmul(rows, weights) + tf.cast(bias, rows.dtype)
+        return add_bias(self.matmul(rows, weights), bias)
 
     def project_heads(self, stream, weights):
         return tf.einsum("bqd,dnh->bnqh", stream, tf.cast(weights, stream.dtype))

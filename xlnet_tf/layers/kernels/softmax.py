@@ -1,8 +1,9 @@
 """The sum of values by the softmax of scores, with a gradient in fewer passes over the probabilities.
 
-Replaces softmax, dropout and matmul with their own gradients, which take three more passes over all
-probabilities. What each key's part is compared with, sum_j w_j (v_j . g), is the result . g. Numbers
-differ by rounding.
+Replaces softmax, dropout and matmul with their own gradients, which take more passes over all probabilities.
+What each key's part is compared with, sum_j w_j (v_j . g), is summed in float32 from the parts themselves.
+It also is the result . g, but in bfloat16 the rounding of that would leave in the gradient what all tokens
+have in common. Numbers differ by rounding.
 """
 
 from collections.abc import Callable
@@ -43,9 +44,8 @@ def softmax_sum(
 
         def gradient(upstream):
             weights_gradient = tf.matmul(upstream, values, transpose_b=True)
-            result_sum = tf.reduce_sum(tf.cast(upstream * result, tf.float32), axis=-1, keepdims=True)
             return (
-                scores_gradient(result_sum, weights_gradient, weights, probabilities),
+                scores_gradient(weights_gradient, weights, probabilities),
                 tf.matmul(weights, upstream, transpose_a=True),
             )
 
@@ -65,12 +65,12 @@ def keep_signs(probabilities: tf.Tensor, keep_mask: tf.Tensor) -> tuple[tf.Tenso
     return tf.nn.relu(signed), tf.abs(signed)
 
 
-def scores_gradient(result_sum, weights_gradient, weights, probabilities) -> tf.Tensor:
+def scores_gradient(weights_gradient, weights, probabilities) -> tf.Tensor:
     """Returns the gradient of the scores: [B, N, Q, K] float32.
 
     Args:
-        result_sum: [B, N, Q, 1] float32, the result times its gradient, summed.
         weights_gradient: [B, N, Q, K].
         weights, probabilities: [B, N, Q, K], after dropout and before.
     """
-    return tf.cast(weights_gradient * weights, tf.float32) - result_sum * tf.cast(probabilities, tf.float32)
+    parts = tf.cast(weights_gradient, tf.float32) * tf.cast(weights, tf.float32)
+    return parts - tf.reduce_sum(parts, axis=-1, keepdims=True) * tf.cast(probabilities, tf.float32)
