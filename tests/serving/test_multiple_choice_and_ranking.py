@@ -11,7 +11,7 @@ from tfrecord_builders.race.questions import RaceQuestion
 from tfrecord_builders.ranking import build as ranking
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.multiple_choice import XLNetMultipleChoice, XLNetRanker
-from xlnet_tf.serving.module import serialized_example
+from xlnet_tf.serving.module import ServingModule, serialized_example
 from xlnet_tf.serving.multiple_choice import MultipleChoiceModule, join_options
 from xlnet_tf.serving.ranking import RankingModule
 from xlnet_tf.text.special_tokens import PAD_ID
@@ -138,3 +138,14 @@ def test_other_texts_must_have_room(small_tokenizer):
         )
         with pytest.raises(UserError, match=message):
             module(model, small_tokenizer, **{name: 12}, seq_len=12)
+
+
+def test_a_text_beyond_the_limit_is_refused_wherever_it_stands():
+    big = "a" * ((1 << 19) + 1)
+    for query, candidates in (
+        ([big], tf.ragged.constant([["a"]])),
+        (["a"], tf.ragged.constant([["a", big]])),
+        (["a"], tf.constant([["a", big]])),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="has a text of more than 524288 bytes"):
+            ServingModule.check_inputs({"query": tf.constant(query), "candidates": candidates})
