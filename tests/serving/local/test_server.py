@@ -21,7 +21,6 @@ from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_p
 from tensorflow_serving.apis.classification_pb2 import ClassificationRequest
 from tensorflow_serving.apis.get_model_status_pb2 import GetModelStatusRequest
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
-from tensorflow_serving.apis.regression_pb2 import RegressionRequest
 
 from benchmarks import load as benchmark_load
 from tests.conftest import invent_texts
@@ -218,39 +217,15 @@ def test_a_bad_row_spoils_no_other_request(running):
     assert outcomes == [400 if number % 3 == 0 else 200 for number in range(12)]
 
 
-def test_classify_and_regress_over_rest_and_grpc(running, loaded):
-    texts = ["ba ne", "tor"]
-    expected = direct(loaded["classification"], "serving_default", text=texts)
-    body = {"signature_name": "classify", "examples": [{"text": text} for text in texts]}
-    status, found = ask(running, "POST", "/v1/models/classification:classify", body)
-    assert status == 200
-    for row, labels, probabilities in zip(found["results"], expected["labels"], expected["probabilities"]):
-        assert [label.encode() for label, _ in row] == labels.tolist()
-        np.testing.assert_allclose([score for _, score in row], probabilities, rtol=1e-6)
+def test_only_predict_is_answered(running):
+    for method in ("classify", "regress"):
+        status, found = ask(running, "POST", f"/v1/models/classification:{method}", {"examples": []})
+        assert status == 501
+        assert found["error"] == f"this server answers :predict alone; TensorFlow Serving also has :{method}"
     stub = prediction_service_pb2_grpc.PredictionServiceStub(grpc.insecure_channel(running.grpc))
-    request = ClassificationRequest()
-    request.model_spec.name, request.model_spec.signature_name = "classification", "classify"
-    for text in texts:
-        example = request.input.example_list.examples.add()
-        example.features.feature["text"].bytes_list.value.append(text.encode())
-    result = stub.Classify(request, timeout=10).result
-    assert [one.label for one in result.classifications[0].classes] == ["bad", "fair", "good"]
-
-    pairs = {"text_a": texts, "text_b": texts[::-1]}
-    value = direct(loaded["regression"], "serving_default", **pairs)["value"]
-    body = {
-        "signature_name": "regress",
-        "context": {"text_b": "unused"},
-        "examples": [{"text_a": a, "text_b": b} for a, b in zip(*pairs.values())],
-    }
-    status, found = ask(running, "POST", "/v1/models/regression:regress", body)
-    np.testing.assert_allclose(found["results"], value, rtol=1e-6)
-    request = RegressionRequest()
-    request.model_spec.name, request.model_spec.signature_name = "regression", "regress"
-    listed = request.input.example_list_with_context
-    listed.context.features.feature["text_a"].bytes_list.value.append(b"ba ne")
-    listed.examples.add().features.feature["text_b"].bytes_list.value.append(b"tor")
-    assert stub.Regress(request, timeout=10).result.regressions[0].value == pytest.approx(value[0], rel=1e-5)
+    with pytest.raises(grpc.RpcError) as error:
+        stub.Classify(ClassificationRequest(), timeout=10)
+    assert error.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 def test_status_metadata_versions_and_labels(running):
@@ -349,32 +324,6 @@ PREDICT = "/v1/models/classification:predict"
         (PREDICT, {"inputs": ["a"] * 257}, 400, "the request has 257 rows; this server takes 256"),
         (PREDICT, {"signature_name": "no", "inputs": ["a"]}, 400, 'Serving signature name: "no" not found'),
         (PREDICT, {"signature_name": 1, "inputs": ["a"]}, 400, "'signature_name' key must be a string"),
-        (
-            "/v1/models/classification:regress",
-            {"signature_name": "classify", "examples": [{"text": "a"}]},
-            400,
-            "Expected regression signature method_name to be tensorflow/serving/regress. Was: ",
-        ),
-        ("/v1/models/classification:classify", {"examples": []}, 400, "'examples' value is an empty array"),
-        (
-            "/v1/models/classification:classify",
-            {"examples": [{"text": "a"}], "context": []},
-            400,
-            "'context' must be JSON object but got JSON list",
-        ),
-        ("/v1/models/classification:classify", {"examples": [None]}, 400, "JSON object but got JSON null"),
-        (
-            "/v1/models/classification:classify",
-            {"signature_name": "classify", "examples": [{"text": None}]},
-            400,
-            "Feature: text has elements of different or unexpected JSON types",
-        ),
-        (
-            "/v1/models/classification:classify",
-            {"examples": [{"\ud800": "a"}]},
-            400,
-            "half of a surrogate pair",
-        ),
     ],
 )
 def test_wrong_requests_have_one_clear_answer(running, path, body, status, message):
@@ -795,12 +744,6 @@ def test_versions_are_loaded_and_unloaded_while_requests_run(exports, tmp_path, 
     [
         ("GET", "/v1/models/classification/metadata", None, (200, 404)),
         ("POST", PREDICT, {"instances": ["ba"]}, (404, 404)),
-        (
-            "POST",
-            "/v1/models/classification:classify",
-            {"signature_name": "classify", "examples": [{"text": "ba"}]},
-            (404, 404),
-        ),
     ],
 )
 def test_a_version_is_unloaded_just_after_a_request_found_it(

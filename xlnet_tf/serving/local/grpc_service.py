@@ -10,17 +10,13 @@ import grpc
 import tensorflow as tf
 from absl import logging
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
-from tensorflow_serving.apis.classification_pb2 import ClassificationResponse
-from tensorflow_serving.apis.inference_pb2 import MultiInferenceResponse
 from tensorflow_serving.apis.predict_pb2 import PredictResponse
-from tensorflow_serving.apis.regression_pb2 import RegressionResponse
 
 from xlnet_tf.errors import UserError, reason
 from xlnet_tf.serving.client_grpc import read_tensor
 from xlnet_tf.serving.local.guard import Limits
-from xlnet_tf.serving.local.loaded import RequestError, examples_of, invalid
+from xlnet_tf.serving.local.loaded import RequestError, invalid
 from xlnet_tf.serving.local.service import Caller, Service
-from xlnet_tf.serving.module import CLASSIFY, REGRESS
 
 _STOP_SECONDS = 10
 
@@ -68,30 +64,6 @@ class _Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
             values = answer.outputs[name]
             dtype = tf.string if values.dtype == object else values.dtype
             response.outputs[name].CopyFrom(tf.make_tensor_proto(values, dtype))
-        return response
-
-    @_answering
-    def Classify(self, request, caller):
-        spec, result = self._service.classify(request.model_spec, examples_of(request.input), caller)
-        return ClassificationResponse(model_spec=spec, result=result)
-
-    @_answering
-    def Regress(self, request, caller):
-        spec, result = self._service.regress(request.model_spec, examples_of(request.input), caller)
-        return RegressionResponse(model_spec=spec, result=result)
-
-    @_answering
-    def MultiInference(self, request, caller):
-        response, examples = MultiInferenceResponse(), examples_of(request.input)
-        for task in request.tasks:
-            if task.method_name == CLASSIFY:
-                spec, result = self._service.classify(task.model_spec, examples, caller)
-                response.results.add(model_spec=spec, classification_result=result)
-            elif task.method_name == REGRESS:
-                spec, result = self._service.regress(task.model_spec, examples, caller)
-                response.results.add(model_spec=spec, regression_result=result)
-            else:
-                raise RequestError("UNIMPLEMENTED", f"Unsupported signature method_name: {task.method_name}")
         return response
 
     @_answering

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from xlnet_tf import files
 from xlnet_tf.errors import shown_as_json
@@ -203,44 +202,3 @@ def _from_array(name: str, values: np.ndarray) -> Any:
 
 def dump(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogateescape")
-
-
-def read_examples(document: Mapping[str, Any]) -> list[bytes]:
-    """Reads the tf.Examples of a classify or regress request, each with the features of the context.
-
-    Raises:
-        RequestError: a feature is of no kind that tf.Examples have.
-    """
-    rows = document.get("examples")
-    if not isinstance(rows, list):
-        raise invalid(
-            "Expecting 'examples' value to be an list/array" if rows else "'examples' was not found"
-        )
-    if not rows:
-        raise invalid("'examples' value is an empty array")
-    context = document.get("context", {})
-    if not isinstance(context, dict):
-        raise invalid(f"'context' must be JSON object but got JSON {_TYPES[type(context)]}")
-    found = []
-    for row in rows:
-        if not isinstance(row, dict):
-            raise invalid(f"Example must be JSON object but got JSON {_TYPES[type(row)]}")
-        features = {name: _feature(name, value) for name, value in {**context, **row}.items()}
-        example = tf.train.Example(features=tf.train.Features(feature=features))
-        found.append(example.SerializeToString())
-    return found
-
-
-def _feature(name: str, value: Any) -> tf.train.Feature:
-    values = value if isinstance(value, list) else [value]
-    kinds = {type(item) for item in values}
-    try:
-        if kinds <= {str, dict}:
-            return tf.train.Feature(bytes_list=tf.train.BytesList(value=[_string(item) for item in values]))
-        if kinds <= {int, bool}:
-            return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
-        if kinds == {float}:
-            return tf.train.Feature(float_list=tf.train.FloatList(value=values))
-    except (ValueError, OverflowError) as error:
-        raise invalid(f"Feature: {name}: {error}") from None
-    raise invalid(f"Feature: {name} has elements of different or unexpected JSON types")

@@ -38,12 +38,11 @@ class Metrics:
         prometheus_client.ProcessCollector(registry=self._registry)
         prometheus_client.GCCollector(registry=self._registry)
 
-    def add(self, model: str, api: str, entrypoint: str, status: str, seconds: float, rows: int) -> None:
+    def add(self, model: str, entrypoint: str, status: str, seconds: float, rows: int) -> None:
         """Counts a request.
 
         Args:
             model: its name, of a model that is served.
-            api: "predict", "classify" or "regress".
             entrypoint: "REST" or "GRPC".
             status: "OK", or the error's code.
             seconds: from the request to the answer.
@@ -52,7 +51,7 @@ class Metrics:
         with self._lock:
             self._requests[model, status] += 1
         if status == "OK":
-            self._latency.labels(model, api, entrypoint).observe(1e6 * seconds)
+            self._latency.labels(model, "predict", entrypoint).observe(1e6 * seconds)
             self._examples.labels(model).observe(rows)
 
     def collect(self) -> Iterator[Metric]:

@@ -9,7 +9,6 @@ import urllib.parse
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from google.protobuf import json_format
 from google.protobuf.message import Message
 from starlette.applications import Starlette
@@ -112,7 +111,11 @@ def _answer(service: Service, request: Request, body: bytes, caller: Caller) -> 
         raise invalid(f"Malformed request: {request.method} {path[:200]}")
     spec = _spec(found)
     if request.method == "POST":
-        return _json(_ask(service, spec, found["method"].lower(), json_tensors.parse(body), caller))
+        if (method := found["method"].lower()) != "predict":
+            raise RequestError(
+                "UNIMPLEMENTED", f"this server answers :predict alone; TensorFlow Serving also has :{method}"
+            )
+        return _json(_ask(service, spec, json_tensors.parse(body), caller))
     if not spec.name:
         raise invalid("Missing model name in request.")
     if not found["metadata"]:
@@ -135,28 +138,14 @@ def _spec(found: re.Match[str]) -> ModelSpec:
     return spec
 
 
-def _ask(
-    service: Service, spec: ModelSpec, method: str, document: dict[str, Any], caller: Caller
-) -> dict[str, Any]:
+def _ask(service: Service, spec: ModelSpec, document: dict[str, Any], caller: Caller) -> dict[str, Any]:
     spec.signature_name = document.get("signature_name", "")
-    if method == "predict":
-        model, name = service.models.find(spec).model, spec.signature_name or SERVING_DEFAULT
-        if name not in model.signatures:
-            raise invalid(f'Serving signature name: "{name}" not found in signature def')
-        inputs, by_rows = json_tensors.read_inputs(document, model.signatures[name].inputs)
-        answer = service.predict(spec, inputs, caller)
-        return json_tensors.write_outputs(answer.outputs, by_rows)
-    examples = json_tensors.read_examples(document)
-    if method == "classify":
-        _, classes = service.classify(spec, examples, caller)
-        rows = [[[one.label, _short(one.score)] for one in row.classes] for row in classes.classifications]
-        return {"results": rows}
-    _, numbers = service.regress(spec, examples, caller)
-    return {"results": [_short(one.value) for one in numbers.regressions]}
-
-
-def _short(value: float) -> float:
-    return float(str(np.float32(value)))
+    model, name = service.models.find(spec).model, spec.signature_name or SERVING_DEFAULT
+    if name not in model.signatures:
+        raise invalid(f'Serving signature name: "{name}" not found in signature def')
+    inputs, by_rows = json_tensors.read_inputs(document, model.signatures[name].inputs)
+    answer = service.predict(spec, inputs, caller)
+    return json_tensors.write_outputs(answer.outputs, by_rows)
 
 
 def _to_json(message: Message) -> dict[str, Any]:

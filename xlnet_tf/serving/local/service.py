@@ -6,16 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from tensorflow_serving.apis.classification_pb2 import ClassificationResult
 from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataResponse
 from tensorflow_serving.apis.model_pb2 import ModelSpec
-from tensorflow_serving.apis.regression_pb2 import RegressionResult
 
 from xlnet_tf.serving.local.batching import Closed
 from xlnet_tf.serving.local.loaded import RequestError, invalid
 from xlnet_tf.serving.local.metrics import Metrics
 from xlnet_tf.serving.local.models import Models
-from xlnet_tf.serving.module import CLASSIFY, REGRESS, SERVING_DEFAULT
+from xlnet_tf.serving.module import SERVING_DEFAULT
 
 SIGNATURES = "signature_def"  # the only field of metadata that there is
 MAX_ROWS = 256  # of a request: they are answered as a whole
@@ -77,16 +75,13 @@ class Service:
     def __init__(self, models: Models, metrics: Metrics, timeout: float):
         self.models, self.metrics, self.timeout = models, metrics, timeout
 
-    def predict(
-        self, spec: ModelSpec, inputs: Mapping[str, np.ndarray], caller: Caller, *, api: str = "predict"
-    ) -> Answer:
+    def predict(self, spec: ModelSpec, inputs: Mapping[str, np.ndarray], caller: Caller) -> Answer:
         """Asks a signature; blocks until it has answered.
 
         Args:
             spec: model, version or label, and signature.
             inputs: by name, [B, ...].
             caller: who asks.
-            api: that the request came by, for the metrics.
 
         Raises:
             RequestError: the request is refused, or takes too long.
@@ -104,7 +99,7 @@ class Service:
         finally:
             if spec.name in self.models.configs:  # not any name that somebody makes up
                 seconds = time.perf_counter() - begun
-                self.metrics.add(spec.name, api, caller.entrypoint, status, seconds, rows)
+                self.metrics.add(spec.name, caller.entrypoint, status, seconds, rows)
 
     def _submit(self, spec: ModelSpec, inputs: Mapping[str, np.ndarray]):
         name = spec.signature_name or SERVING_DEFAULT
@@ -117,46 +112,6 @@ class Service:
                 return version.number, version.batcher.submit(name, inputs, self.timeout)
             except Closed:
                 continue  # a newer one is there
-
-    def classify(
-        self, spec: ModelSpec, examples: Sequence[bytes], caller: Caller
-    ) -> tuple[ModelSpec, ClassificationResult]:
-        """Asks a signature for the classes of serialized tf.Examples; see `predict`."""
-        answer = self._of_examples(spec, examples, CLASSIFY, "classification", "classify", caller)
-        result = ClassificationResult()
-        classes, scores = answer.outputs.get("classes"), answer.outputs.get("scores")
-        for row in range(len(examples)):
-            of_row = result.classifications.add()
-            for column in range((scores if classes is None else classes).shape[1]):
-                one = of_row.classes.add()
-                if classes is not None:
-                    one.label = classes[row, column].decode(errors="replace")
-                if scores is not None:
-                    one.score = scores[row, column]
-        return answer.spec, result
-
-    def regress(
-        self, spec: ModelSpec, examples: Sequence[bytes], caller: Caller
-    ) -> tuple[ModelSpec, RegressionResult]:
-        """Asks a signature for numbers; see `classify`."""
-        answer = self._of_examples(spec, examples, REGRESS, "regression", "regress", caller)
-        result = RegressionResult()
-        for value in answer.outputs["outputs"].reshape(-1):
-            result.regressions.add(value=value)
-        return answer.spec, result
-
-    def _of_examples(self, spec, examples, method: str, kind: str, api: str, caller: Caller) -> Answer:
-        name = spec.signature_name or SERVING_DEFAULT
-        definition = self.models.find(spec).model.definitions.get(name)
-        if definition is None:
-            raise invalid(f"No signature was found with the name: {name}")
-        if definition.method_name != method:
-            raise invalid(
-                f"Expected {kind} signature method_name to be {method}. Was: {definition.method_name}"
-            )
-        if not examples:
-            raise invalid("Input is empty")
-        return self.predict(spec, {"inputs": np.array(examples, object)}, caller, api=api)
 
     def metadata(self, spec: ModelSpec, fields: Sequence[str] = (SIGNATURES,)) -> GetModelMetadataResponse:
         """Describes a version.
