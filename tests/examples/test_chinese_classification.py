@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from run_scripts import tutorial_chinese_classification as tutorial
+from examples import chinese_classification as tutorial
 from tests.conftest import REPOSITORY
 from xlnet_tf import XLNetConfig, XLNetEncoder
 from xlnet_tf.checkpoints import save_model

@@ -1,5 +1,8 @@
 """What `compile` makes of losses and metrics: heads answer logits, which tf_keras takes for probabilities."""
 
+import re
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -125,8 +128,24 @@ def test_each_output_of_question_answering_gets_its_own():
     found = {metric.name: float(metric.result()) for metric in model.compiled_metrics.metrics}
     expected = np.mean((logits["no_answer_logits"].numpy() > 0) == answers["no_answer_logits"].numpy())
     assert found["no_answer_logits_accuracy"] == pytest.approx(expected)
-    with pytest.raises(UserError, match="a logit for each label: write tf_keras.losses.BinaryCross"):
-        compiled("span", "sparse_categorical_crossentropy")  # stands for all outputs
+    wrong = r"loss\['no_answer_logits'\] has .*, a logit for each label: write tf_keras.losses.BinaryCross"
+    for loss in ("sparse_categorical_crossentropy", {"class_name": "CategoricalCrossentropy", "config": {}}):
+        with pytest.raises(UserError, match=wrong):
+            compiled("span", {"start_logits": None, "no_answer_logits": loss})
+    with pytest.raises(UserError, match=wrong):
+        compiled("span", losses.sparse_categorical_crossentropy)  # stands for all outputs
+
+
+@pytest.mark.parametrize("metric", [metrics.Precision(), metrics.Recall(), metrics.AUC()])
+def test_the_line_for_metrics_of_probabilities_can_be_run(metric):
+    with pytest.raises(UserError, match="write metric.update_state") as error:
+        compiled("classifier", metrics=[metric])
+    line = re.search(r"write (metric.*) after fit", str(error.value))[1]
+    model = types.SimpleNamespace(predict=lambda x: x)
+    exec(line, {"np": np, "tf": tf, "y": [*NUMBERS], "x": LOGITS, "model": model, "metric": metric})
+    expected = type(metric)()
+    expected.update_state(NUMBERS == 1, tf.nn.softmax(LOGITS)[:, 1])
+    assert metric.result() == expected.result()
 
 
 @pytest.mark.parametrize(
@@ -179,7 +198,7 @@ def test_what_would_be_wrong_is_refused_with_the_line_to_write(head, argument, v
         compiled(head, **{argument: value})
     written = str(error.value).partition(": write ")[2].removesuffix(".")
     if line is None:
-        assert "metric.update_state(y, tf." in written and "(model.predict(x))) after fit" in written
+        assert "metric.update_state(" in written and "(model.predict(x))" in written
         return
     assert written.startswith(f"tf_keras.{line}")
     compiled(head, **{argument: eval(written)})

@@ -110,7 +110,7 @@ COMMANDS = {
     "evaluate": (RESULTS, "run_scripts.evaluate", "output_dir", "--data=x", MODEL),
     "embed": (RESULTS, "run_scripts.embed", "output_dir", "--data=x", MODEL),
     "score": (RESULTS, "run_scripts.score", "output_dir", "--data=x", MODEL),
-    "demo": ([], "run_scripts.demo", "output_dir"),
+    "demo": ([], "examples.demo", "output_dir"),
 }
 OF_EXAMPLES = ("classification", "race", "squad", "tagging", "ranking")
 

@@ -19,6 +19,11 @@ _LOSSES = {
     SCORES: "CategoricalCrossentropy(from_logits=True)",
     VALUES: "MeanSquaredError()",
 }
+_PROBABILITIES = {
+    CLASSES: "np.equal(y, 1), tf.nn.softmax(model.predict(x))[..., 1]",  # of one class, as these metrics are
+    LABELS: "y, tf.sigmoid(model.predict(x))",
+    SCORES: "y, tf.nn.softmax(model.predict(x))",
+}
 _FUNCTIONS = {
     "binary_accuracy": "BinaryAccuracy",
     "binary_crossentropy": "BinaryCrossentropy",
@@ -51,7 +56,7 @@ def for_logits(argument: str, values: Any, outputs: Outputs) -> Any:
     subclasses, is left alone.
 
     Args:
-        argument: of compile: loss, metrics or weighted_metrics.
+        argument: of compile: loss, metrics or weighted_metrics; as messages call it.
         values: as compile takes it.
         outputs: what the outputs are, by name if there are several; None: unknown.
 
@@ -60,10 +65,14 @@ def for_logits(argument: str, values: Any, outputs: Outputs) -> Any:
     """
     if not values or outputs is None:
         return values
+    is_by_name = isinstance(values, Mapping) and "class_name" not in values
     if isinstance(outputs, Mapping):
-        by_name = values if isinstance(values, Mapping) else dict.fromkeys(outputs, values)
-        return {name: for_logits(argument, value, outputs.get(name)) for name, value in by_name.items()}
-    if isinstance(values, Mapping) and "class_name" not in values:
+        by_name = values if is_by_name else dict.fromkeys(outputs, values)
+        return {
+            name: for_logits(f"{argument}[{name!r}]", value, outputs.get(name))
+            for name, value in by_name.items()
+        }
+    if is_by_name:
         return {name: for_logits(argument, value, outputs) for name, value in values.items()}
     if isinstance(values, list | tuple):
         return [for_logits(argument, value, outputs) for value in values]
@@ -71,8 +80,9 @@ def for_logits(argument: str, values: Any, outputs: Outputs) -> Any:
 
 
 def _fitting(argument: str, value: Any, outputs: str) -> Any:
-    library = tf_keras.losses if argument == "loss" else tf_keras.metrics
-    short = value.lower() if isinstance(value, str) and argument != "loss" else ""
+    is_loss = argument.startswith("loss")
+    library = tf_keras.losses if is_loss else tf_keras.metrics
+    short = value.lower() if isinstance(value, str) and not is_loss else ""
     if short in ("accuracy", "acc"):  # of the likeliest class, where there are several
         return library.BinaryAccuracy(value, threshold=0.0) if outputs == LABELS else value
     if short in ("crossentropy", "ce"):  # of classes, it depends on the answers which one is meant
@@ -89,14 +99,13 @@ def _fitting(argument: str, value: Any, outputs: str) -> Any:
             return type(made)(**changes)
         options = ", ".join(f"{name}={setting}" for name, setting in changes.items())
         line = f"{_path(library)}.{kind}({options})"
-    elif argument == "loss" or kind.endswith("Crossentropy"):
+    elif is_loss or kind.endswith("Crossentropy"):
         line = f"{_path(library)}.{_LOSSES[outputs]}"
     elif kind.endswith(("Accuracy", "IoU")):
         own = "BinaryAccuracy(threshold=0.0)" if outputs == LABELS else "SparseCategoricalAccuracy()"
         line = f"{_path(library)}.{own}"
     else:
-        function = "tf.sigmoid" if outputs == LABELS else "tf.nn.softmax"
-        line = f"metric.update_state(y, {function}(model.predict(x))) after fit"
+        line = f"metric.update_state({_PROBABILITIES[outputs]}) after fit"
     raise UserError(
         f"{argument} has {kind}, which does not fit what this model answers, {outputs}: write {line}."
     )
