@@ -84,7 +84,8 @@ def test_a_command_suggests_its_own_name_for_an_old_flag(page):
         ours = re.findall(r"--(\w+)", new)
         if not (found and ours and command) or found[1] in flags_of_help(command[1] or command[2]):
             continue
-        tip = command_line._did_you_mean(found[1], flags_of_help(command[1] or command[2]), "--")
+        known = {name: f"--{name}" for name in flags_of_help(command[1] or command[2])}
+        tip = command_line.did_you_mean(found[1], known)
         assert any(f"--{name}" in tip for name in ours), (old, new, tip)
         checked += 1
     assert checked > 5
