@@ -34,7 +34,9 @@ MOVED = {
     "launch": "sky jobs launch deploy/skypilot/tpu.yaml (docs/how-to/tpu-jobs.md)",
     "run-hlo": "python -m benchmarks.hlo",
     "demo": "make demo, or python -m examples.demo",
-    "tutorial": "python -m examples.chinese_classification",
+    **dict.fromkeys(
+        ("tutorial", "tutorial-chinese-classification"), "python -m examples.chinese_classification"
+    ),
 }
 # Scripts of the original and of Hugging Face, and what people try: our names of commands and kinds of sets.
 OTHER_NAMES = {

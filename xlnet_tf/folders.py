@@ -1,5 +1,6 @@
 """What a folder holds, and who may write to it: no command takes over what another one has made."""
 
+import os
 import re
 from collections.abc import Iterator
 
@@ -47,7 +48,8 @@ def look(folder: epath.PathLike) -> tuple[str, str]:
     named that a writer would replace.
     """
     folder = epath.Path(folder)
-    for path in (folder, *folder.parents):
+    whole = folder if "://" in os.fspath(folder) else epath.Path(os.path.realpath(folder))
+    for path in (whole, *whole.parents):
         if path.name == "best" and look(path.parent)[0] in (RUN, ADAPTATION):
             return PART, f"the run {path.parent}"
     found = [path.name for path in files.entries(folder)]

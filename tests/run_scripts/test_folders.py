@@ -91,6 +91,14 @@ def test_what_a_folder_holds(tmp_path, case):
     assert bool(shown) == (kind != EMPTY and case not in HARMLESS)
 
 
+def test_best_weights_are_a_part_of_their_run_whatever_they_are_called(tmp_path, monkeypatch):
+    best = make(tmp_path, "best weights")
+    (tmp_path / "link").symlink_to(best)
+    monkeypatch.chdir(best)
+    for name in (".", "../best", f"{best}/", tmp_path / "link", best / "new"):
+        assert folders.look(name) == (PART, f"the run {best.parent}")
+
+
 class _NotRefusedError(Exception):
     pass
 

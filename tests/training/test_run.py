@@ -351,6 +351,14 @@ def test_a_refused_run_leaves_nothing_behind(folder, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.parametrize("name", ["checkpoint_interval", "validation_interval"])
+def test_an_interval_of_no_steps_is_refused(folder, tmp_path, name):
+    params = settings(folder)
+    params.trainer.override({name: 0})
+    with pytest.raises(UserError, match=f"trainer.{name} is 0: expected at least 1 step"):
+        pretraining.pretrain(params, str(tmp_path))
+
+
 @pytest.mark.integration
 def test_settings_count_before_the_first_checkpoint(folder, tmp_path, monkeypatch):
     bar = Progress.evaluation_bar

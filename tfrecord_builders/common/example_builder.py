@@ -99,7 +99,8 @@ class ExampleOptions:
             splits: all that are built, with ExampleWriter's other arguments.
 
         Raises:
-            UserError: output_dir has sets with other settings, which are not to be replaced.
+            UserError: output_dir has sets with other settings, or more splits than a new train, and they are
+                not to be replaced.
         """
         self.claim(splits)
         folder = epath.Path(self.output_dir)
@@ -126,11 +127,15 @@ class ExampleOptions:
                 f"{folder} holds examples with other settings: choose another --output_dir, or give "
                 f"--overwrite to replace them. Differences:\n{listed}"
             )
-        others = [] if self.overwrite else sorted(there.keys() - writers.keys())
-        for name in there.keys() - set(others):
+        # Data to evaluate on may change by themselves.
+        others = ", ".join(sorted(there.keys() - writers.keys()))
+        if others and not self.overwrite and "train" in there and "train" in writers:
+            raise UserError(
+                f"{folder} would get a new train next to the old {others}: build {others}, too, or give "
+                f"--overwrite to remove {others}"
+            )
+        for name in there if self.overwrite else there.keys() & writers.keys():
             discard(folder / name)
-            if others and name == "train":  # data to evaluate on may change by themselves
-                writers[name].expect(there[name].digest, others)
         return writers
 
 

@@ -118,7 +118,7 @@ def _choose_documents(
             bar.add(sum(one.source_bytes for one in group))
     in_order = (one for first in sorted(found) for one in found.pop(first))
     choice = Choice(in_order, options.dedup, options.dev_fraction)
-    if options.dev_fraction and choice.held_out in (0, choice.documents):
+    if options.dev_fraction and choice.documents and choice.held_out in (0, choice.documents):
         raise UserError(
             f"documents in the corpus: {choice.documents:,}, held out by --dev_fraction="
             f"{options.dev_fraction}: {choice.held_out:,}; expected some to train on and some held out. In "

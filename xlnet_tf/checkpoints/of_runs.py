@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from xlnet_tf import files
+from xlnet_tf import files, folders
 from xlnet_tf.checkpoints.checkpoint import Checkpoint
-from xlnet_tf.checkpoints.model_card import BEST, METRICS_FILE, PARAMS_FILE
+from xlnet_tf.checkpoints.model_card import BEST, METRICS_FILE
 from xlnet_tf.errors import UserError
 from xlnet_tf.hub.locating import WEIGHTS
 
@@ -70,12 +70,9 @@ def newest_first(model_dir: str) -> list[str]:
 
 def runs_below(folder: str) -> str:
     """Says which runs, of several seeds or of a sweep, lie in a folder; "" if none do."""
-    marks = (PARAMS_FILE, "seeds.json")
-    names = [
-        name
-        for name in sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder))
-        if name != BEST and any(tf.io.gfile.exists(f"{folder}/{name}/{mark}") for mark in marks)
-    ]
+    kinds = (folders.RUN, folders.RUNS)
+    below = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder))
+    names = [name for name in below if name != BEST and folders.look(f"{folder}/{name}")[0] in kinds]
     if not names:
         return ""
     listed = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

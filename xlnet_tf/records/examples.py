@@ -400,16 +400,6 @@ class ExampleWriter:
         self._chunk: list[Mapping[str, Any]] = []
         self._shard: shards_lib.ShardWriter | None = None
         self._written = 0
-        self._expected: tuple[str, Sequence[str]] | None = None
-
-    def expect(self, digest: str, others: Sequence[str]) -> None:
-        """Has the set be refused in the end unless it has this digest, which it had before.
-
-        Args:
-            digest: see ExampleSet.
-            others: splits of the same build that stay, and would not go with other examples.
-        """
-        self._expected = digest, others
 
     def __enter__(self) -> Self:
         folders.claim(self._set.folder, folders.EXAMPLES, flag="--output_dir")
@@ -474,12 +464,6 @@ class ExampleWriter:
             digest = files.sha256(self._set.folder / SIDECAR_FILE)
             self._set = dataclasses.replace(self._set, sidecar_sha256=digest)
             self._set.statistics.update(self._counts.statistics)
-            if self._expected and self._expected[0] != self._set.digest:
-                others = ", ".join(self._expected[1])
-                raise UserError(
-                    f"{self._set.folder} would have other examples than those that {others} next to it came "
-                    f"with, and is left unfinished: build {others}, too, or give --overwrite to remove them"
-                )
             self._owner.check()
             self._set.save()
 

@@ -385,6 +385,9 @@ def check_settings(params, model_dir: str):
     folders.claim(model_dir, folders.RUN, folders.RUNS, folders.ADAPTATION, flag="--model_dir")
     check_remote_paths(params, model_dir)
     Profile(params.trainer.profile_steps, model_dir)  # refuses wrong profile_steps
+    for name in ("validation_interval", "checkpoint_interval"):
+        if (steps := getattr(params.trainer, name)) < 1:
+            raise UserError(f"trainer.{name} is {steps}: expected at least 1 step")
     if params.trainer.patience and not params.task.validation_data.input_path:
         raise UserError("trainer.patience (--patience) counts evaluations, and there are no dev examples")
 

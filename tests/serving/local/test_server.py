@@ -137,6 +137,14 @@ def test_a_closed_model_leaves_memory_without_a_garbage_collection(exports, tmp_
         gc.enable()
 
 
+def test_a_version_that_is_loaded_after_the_end_starts_no_threads(exports):
+    served = models.Models([models.ModelConfig("late", str(exports["classification"]))])
+    served.close()
+    before = threading.active_count()
+    served.refresh()
+    assert not list(served.available()) and threading.active_count() == before
+
+
 def test_texts_beyond_the_limit_are_refused_by_the_model_itself(exports):
     model = LoadedModel(str(exports["classification"] / "1"))
     most = "a" * (1 << 19)

@@ -144,7 +144,7 @@ def test_several_labels_in_columns_of_their_own(build, tmp_path):
     assert labels_of(built["test"]) == [[-1, -1]]
     for yes, no in (("True", "False"), ("TRUE", "false"), ("1.0", "0.0"), (" 1", "0 ")):
         table(tmp_path / "t.csv", ("text", "rude", "mad"), ("ka", yes, no), ("mi", yes, yes))
-        built = build(train=train, kind="multi_label", label_column=["rude", "mad"])
+        built = build(train=train, kind="multi_label", label_column=["rude", "mad"], overwrite=True)
         assert labels_of(built["train"]) == [[1, 0], [1, 1]]
     table(tmp_path / "t.csv", ("text", "rude", "mad"), ("ka", 1, 0), ("mi", 1, "yes"))
     with pytest.raises(UserError, match=r"t\.csv:3: column 'mad' has 'yes', expected 0 or 1"):

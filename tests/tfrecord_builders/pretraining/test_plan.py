@@ -221,6 +221,9 @@ def test_one_document_cannot_be_held_out_in_part(options, tmp_path, name, monkey
     with monkeypatch.context() as patched, pytest.raises(UserError, match=message):
         patched.setattr(worker, "build_job", None)
         build_sets(one)
+    path.write_text('{"text": ""}\n' if name == "a.jsonl" else "\n \n")
+    with pytest.raises(UserError, match="the corpus is too small for one stream: it has 0 tokens"):
+        build_sets(one)
     texts = ["\n".join(lines[begin : begin + 40]) for begin in range(0, 800, 40)]
     rows = "".join(json.dumps({"text": text}) + "\n" for text in texts)
     path.write_text(rows if name == "a.jsonl" else "\n\n".join(texts))

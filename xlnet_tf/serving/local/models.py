@@ -319,6 +319,10 @@ class Models:
                 model.close()
             logging.error("model %s, version %d cannot be served: %s", config.name, number, reason(error))
             return
+        if self._stopped.is_set():  # `close` is over, and would not end the threads of a batcher
+            model.close()
+            version.state = State.END
+            return
         version.model = model
         version.batcher = Batcher(model, together=self._together, max_batch=self._max_batch)
         version.state = State.AVAILABLE
