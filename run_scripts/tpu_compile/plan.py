@@ -199,7 +199,7 @@ def _memory_len(params, values: flags.FlagValues) -> int:
 
 def bytes_of_row(values: flags.FlagValues) -> int:
     """Returns what a step remembers of a row; 0 if that is nothing, or only the data say how much it is."""
-    if values.task != PRETRAINING or values.export or values.peer or values.data:
+    if values.task != PRETRAINING or values.export or values.data:
         return 0
     params = load_params(values)
     config = params.task.model.architecture(values.vocab_size)
