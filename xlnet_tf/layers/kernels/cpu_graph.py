@@ -84,10 +84,10 @@ class CpuGraphKernels(GraphKernels):
         keep = _keep_by_xla if _has_many_queries(probabilities) else softmax.keep
         return keep(probabilities, keep_mask), probabilities
 
-    def _scores_gradient(self, weights_gradient, weights, probabilities):
+    def _scores_gradient(self, result_sum, weights_gradient, weights, probabilities):
         many = _has_many_queries(probabilities)
         gradient = _scores_gradient_by_xla if many else in_float32(softmax.scores_gradient)
-        return gradient(weights_gradient, weights, probabilities)
+        return gradient(result_sum, weights_gradient, weights, probabilities)
 
     def keep_mask(self, shape, rate, seed):
         return keep_mask_8_bits(shape, rate, seed, threefry_words)

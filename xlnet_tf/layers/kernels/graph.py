@@ -83,14 +83,14 @@ class GraphKernels(ReferenceKernels):
         if not self._training:
             return super().softmax_sum(scores, values, rate, seed)
         keep_mask = self.keep_mask(tf.shape(scores), rate, seed) if seed is not None and rate else None
-        return softmax.softmax_sum(
-            scores, values, rate, keep_mask, self._keep_probabilities, self._scores_gradient
-        )
+        forms = self._keep_probabilities, self._scores_gradient, self._product
+        return softmax.softmax_sum(scores, values, rate, keep_mask, *forms)
 
     def _keep_probabilities(self, probabilities, keep_mask):
         return softmax.keep(probabilities, keep_mask), probabilities
 
     _scores_gradient = staticmethod(softmax.scores_gradient)
+    _product = staticmethod(tf.matmul)
 
     def _fan_out(self, tensor, count):
         return ordered_grad_fanout(tensor, count) if self._training else [tensor] * count

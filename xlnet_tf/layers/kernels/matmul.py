@@ -75,6 +75,14 @@ def matmul_narrowed_twice(rows: tf.Tensor, weights: tf.Tensor, transpose_b: bool
     return product(rows, weights)
 
 
+def matmul_in_float32(a: tf.Tensor, b: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
+    """Multiplies matrices of any type and returns float32.
+
+    A TPU has the sums in float32 and takes the operands in bfloat16 all the same: it takes no more time.
+    """
+    return tf.matmul(tf.cast(a, tf.float32), tf.cast(b, tf.float32), transpose_b=transpose_b)
+
+
 def dense_transposed_for_gradient(rows: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     """Multiplies rows by weights and adds a bias; the gradient transposes the weights before its product.
 

@@ -1,9 +1,9 @@
 """The sum of values by the softmax of scores, with a gradient in fewer passes over the probabilities.
 
 Replaces softmax, dropout and matmul with their own gradients, which take more passes over all probabilities.
-What each key's part is compared with, sum_j w_j (v_j . g), is summed in float32 from the parts themselves.
-It also is the result . g, but in bfloat16 the rounding of that would leave in the gradient what all tokens
-have in common. Numbers differ by rounding.
+What each key's part is compared with, sum_j w_j (v_j . g), is the result . g, if that is in float32. Of a
+rounded result it would leave in the gradient what all tokens have in common: then the parts are summed,
+which is another pass. Numbers differ by rounding.
 """
 
 from collections.abc import Callable
@@ -18,6 +18,7 @@ def softmax_sum(
     keep_mask: tf.Tensor | None,
     drop: Callable,
     scores_gradient: Callable,
+    product: Callable,
 ) -> tf.Tensor:
     """Sums values, weighted by the softmax of their scores.
 
@@ -28,6 +29,7 @@ def softmax_sum(
         keep_mask: [B, N, Q, K] bool, or None without dropout.
         drop: of probabilities and keep_mask; returns the weights and, for the gradient, the probabilities.
         scores_gradient: see `scores_gradient` below.
+        product: of matrices of the values' type, in that type or float32.
 
     Returns:
         [B, N, Q, H].
@@ -40,16 +42,19 @@ def softmax_sum(
         weights = probabilities = tf.cast(tf.nn.softmax(scores), values.dtype)
         if keep_mask is not None:
             weights, probabilities = drop(probabilities, keep_mask)
-        result = tf.matmul(weights, values)
+        result = product(weights, values)
 
         def gradient(upstream):
-            weights_gradient = tf.matmul(upstream, values, transpose_b=True)
+            weights_gradient = product(upstream, values, transpose_b=True)
+            result_sum = None
+            if result.dtype == tf.float32:
+                result_sum = tf.reduce_sum(tf.cast(upstream, tf.float32) * result, axis=-1, keepdims=True)
             return (
-                scores_gradient(weights_gradient, weights, probabilities),
+                scores_gradient(result_sum, weights_gradient, weights, probabilities),
                 tf.matmul(weights, upstream, transpose_a=True),
             )
 
-        return result, gradient
+        return tf.cast(result, values.dtype), gradient
 
     return weighted_sum(scores, values)
 
@@ -65,12 +70,16 @@ def keep_signs(probabilities: tf.Tensor, keep_mask: tf.Tensor) -> tuple[tf.Tenso
     return tf.nn.relu(signed), tf.abs(signed)
 
 
-def scores_gradient(weights_gradient, weights, probabilities) -> tf.Tensor:
+def scores_gradient(result_sum, weights_gradient, weights, probabilities) -> tf.Tensor:
     """Returns the gradient of the scores: [B, N, Q, K] float32.
 
     Args:
+        result_sum: [B, N, Q, 1] float32, the result times its gradient, summed; or None, for the sum of all
+            keys' parts.
         weights_gradient: [B, N, Q, K].
         weights, probabilities: [B, N, Q, K], after dropout and before.
     """
     parts = tf.cast(weights_gradient, tf.float32) * tf.cast(weights, tf.float32)
-    return parts - tf.reduce_sum(parts, axis=-1, keepdims=True) * tf.cast(probabilities, tf.float32)
+    if result_sum is None:
+        result_sum = tf.reduce_sum(parts, axis=-1, keepdims=True)
+    return parts - result_sum * tf.cast(probabilities, tf.float32)

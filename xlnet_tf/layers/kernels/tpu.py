@@ -12,7 +12,7 @@ from xlnet_tf.layers.base import fold_in
 from xlnet_tf.layers.kernels import softmax
 from xlnet_tf.layers.kernels.dropout_mask import keep_mask_of_tpu
 from xlnet_tf.layers.kernels.graph import GraphKernels
-from xlnet_tf.layers.kernels.matmul import matmul_narrowed_twice
+from xlnet_tf.layers.kernels.matmul import matmul_in_float32, matmul_narrowed_twice
 from xlnet_tf.layers.kernels.position_rotation import PositionRotation, rotated_scores
 
 
@@ -72,4 +72,5 @@ class TpuKernels(GraphKernels):
         return super().position_scores(queries, position_keys, context)
 
     _keep_probabilities = staticmethod(softmax.keep_signs)
+    _product = staticmethod(matmul_in_float32)
     keep_mask = staticmethod(keep_mask_of_tpu)
