@@ -229,7 +229,7 @@ def test_what_does_not_fit_is_refused_and_leaves_nothing(folder, tmp_path, small
             "--task_config: runtime.mixed_precision_dtype is 'float16', and 'float32' for the adaptation",
             {"task_config": "runtime.mixed_precision_dtype=float16"},
         ),
-        ("task.keep_best is false: expected true", {"params_override": "task.keep_best=false"}),
+        ("task.keep_best is false, expected true", {"params_override": "task.keep_best=false"}),
     ],
 )
 def test_settings_are_refused_before_anything_is_written(folder, tmp_path, message, changes):
