@@ -55,12 +55,10 @@ def main(_: Sequence[str]):
     run = Run.open(values.model_dir, values.data)
     other = None
     if values.against:
-        try:
+        with errors.prefixed(f"--against={values.against}"):
             folder, other_checkpoint = experiment.run_and_checkpoint(values.against)
             other = Run.open(folder, values.data)
             other_checkpoint = other.checkpoint(other_checkpoint)
-        except (errors.UserError, FileNotFoundError) as error:
-            raise type(error)(f"--against={values.against}: {error}") from error
     experiment.override_by_flags(run.params, training_flags.DEVICES, values)
     examples, task = run.task.validation_set, run.task
     if not task.has_answers(examples):

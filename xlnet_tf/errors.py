@@ -31,6 +31,15 @@ class UserError(ValueError):
     """Wrong input, flag or file. The message alone says what to do."""
 
 
+@contextlib.contextmanager
+def prefixed(name: str) -> Iterator[None]:
+    """Puts a name, unless it is empty, before the messages of errors that are raised within."""
+    try:
+        yield
+    except (UserError, FileNotFoundError) as error:
+        raise type(error)(f"{name}: {error}") if name else error from error
+
+
 def install_command(extra: str) -> str:
     """Returns what installs an extra: by its name only where the project is installed, as no index has it."""
     try:

@@ -8,18 +8,34 @@ the lowest loss on held-out texts of the domain. MODEL_DIR can be used wherever 
 --general_input it also measures what is forgotten, and stops past --max_general_rise. With --task_data it
 fine-tunes the weights before and after with the same seeds, and reports both, whichever way they fall; texts
 of the task's dev and test sets are left out of what is trained on. The report is printed, and written as
-report.md, report.json and index.html. The same command, started again, resumes where it stopped.
+report.json. The same command, started again, resumes where it stopped.
 """
 
+import dataclasses
 from collections.abc import Sequence
 
 from absl import flags
+from etils import epath
 
-from run_scripts.adapt.adaptation import SETTINGS, Adaptation
+from run_scripts import pretrain
 from run_scripts.adapt.texts import TextOptions
 from run_scripts.common import experiment
 from xlnet_tf import errors, folders, hub
 from xlnet_tf import flags as options
+from xlnet_tf.flags import Setting
+from xlnet_tf.records.examples import ExampleSet
+
+_LEFT_OUT = ("train_data", "dev_data", "init_checkpoint", "preset", "model_config", "next_sentence_weight")
+_FILLED_IN = ("train_steps", "checkpoint_interval", "eval_interval")  # 0: see the recipe
+SETTINGS = (
+    *(
+        dataclasses.replace(setting, minimum=0) if setting.flag in _FILLED_IN else setting
+        for setting in pretrain.SETTINGS
+        if setting.flag not in _LEFT_OUT
+    ),
+    Setting("max_general_rise", "task.max_general_rise", "float",
+            "Rise of the loss on general text, in nats, after which the run ends; 0: it never does.", 0),
+)  # fmt: skip
 
 
 def define_flags() -> None:
@@ -52,12 +68,20 @@ def define_flags() -> None:
 
 
 def main(_: Sequence[str]) -> None:
-    folders.claim(flags.FLAGS.model_dir, folders.ADAPTATION, flag="--model_dir")
-    hub.require(flags.FLAGS.init_checkpoint, "--init_checkpoint: ")
-    adaptation = Adaptation(flags.FLAGS)
-    outcome = adaptation.adapt(*adaptation.prepare())
-    print("\n".join(outcome.lines()))
-    print(f"\nwritten to {adaptation.folder}: {', '.join(outcome.write())}")
+    values = flags.FLAGS
+    folders.claim(values.model_dir, folders.ADAPTATION, flag="--model_dir")
+    hub.require(values.init_checkpoint, "--init_checkpoint: ")
+    if not (epath.Path(values.model_dir) / "adaptation.json").exists():  # else the texts are not read
+        options.from_flags(TextOptions, values).check()
+    if values.task_data:
+        ExampleSet.load(f"{values.task_data}/train")
+
+    # TensorFlow is loaded once the paths are known to be good.
+    from run_scripts.adapt.adaptation import REPORT, Adaptation
+
+    adaptation = Adaptation(values, SETTINGS)
+    print(adaptation.adapt(*adaptation.prepare()))
+    print(f"\nwritten to {adaptation.folder}: {REPORT}")
 
 
 if __name__ == "__main__":

@@ -12,8 +12,6 @@ from xlnet_tf.records.shards import read_shard
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID, UNK_ID
 
 WINDOW = 50  # letters and digits; different texts hardly ever share so long a run
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, so that it has an inverse modulo 2**64
-_INVERSE = np.uint64(pow(0x9E3779B97F4A7C15, -1, 2**64))
 _UNKNOWN = "\ufffd"
 
 
@@ -33,40 +31,20 @@ class HeldOut:
     """
 
     def __init__(self, texts: Iterable[str]):
-        self._windows: set[str] = set()
-        self._short: set[str] = set()
+        self._begins: set[str] = set()
         for text in texts:
             runs = [letters(run) for run in text.split(_UNKNOWN)]
-            window = next((run[:WINDOW] for run in runs if len(run) >= WINDOW), "")
-            if window:
-                self._windows.add(window)
-            elif len(runs) == 1 and runs[0]:
-                self._short.add(runs[0])
-        self._hashes = np.sort(np.array([_hashes(window)[0] for window in self._windows], np.uint64))
+            begin = next((run[:WINDOW] for run in runs if len(run) >= WINDOW), "")
+            self._begins.add(begin or (runs[0] if len(runs) == 1 else ""))
+        self._begins.discard("")
 
     def __len__(self) -> int:
-        return len(self._windows) + len(self._short)
+        return len(self._begins)
 
     def is_in(self, content: str) -> bool:
         """Returns whether a document holds one of the texts, given what `letters` gave for it."""
-        if content in self._short:
-            return True
-        if len(content) < WINDOW or not len(self._hashes):
-            return False
-        hashes = _hashes(content)
-        found = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
-        begins = np.flatnonzero(self._hashes[found] == hashes)
-        return any(content[begin : begin + WINDOW] in self._windows for begin in begins)
-
-
-def _hashes(content: str) -> np.ndarray:
-    """Returns a hash of each WINDOW of characters: uint64 [characters - WINDOW + 1]."""
-    codes = np.frombuffer(content.encode("utf-32-le"), np.uint32).astype(np.uint64)
-    # The window at i is the sum of codes times powers, divided by power i: all modulo 2**64.
-    powers = np.cumprod(np.full(len(codes), _FACTOR))
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(codes * powers)])
-    inverses = np.cumprod(np.full(len(codes) - WINDOW + 1, _INVERSE))
-    return (sums[WINDOW:] - sums[:-WINDOW]) * inverses
+        starts = range(max(1, len(content) - WINDOW + 1)) if self._begins else ()
+        return any(content[start : start + WINDOW] in self._begins for start in starts)
 
 
 def whole_texts_of(examples: ExampleSet) -> list[str]:

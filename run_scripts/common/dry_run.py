@@ -12,9 +12,8 @@ from collections.abc import Iterable, Sequence
 import tensorflow as tf
 import tf_keras
 
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, prefixed
 from xlnet_tf.layers.kernels import device
-from xlnet_tf.tasks import sweep
 from xlnet_tf.tasks.sweep import Training
 from xlnet_tf.tpu import compilation, report, steps, topologies
 from xlnet_tf.tpu.report import gigabytes
@@ -88,7 +87,7 @@ def check_and_print_all(
     first: list[str] = []
     for training in trainings:
         params, task = training.params, training.task
-        with sweep.named(training.name):
+        with prefixed(training.name):
             where = machines(params.runtime, topology)
             if where.slice:
                 compilation.check_installed()

@@ -20,7 +20,7 @@ from etils import epath
 from official.core import config_definitions as cfg
 
 from xlnet_tf import figures, files, folders
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, prefixed
 from xlnet_tf.tasks.finetuning import FinetuningTask, build_task
 from xlnet_tf.tasks.metrics.table import metric_table
 from xlnet_tf.tasks.seeds import Result, finetune_seeds, runs, trained_again
@@ -180,15 +180,6 @@ class Training(NamedTuple):
     again: str = ""
 
 
-@contextlib.contextmanager
-def named(name: str) -> Iterator[None]:
-    """Puts a point's name, if it has one, before errors that are raised within."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"{name}: {error}") if name else error from error
-
-
 def trainings(
     variants: Sequence[tuple[Point, cfg.ExperimentConfig]],
     task_class: type[FinetuningTask],
@@ -215,7 +206,7 @@ def trainings(
             raise UserError(f"--sweep: {dict(point)} and {dict(other)} would both have the folder {name}")
         seen[name] = point
         folder = f"{model_dir}/{name}" if point else model_dir
-        with named(name):
+        with prefixed(name):
             params, first = next(runs(given, folder, num_seeds))
             task = build_task(params, task_class, first, tpu_replicas)
         if not given.task.batching and not tpu_replicas:  # a TPU's points may each have another
@@ -275,7 +266,7 @@ def sweep(
 def check(planned: Iterable[Training], strategy: tf.distribute.Strategy):
     """Raises UserError unless each can begin or resume; nothing has been written then."""
     for training in planned:
-        with named(training.name):
+        with prefixed(training.name):
             check_batch_sizes(training.params, strategy.num_replicas_in_sync)
             check_memory(training.params, training.task, strategy)
             trainer = training.params.trainer
@@ -299,8 +290,8 @@ def best(trials: Sequence[Trial]) -> Trial | None:
     )
 
 
-def table(trials: Sequence[Trial]) -> str:
-    """Returns the trials as a table, the best marked."""
+def table(trials: Sequence[Trial], split: str = "dev") -> str:
+    """Returns the trials as a table, the best marked; `split` is the set that their values are of."""
     median, marked = f"median {trials[0].results[0].metric}", best(trials)
     rows: dict[str, dict[str, float | str]] = {
         label(trial.point): {
@@ -316,7 +307,7 @@ def table(trials: Sequence[Trial]) -> str:
             f"Every run has diverged or learned nothing, so none is the best: {SUMMARY} says how each failed"
         )
         return f"{metric_table(rows)}\n{failed}"
-    return metric_table(rows, notes={label(marked.point): "<- best on dev"})
+    return metric_table(rows, notes={label(marked.point): f"<- best on {split}"})
 
 
 def draw_picture(trials: Sequence[Trial], path: epath.PathLike) -> None:

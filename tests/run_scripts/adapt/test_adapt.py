@@ -10,10 +10,9 @@ import sys
 import time
 
 import pytest
-from etils import epath
 
 from run_scripts.adapt import __main__ as adapt
-from run_scripts.adapt import settings
+from run_scripts.adapt.adaptation import Adaptation
 from tests.conftest import REPOSITORY, invent_texts
 from tests.helpers.command_flags import parsed
 from tests.tfrecord_builders.conftest import make_text
@@ -95,6 +94,12 @@ def arguments(folder, model_dir, **changes):
     return [f"--{name}={value}" for name, value in (given | changes).items() if value is not None]
 
 
+def started(folder, model_dir, **changes):
+    """Returns the adaptation that the command begins with."""
+    values = parsed(adapt.define_flags, *arguments(folder, model_dir, **changes))
+    return Adaptation(values, adapt.SETTINGS)
+
+
 def start(folder, model_dir, **changes):
     command = [sys.executable, "-m", "run_scripts.adapt", *arguments(folder, model_dir, **changes)]
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
@@ -115,26 +120,23 @@ def test_an_adaptation_is_reported_and_a_kill_changes_nothing(folder):
     resumed, errors = (process := start(folder, killed)).communicate()
     assert process.returncode == 0, errors
     assert resumed == output.replace(str(undisturbed), str(killed))
-    other = arguments(folder, killed, task_config="trainer.train_steps=3,task.train_data.global_batch_size=4")
+    other = "trainer.train_steps=3,task.train_data.global_batch_size=4"
     with pytest.raises(UserError, match="with other settings:\n  .*trainer.train_steps: 2 there, 3 now"):
-        adapt.Adaptation(parsed(adapt.define_flags, *other))
+        started(folder, killed, task_config=other)
 
     report = json.loads((undisturbed / "report.json").read_text())
     assert report["counts"]["input"]["leaks"] == 2 and report["held_out"] == 8
-    assert report["settings"]["optimizer"] == "moments of 4 updates, kept from the checkpoint"
-    assert report["settings"]["learning_rate"] == pytest.approx(0.0025)
+    optimizer = files.read_yaml(undisturbed / "params.yaml")["trainer"]["optimizer_config"]
+    assert optimizer["updates_before"] == 4 and optimizer["learning_rate"] == pytest.approx(0.0025)
     kept = read_metrics(str(undisturbed / "best"))
-    assert (
-        report["losses"]["domain"][1] == kept["loss"]
-        and report["losses"]["general"][1] == kept["general_loss"]
-    )
+    for name, loss in (("domain-dev", "loss"), ("general-dev", "general_loss")):
+        assert report["measured"][name]["after"] == kept[loss]
+        assert all(f"{value:.4f}" in output for value in report["measured"][name].values())
     comparison = report["comparison"]
     assert comparison["split"] == "test" and comparison["examples"] == 8
     for name in ("before", "after"):
         assert len(comparison["scores"][name]) == 2
         assert all(f"{value:.4f}" in output for value in comparison["scores"][name])
-    for text in ("Loss on dev text", "pieces per word", comparison["verdict"]):
-        assert all(text in (undisturbed / name).read_text() for name in ("report.md", "index.html")), text
     adapted = open_checkpoint(str(undisturbed))
     assert adapted.card.task == "language_model" and adapted.arrays["lm_bias"].shape == (200,)
 
@@ -156,35 +158,20 @@ def test_replicas_train_and_score_both_beginnings(folder):
         assert (saved["mixed_precision_dtype"], saved["virtual_devices"]) == ("bfloat16", 3)
 
 
-def test_records_have_the_form_of_the_checkpoints(folder):
-    options = settings.record_options(
-        open_checkpoint(str(folder / "general")),
-        [epath.Path(folder / "domain.txt")],
-        folder / "x",
-        "train",
-        4,
-    )
+def test_records_have_the_form_of_the_checkpoints(folder, tmp_path):
     built = Manifest.load(folder / "records")
+    options = started(folder, tmp_path / "new").record_options("domain-train", set())
     assert (options.seq_len, options.reuse_len, options.num_predict) == (32, 16, 6)
     mask = {"alpha": options.mask_alpha, "beta": options.mask_beta,
             "span_mode": options.span_mode, "max_words": options.max_words}  # fmt: skip
     assert mask == built.mask and options.bidirectional
-    shorter = settings.record_options(
-        open_checkpoint(str(folder / "general")),
-        [epath.Path(folder / "domain.txt")],
-        folder / "x",
-        "train",
-        4,
-        seq_len=16,
-    ).resolved()
+    shorter = started(folder, tmp_path / "new", seq_len=16).record_options("domain-train", set()).resolved()
     assert (shorter.seq_len, shorter.reuse_len, shorter.mask_alpha) == (16, 8, 5)
 
 
 def refused(folder, tmp_path, message, error=UserError, **changes):
     with pytest.raises(error, match=message):
-        adapt.Adaptation(
-            parsed(adapt.define_flags, *arguments(folder, tmp_path / "new", **changes))
-        ).prepare()
+        started(folder, tmp_path / "new", **changes).prepare()
     assert not (tmp_path / "new").exists() or not list((tmp_path / "new").iterdir())
 
 
@@ -227,11 +214,11 @@ def test_what_does_not_fit_is_refused_and_leaves_nothing(folder, tmp_path, small
             {"task_config": "task.train_data.global_batch_size=0"},
         ),
         (
-            "with --task_config: warmup_steps is 7 and train_steps is 2",
+            "with --task_config: weights=before: warmup_steps is 7 and train_steps is 2",
             {"task_config": "trainer.optimizer_config.warmup_steps=7,trainer.train_steps=2"},
         ),
         (
-            "with --task_config: batch_size is 4 with 1 replicas and accumulation_steps 3",
+            "with --task_config: weights=before: batch_size is 4 with 1 replicas and accumulation_steps 3",
             {"task_config": "task.train_data.global_batch_size=4,trainer.accumulation_steps=3"},
         ),
         (
@@ -242,18 +229,17 @@ def test_what_does_not_fit_is_refused_and_leaves_nothing(folder, tmp_path, small
             "--task_config: runtime.mixed_precision_dtype is 'float16', and 'float32' for the adaptation",
             {"task_config": "runtime.mixed_precision_dtype=float16"},
         ),
-        ("task.keep_best is false: expected true", {"params_override": "task.keep_best=false"}),
+        ("task.keep_best is false, expected true", {"params_override": "task.keep_best=false"}),
     ],
 )
 def test_settings_are_refused_before_anything_is_written(folder, tmp_path, message, changes):
     with pytest.raises(UserError, match=message):
-        adapt.Adaptation(parsed(adapt.define_flags, *arguments(folder, tmp_path / "new", **changes)))
+        started(folder, tmp_path / "new", **changes)
     assert not (tmp_path / "new").exists()
 
 
 def test_evaluations_are_after_as_many_steps_as_asked_for(folder, tmp_path):
-    given = arguments(folder, tmp_path / "new", task_data=None, eval_interval=3)  # in loops of 2
-    adaptation = adapt.Adaptation(parsed(adapt.define_flags, *given))
+    adaptation = started(folder, tmp_path / "new", task_data=None, eval_interval=3)  # in loops of 2
     adaptation.adapt(*adaptation.prepare())
     history = read_history(f"{tmp_path}/new/history.jsonl")
     assert [line["step"] for line in history if line["kind"] != "train"] == [0, 3, 6, 8]
@@ -264,8 +250,7 @@ def test_evaluations_are_after_as_many_steps_as_asked_for(folder, tmp_path):
 def test_epochs_without_effect_are_said(folder, tmp_path, caplog):
     for train_steps, said in ((8, True), (0, False)):
         caplog.clear()
-        given = arguments(folder, tmp_path / "new", task_data=None, epochs=2, train_steps=train_steps)
-        adapt.Adaptation(parsed(adapt.define_flags, *given))
+        started(folder, tmp_path / "new", task_data=None, epochs=2, train_steps=train_steps)
         assert ("--epochs has no effect, as train_steps is 8: give --train_steps=0" in caplog.text) == said
 
 
@@ -277,17 +262,17 @@ def test_a_start_that_was_killed_before_it_wrote_its_settings_is_begun_again(fol
     with monkeypatch.context() as patched:
         patched.setattr(ownership, "owning", killed)
         with pytest.raises(KeyboardInterrupt):
-            adapt.Adaptation(parsed(adapt.define_flags, *arguments(folder, own))).prepare()
+            started(folder, own).prepare()
     (own / ownership.FILE).write_text("{}")  # the lease of a killed process
-    assert adapt.Adaptation(parsed(adapt.define_flags, *arguments(folder, own))).is_new
+    assert started(folder, own).is_new
 
 
 def test_another_run_and_another_adaptation_are_left_alone(folder, tmp_path):
     with pytest.raises(UserError, match="is not empty and holds no adaptation"):
-        adapt.Adaptation(parsed(adapt.define_flags, *arguments(folder, folder / "general")))
+        started(folder, folder / "general")
     own = tmp_path / "own"
-    adapt.Adaptation(parsed(adapt.define_flags, *arguments(folder, own))).prepare()
+    started(folder, own).prepare()
     kept = {path: path.stat().st_mtime_ns for path in own.rglob("*") if path.is_file()}
     with pytest.raises(UserError, match="other settings:\n  replay: 0.2 there, 0.3 now"):
-        adapt.Adaptation(parsed(adapt.define_flags, *arguments(folder, own, replay=0.3)))
+        started(folder, own, replay=0.3)
     assert kept == {path: path.stat().st_mtime_ns for path in own.rglob("*") if path.is_file()}

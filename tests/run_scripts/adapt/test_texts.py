@@ -38,9 +38,8 @@ def test_leaks_and_duplicates_are_left_out_and_counted(tmp_path):
         general_input=corpus(tmp_path / "general.txt", general),
         replay=0.25,
     )
-    choice = texts.choose(options, HeldOut([SECRET]), seed=0)
-    choice.write(options, tmp_path)
-    counts = choice.counts()
+    counts, sets = texts.choose(options, HeldOut([SECRET]), seed=0)
+    texts.write(options, sets, tmp_path)
     assert [counts["input"][name] for name in ("documents", "leaks", "duplicates")] == [43, 2, 1]
     assert [counts["general_input"][name] for name in ("documents", "leaks", "duplicates")] == [61, 1, 0]
     train, dev, replay, held = (
@@ -61,7 +60,7 @@ def test_what_is_measured_on_is_trained_on_in_neither_corpus(tmp_path):
         TextOptions(input=domain, general_input=general, replay=0.5),
         TextOptions(input=domain, general_input=general, general_dev_input=measured, replay=0.5),
     ):
-        texts.choose(options, HeldOut([]), seed=0).write(options, tmp_path)
+        texts.write(options, texts.choose(options, HeldOut([]), seed=0)[1], tmp_path)
         dev, general_dev = (set(written(tmp_path, name)) for name in (texts.DEV, texts.GENERAL))
         trained_on = {*written(tmp_path, texts.TRAIN), *written(tmp_path, texts.REPLAY)}
         assert dev and general_dev and not trained_on & (dev | general_dev)
@@ -82,7 +81,7 @@ def test_the_choice_depends_on_contents_not_on_their_order(tmp_path_factory, ord
             ),
             replay=0.3,
         )
-        texts.choose(options, HeldOut([]), seed).write(options, folder)
+        texts.write(options, texts.choose(options, HeldOut([]), seed)[1], folder)
         names = (texts.TRAIN, texts.DEV, texts.REPLAY, texts.GENERAL)
         found.append([sorted(written(folder, name)) for name in names])
     assert found[0] == found[1]
@@ -98,19 +97,19 @@ def test_columns_of_a_table_are_documents(tmp_path):
         writer.writeheader()
         writer.writerows(rows)
     options = TextOptions(input=(str(tmp_path / "table.csv"),), text_column=("title", "body"))
-    found = list(texts.read_documents("input", options))
+    found = [text for _, text in options.read("input")]
     assert found == [f"{row['title']}\n{row['body']}" for row in rows]
     with pytest.raises(
         UserError, match="--input: .*table.csv, line 2: there is title, body, label but no text in review"
     ):
-        list(texts.read_documents("input", TextOptions(input=options.input, text_column=("review",))))
+        list(TextOptions(input=options.input, text_column=("review",)).read("input"))
 
 
 def refused(tmp_path, message, held_out=(), error=UserError, **given):
     given.setdefault("input", corpus(tmp_path / "domain.txt", sentences(20, "film")))
     with pytest.raises(error, match=message):
         options = TextOptions(**given)
-        texts.check(options)
+        options.check()
         texts.choose(options, HeldOut(held_out), 0)
     assert not list(tmp_path.glob("*.jsonl"))
 
@@ -138,7 +137,7 @@ def test_what_cannot_be_used_is_refused(tmp_path):
 
 def test_held_out_documents_are_about_as_many_as_asked_for(tmp_path):
     options = TextOptions(input=corpus(tmp_path / "domain.txt", sentences(200, "film")), dev_mb=0.0005)
-    counts = texts.choose(options, HeldOut([]), 0).counts()["input"]
+    counts = texts.choose(options, HeldOut([]), 0)[0]["input"]
     assert 500 <= counts[texts.DEV]["bytes"] <= 600
     assert counts[texts.TRAIN]["documents"] + counts[texts.DEV]["documents"] == 200
     assert np.isfinite(counts[texts.TRAIN]["bytes"])
