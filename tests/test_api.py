@@ -159,9 +159,9 @@ def test_a_name_of_another_library_is_answered_with_ours(name, instead):
         ("XLNetConfig.from_pretrained('x')", "XLNetConfig has no 'from_pretrained': use .*read_architecture"),
         ("XLNetConfig(vocab_size=50)", "unknown option vocab_size: write n_token"),
         ("XLNetConfig(n_layers=2)", "unknown option n_layers; expected some of d_head, .*n_layer"),
-        ("XLNetConfig.preset('micro', num_layers=2)", "unknown option num_layers: write n_layer"),
+        ("XLNetConfig.preset('micro', num_layers=2)", "unknown option num_layers; .*did you mean n_layer"),
         ("XLNetBackbone(XLNetConfig(), mem_len=5)", "unknown option mem_len: write memory_len"),
-        ("XLNetEncoder(XLNetConfig(), dropuot=0)", "unknown option dropuot; expected some of"),
+        ("XLNetEncoder(XLNetConfig(), dropuot=0)", "unknown option dropuot; .*did you mean dropout"),
         (
             "XLNetLanguageModel.generate(None, ['a'], do_sample=True)",
             "unknown option do_sample: leave it out",
@@ -198,20 +198,12 @@ def test_features_of_other_libraries_are_answered_with_ours(small_model, method)
         getattr(small_model, method)(features)
 
 
-@pytest.mark.parametrize(
-    ("name", "instead"), [("encode_plus", "call it: tokenizer"), ("model_max_length", "give max_length")]
-)
-def test_an_attribute_of_another_librarys_tokenizer(small_tokenizer, name, instead):
-    with pytest.raises(AttributeError, match=f"XLNetTokenizer has no '{name}': {instead}"):
-        getattr(small_tokenizer, name)
-    assert not hasattr(small_tokenizer, name)
-
-
-def test_an_attribute_of_another_librarys_model(small_model):
+def test_attributes_of_another_library_are_answered_with_what_to_write(small_tokenizer, small_model):
+    with pytest.raises(AttributeError, match="XLNetTokenizer has no 'encode_plus': call it: tokenizer"):
+        small_tokenizer.encode_plus("a")
+    assert not hasattr(small_tokenizer, "encode_plus")
     with pytest.raises(AttributeError, match="XLNetClassifier has no 'push_to_hub': use save_pretrained"):
         small_model.push_to_hub("me/model")
-    with pytest.raises(AttributeError, match="XLNetClassifier has no 'poem'$"):
-        small_model.poem  # noqa: B018
 
 
 def test_what_is_no_text_no_number_and_no_path_is_named(small_tokenizer):

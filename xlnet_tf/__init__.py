@@ -70,10 +70,9 @@ __all__ = sorted(_MODULES)
 def __getattr__(name: str):
     if name not in _MODULES:
         if name[0].isupper() or name == "pipeline":  # not a module, for which importing asks as well
-            guesses = importlib.import_module(f"{__name__}.guesses")
-            if instead := guesses.of_name(
-                name, _MODULES
-            ):  # of an AttributeError, importing hides the message
+            hints = importlib.import_module(f"{__name__}.hints")
+            if instead := hints.suggest_name(name, _MODULES):
+                # Importing would hide the message of an AttributeError.
                 raise ImportError(f"{__name__} has no {name}: write {instead}", name=__name__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -7,7 +7,7 @@ from typing import Any
 
 from typing_extensions import Self
 
-from xlnet_tf import guesses
+from xlnet_tf import hints
 from xlnet_tf.errors import UserError
 
 ACTIVATIONS = ("gelu", "relu", "gelu_erf")
@@ -21,7 +21,7 @@ MOST_MEMORY = 1 << 16  # tokens
 MOST_SEED = (1 << 63) - 1  # seeds are int64
 
 
-@guesses.refusing_unknown
+@hints.refusing_unknown
 @dataclasses.dataclass(frozen=True)
 class XLNetConfig:
     """Shape of the network; what it is trained with (dropout, memory, ...) is given to the encoder.
@@ -61,7 +61,7 @@ class XLNetConfig:
     ff_activation: str = "gelu"
     untie_r: bool = True
 
-    from_pretrained = guesses.NotHere()
+    from_pretrained = hints.Absent()
 
     def __post_init__(self):
         for field, most in _MOST.items():

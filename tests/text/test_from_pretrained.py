@@ -186,9 +186,7 @@ def test_arrays_of_texts_are_lists_of_texts(small_tokenizer):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"use_fast": False}, "use_fast: leave it out: there is one tokenizer"),
-        ({"do_lower_case": True}, "do_lower_case: write cleaning=CleaningConfig"),
-        ({"padding_side": "right"}, "padding_side: leave it out"),
+        ({"return_tensors": "tf"}, "unknown option return_tensors: leave it out"),
         ({"lower": True}, "unknown option lower; expected some of cleaning"),
     ],
 )

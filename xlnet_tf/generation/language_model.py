@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import Self
 
-from xlnet_tf import guesses
+from xlnet_tf import hints
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation import decoding_loop, embedding, gap_parsing, scoring
 from xlnet_tf.generation.graphs import Graphs
@@ -50,7 +50,7 @@ class XLNetLanguageModel:
         >>> model.embed(["A fine film."]).mean
     """
 
-    from_preset = guesses.NotHere()
+    from_preset = hints.Absent()
 
     def __init__(self, model: XLNetPretrainer, tokenizer: XLNetTokenizer):
         if tokenizer.vocab_size != model.encoder.config.n_token:
@@ -90,7 +90,7 @@ class XLNetLanguageModel:
         """Writes model and tokenizer to a folder, as `from_pretrained` and every command read it."""
         self.model.save_pretrained(folder, self.tokenizer)
 
-    @guesses.refusing_options
+    @hints.refusing_options
     def generate(
         self,
         prompts: Sequence[str],
@@ -130,7 +130,7 @@ class XLNetLanguageModel:
 
         return _in_batches(write, ids, batch_size)
 
-    @guesses.refusing_options
+    @hints.refusing_options
     def search(
         self,
         prompts: Sequence[str],
@@ -166,7 +166,7 @@ class XLNetLanguageModel:
 
         return _in_batches(write, ids, batch_size)
 
-    @guesses.refusing_options
+    @hints.refusing_options
     def fill_mask(
         self,
         texts: Sequence[str],
@@ -202,7 +202,7 @@ class XLNetLanguageModel:
 
         return _in_batches(fill, ids, batch_size)
 
-    @guesses.refusing_options
+    @hints.refusing_options
     def infill(
         self,
         texts: Sequence[str],
@@ -241,7 +241,7 @@ class XLNetLanguageModel:
 
         return _in_batches(fill, ids, batch_size)
 
-    @guesses.refusing_options
+    @hints.refusing_options
     def score(
         self,
         texts: Sequence[str],
@@ -263,7 +263,7 @@ class XLNetLanguageModel:
             run=self._run,
         )
 
-    @guesses.refusing_options
+    @hints.refusing_options
     def embed(
         self, texts: Sequence[str], *, tokens: bool = False, layer: int = -1, batch_size: int = 8
     ) -> embedding.TextVectors:

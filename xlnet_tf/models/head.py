@@ -11,7 +11,7 @@ import tf_keras
 from absl import logging
 from typing_extensions import Self
 
-from xlnet_tf import guesses, task_registry
+from xlnet_tf import hints, task_registry
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.layers.base import fold_in, normal, step_seed
 from xlnet_tf.layers.summary import SequenceSummary
@@ -64,7 +64,7 @@ class EncoderModel(ShapeFreeModel):
         **kwargs,
     ):
         """As tf_keras' compile, for outputs that are logits: see `compiling.for_logits`."""
-        guesses.refuse_keras_3("the loss", loss)
+        hints.refuse_keras_3("the loss", loss)
         loss, metrics, weighted_metrics = (
             compiling.for_logits(name, value, self.head_outputs())
             for name, value in (

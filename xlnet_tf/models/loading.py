@@ -10,7 +10,7 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from xlnet_tf import guesses, task_registry
+from xlnet_tf import hints, task_registry
 from xlnet_tf.checkpoints import (
     building_from,
     hugging_face_config,
@@ -103,7 +103,7 @@ class Pretrained:
         """
         accepted = [keyword_options(model) - {"name", "labels"} for model in models]
         known = set().union(*accepted)
-        guesses.refuse(set(given) - known, known)
+        hints.refuse(set(given) - known, known)
         options = {**self.card.reading, **given}
         return [{name: options[name] for name in names if name in options} for names in accepted]
 

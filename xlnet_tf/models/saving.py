@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from xlnet_tf import files, folders, guesses, task_registry
+from xlnet_tf import files, folders, hints, task_registry
 from xlnet_tf.checkpoints import save_model
 from xlnet_tf.checkpoints.model_card import CARD_FILE, TOKENIZER_FILE, ModelCard, check_serving
 from xlnet_tf.errors import UserError, shown
@@ -33,11 +33,13 @@ class ShapeFreeModel(tf_keras.Model):
     card: ModelCard | None = None
     folder: str | None = None
 
-    from_preset = guesses.NotHere()
+    from_preset = hints.Absent()
+    push_to_hub = hints.Absent()
+    generate = hints.Absent()
 
     def __init__(self, **kwargs):
         known = keyword_options(type(self))
-        guesses.refuse(kwargs.keys() - known - _OF_KERAS, known)
+        hints.refuse(kwargs.keys() - known - _OF_KERAS, known)
         policy, dtype = tf_keras.mixed_precision.global_policy().name, kwargs.get("dtype")
         if getattr(dtype, "name", dtype) not in (None, policy):
             raise UserError(
@@ -76,7 +78,7 @@ class ShapeFreeModel(tf_keras.Model):
             card = dataclasses.replace(card, **kept)
         if options and card.task in task_registry.tasks():
             known = keyword_options(task_registry.find(card.task).load("serving"))
-            guesses.refuse(set(options) - known, known)
+            hints.refuse(set(options) - known, known)
         serving = card.serving
         if self.folder and not serving:
             serving = task_registry.load(task_registry.SERVING_OPTIONS)(self.folder)
@@ -84,29 +86,29 @@ class ShapeFreeModel(tf_keras.Model):
 
     def _validate_compile(self, optimizer, metrics, **kwargs):
         """Refuses objects of Keras 3, which would train nothing; tf_keras' `compile` calls it first."""
-        guesses.refuse_keras_3("the optimizer", optimizer)
-        guesses.refuse_keras_3("metrics", metrics)
+        hints.refuse_keras_3("the optimizer", optimizer)
+        hints.refuse_keras_3("metrics", metrics)
         super()._validate_compile(optimizer, metrics, **kwargs)
 
     @tf.autograph.experimental.do_not_convert  # no layer needs it, and fit would wait seconds for it
     def __call__(self, inputs, *args, **kwargs):
-        guesses.refuse_keras_3("the input", inputs)
-        guesses.refuse_inputs(inputs)
+        hints.refuse_keras_3("the input", inputs)
+        hints.refuse_inputs(inputs)
         return super().__call__(inputs, *args, **kwargs)
 
     def fit(self, x=None, *args, **kwargs):
         """As tf_keras' fit."""
-        guesses.refuse_inputs(x)
+        hints.refuse_inputs(x)
         return super().fit(x, *args, **kwargs)
 
     def evaluate(self, x=None, *args, **kwargs):
         """As tf_keras' evaluate."""
-        guesses.refuse_inputs(x)
+        hints.refuse_inputs(x)
         return super().evaluate(x, *args, **kwargs)
 
     def predict(self, x, *args, **kwargs):
         """As tf_keras' predict."""
-        guesses.refuse_inputs(x)
+        hints.refuse_inputs(x)
         return super().predict(x, *args, **kwargs)
 
     def save(self, filepath, *args, **kwargs):
@@ -115,9 +117,6 @@ class ShapeFreeModel(tf_keras.Model):
             folders.claim(filepath, folders.SAVED_MODEL, flag="folder")
         self._assert_weights_created()  # before tf_keras looks, and warns that there may be none
         return super().save(filepath, *args, **kwargs)
-
-    def __getattr__(self, name: str):
-        raise guesses.of_attribute(self, name)
 
     def save_assets(self, folder: str) -> None:
         """Called by tf_keras for what a .keras file holds besides weights."""

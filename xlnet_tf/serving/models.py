@@ -11,7 +11,7 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from xlnet_tf import guesses, hub, task_registry
+from xlnet_tf import hints, hub, task_registry
 from xlnet_tf.checkpoints import building_from, load_into, names, open_checkpoint
 from xlnet_tf.checkpoints.model_card import ModelCard, is_run, task_of
 from xlnet_tf.errors import UserError, reason
@@ -371,7 +371,7 @@ def _with_lengths(
 ) -> dict[str, Any]:
     """Returns options of a module with those lengths that are not given; refuses unknown ones."""
     known = keyword_options(module_class)
-    guesses.refuse(set(options) - known, known)
+    hints.refuse(set(options) - known, known)
     options = {"seq_len": _seq_len(segment_len), **options}
     tokens = options["seq_len"]
     if module_class.IN_EACH_SEGMENT and 0 < segment_len <= NUM_SPECIAL + max(module_class.LENGTHS.values()):

@@ -16,7 +16,7 @@ from absl import logging
 from etils import epath
 from typing_extensions import Self
 
-from xlnet_tf import checksums, files, folders, guesses, hub
+from xlnet_tf import checksums, files, folders, hints, hub
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.text import cleaning as cleaning_lib
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig, clean_text, clean_texts, read_cleaning
@@ -103,10 +103,8 @@ class XLNetTokenizer(Vocabulary):
         check_word_marks(self.model_proto, source)
         check_special_symbols(self._processor, source)
 
-    from_preset = guesses.NotHere()
-
-    def __getattr__(self, name: str):
-        raise guesses.of_attribute(self, name)
+    from_preset = hints.Absent()
+    encode_plus = hints.Absent()
 
     def __repr__(self) -> str:
         return f"XLNetTokenizer(vocab_size={self.vocab_size}, cleaning={self.cleaning})"
@@ -129,7 +127,7 @@ class XLNetTokenizer(Vocabulary):
         Example:
             >>> tokenizer = XLNetTokenizer.from_pretrained("xlnet_cased_L-12_H-768_A-12")
         """
-        guesses.refuse(unknown, ("cleaning",))
+        hints.refuse(unknown, ("cleaning",))
         found = _find(path)
         folder = found if found.is_dir() else found.parent
         return cls(_model_of(found), cleaning=cleaning or read_cleaning(folder))
@@ -166,7 +164,7 @@ class XLNetTokenizer(Vocabulary):
         Example:
             >>> model.predict(tokenizer(["A fine film.", "A waste of time."]))
         """
-        guesses.refuse(unknown, ("seq_len", "padding", "truncation", "max_length"))
+        hints.refuse(unknown, ("seq_len", "padding", "truncation", "max_length"))
         padding = _choice("padding", padding, _PADDINGS)
         cut = _choice("truncation", truncation, _TRUNCATIONS)
         if isinstance(texts, str):
@@ -279,7 +277,7 @@ class XLNetTokenizer(Vocabulary):
                 return [ids.tolist() for ids in self.encode_rows(text, "the texts")]
             check_text(text, "the text")
             return [piece_id for _, piece_id in self.commas.encode(clean_text(text, self.cleaning))]
-        guesses.refuse(unknown, ("add_special_tokens", "padding", "truncation", "max_length"))
+        hints.refuse(unknown, ("add_special_tokens", "padding", "truncation", "max_length"))
         texts = text if many else [text]
         pairs = text_pair if many or text_pair is None else [text_pair]
         rows = self._rows(texts, pairs, add_special_tokens, padding, truncation, max_length)
