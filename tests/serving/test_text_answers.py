@@ -16,6 +16,7 @@ from xlnet_tf.serving.ranking import RankingModule
 from xlnet_tf.serving.signatures import plain
 from xlnet_tf.serving.tagging import TaggingModule
 from xlnet_tf.serving.text_answers import RowFunction, answer_texts
+from xlnet_tf.sorted_windows import sorted_windows, text_bytes
 from xlnet_tf.text.cleaning import CARD_FILE
 
 
@@ -158,12 +159,32 @@ def test_two_windows_are_in_memory_at_most(classifier, monkeypatch):
     assert answered == read == 40
 
 
-def test_a_window_of_long_texts_ends_early(classifier, monkeypatch):
-    monkeypatch.setattr(text_answers, "_WINDOW_BYTES", 100)
-    windows = text_answers._windows(iter([{"text": "é" * 30}] * 5), 64)
-    assert [(len(rows), sizes) for rows, sizes in windows] == [(2, [60, 60]), (2, [60, 60]), (1, [60])]
+def test_no_rows_have_no_answers(classifier):
     assert not list(answer_texts(classifier, iter([]), batch_size=2))
 
 
 def test_padding_follows_the_text():
     assert text_answers.padding_buckets(40) == [8, 16, 24, 32]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [(7, [[6, 3], [5, 2], [4, 0]])]),
+        ({"earlier_first": True}, [(7, [[3, 6], [2, 5], [0, 4]])]),
+        ({"most_rows": 3}, [(3, [[2, 0]]), (3, [[0, 2], [1]]), (1, [[0]])]),
+        ({"most": 5}, [(4, [[3, 2], [0]]), (3, [[2, 1], [0]])]),
+        ({"batch": lambda largest: 4 - largest}, [(7, [[6], [3], [5, 2], [4, 0]])]),
+    ],
+)
+def test_windows_and_batches(options, expected):
+    rows = [1, None, 2, 3, 1, 2, 3]
+    windows = list(sorted_windows(rows, lambda row: row, **{"batch": 2, **options}))
+    assert [row for window, _ in windows for row in window] == rows
+    assert [(len(window), batches) for window, batches in windows] == expected
+
+
+def test_a_window_of_long_texts_ends_early():
+    windows = sorted_windows([{"text": "é" * 30}] * 5, text_bytes, batch=64, most=100)
+    assert [len(window) for window, _ in windows] == [2, 2, 1]
+    assert text_bytes({"context": "é", "options": ["a", "é"]}) == 5

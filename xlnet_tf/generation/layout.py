@@ -13,6 +13,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.generation.sampling import check_range, is_whole
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.sorted_windows import sorted_windows
 from xlnet_tf.text.special_tokens import PAD_ID
 
 LONGEST = 32_768  # tokens of a text, those that are written included
@@ -54,13 +55,14 @@ def by_length(lengths: Sequence[int], batch_size: int) -> Iterator[np.ndarray]:
     check_range(
         "batch_size", batch_size, is_whole(batch_size) and batch_size >= 1, "a whole number of at least 1"
     )
-    rows = np.argsort(lengths, kind="stable")[::-1]
-    with ProgressBar(total=len(rows), unit="text", delay=_UNSEEN, leave=False) as bar:
-        while len(rows):
-            count = min(len(rows), batch_size, max(1, _TOGETHER // max(1, lengths[rows[0]])))
-            yield rows[:count][::-1]
-            bar.update(count)
-            rows = rows[count:]
+    windows = sorted_windows(
+        lengths, int, lambda longest: min(batch_size, max(1, _TOGETHER // max(1, longest)))
+    )
+    with ProgressBar(total=len(lengths), unit="text", delay=_UNSEEN, leave=False) as bar:
+        for _, batches in windows:
+            for rows in batches:
+                yield np.array(rows[::-1])
+                bar.update(len(rows))
 
 
 class TextLayout(NamedTuple):

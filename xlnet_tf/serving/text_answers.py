@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.generation.sampling import is_whole
 from xlnet_tf.serving.signatures import check_size, plain
+from xlnet_tf.sorted_windows import sorted_windows, text_bytes
 from xlnet_tf.text.tokenizer import check_no_table, check_text
 
 _WINDOW = 64  # batches that are sorted together
@@ -78,39 +78,22 @@ def answer_texts(served: Served, rows: Iterable[Row], batch_size: int) -> Iterat
     if not is_whole(batch_size) or batch_size < 1:
         raise UserError(f"batch_size is {batch_size!r}; expected a whole number of at least 1")
     serve = served.row_function()
-    windows = _windows(iter(rows), _WINDOW * batch_size)
+    windows = sorted_windows(rows, text_bytes, batch_size, _WINDOW * batch_size, _WINDOW_BYTES)
     pool = ThreadPoolExecutor(_AT_ONCE)
+    started = (
+        [(batch, pool.submit(serve, [window[row] for row in batch])) for batch in batches]
+        for window, batches in windows
+    )
     try:
-        ahead = deque(_start(pool, serve, window, batch_size) for window in itertools.islice(windows, 1))
+        ahead = deque(itertools.islice(started, 1))
         while ahead:
-            ahead.extend(_start(pool, serve, window, batch_size) for window in itertools.islice(windows, 1))
-            order, batches = ahead.popleft()
-            answers: list[dict[str, Any]] = [{}] * len(order)
-            found = itertools.chain.from_iterable(batch.result() for batch in batches)
-            for row, answer in zip(order, found, strict=True):
-                answers[row] = answer
-            yield from answers
+            ahead.extend(itertools.islice(started, 1))
+            answers: dict[int, dict[str, Any]] = {}
+            for batch, answered in ahead.popleft():
+                answers |= zip(batch, answered.result(), strict=True)
+            yield from map(answers.__getitem__, range(len(answers)))
     finally:  # an interrupted caller does not wait for what it will not read
         pool.shutdown(cancel_futures=True)
-
-
-def _windows(rows: Iterator[Row], count: int) -> Iterator[tuple[list[Row], list[int]]]:
-    """Yields rows that are sorted together, with the bytes of each."""
-    while window := [*itertools.islice(rows, 1)]:
-        sizes = [_bytes(window[0])]
-        total = sizes[0]
-        while len(window) < count and total < _WINDOW_BYTES and (row := next(rows, None)) is not None:
-            window.append(row)
-            sizes.append(_bytes(row))
-            total += sizes[-1]
-        yield window, sizes
-
-
-def _bytes(row: Row) -> int:
-    texts = itertools.chain.from_iterable(
-        [value] if isinstance(value, str) else value for value in row.values()
-    )
-    return sum(len(text.encode()) for text in texts)
 
 
 def rows_of(
@@ -209,13 +192,3 @@ def split_rows(answers: Mapping[str, tf.Tensor]) -> list[dict[str, Any]]:
 def _spec(spec: tf.TensorSpec) -> tf.TensorSpec | tf.RaggedTensorSpec:
     """Returns an input's type where the lists of rows have lengths of their own."""
     return tf.RaggedTensorSpec(spec.shape, spec.dtype, 1, tf.int64) if spec.shape.rank > 1 else spec
-
-
-def _start(pool: ThreadPoolExecutor, serve: RowFunction, window, batch_size: int):
-    """Returns the order in which a window is computed, longest first, and its batches' answers to come."""
-    rows, sizes = window
-    order = np.argsort(sizes, kind="stable")[::-1]
-    return order, [
-        pool.submit(serve, [rows[row] for row in order[begin : begin + batch_size]])
-        for begin in range(0, len(order), batch_size)
-    ]

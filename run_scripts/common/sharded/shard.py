@@ -21,6 +21,7 @@ from run_scripts.common.sharded.deaths import Deaths
 from tfrecord_builders import corpus
 from xlnet_tf import files
 from xlnet_tf.errors import UserError, reason
+from xlnet_tf.sorted_windows import sorted_windows, text_bytes
 
 UNFINISHED = (
     "unfinished_"  # and the shards' name: folder of the notes of finished shards, until all are finished
@@ -159,34 +160,33 @@ def _answers(
     model: Answerer, rows: Sequence[corpus.Row], taken: Collection[str], batch_size: int
 ) -> Iterator[tuple[corpus.Row, Mapping[str, Any], Mapping[str, Any] | str]]:
     """Yields each row with the columns to write and its answer, or with what is wrong with it."""
-    window: list[tuple[corpus.Row, Mapping[str, Any], Inputs | str]] = []
-    num_bytes = 0
-    for row in rows:
-        given: Mapping[str, Any] = {}
-        inputs: Inputs | str = row.error
-        if not row.error:
-            try:
-                inputs, given = model.read(row.values), renamed(row.values, taken)
-            except UserError as error:
-                inputs = str(error)
-        window.append((row, given, inputs))
-        num_bytes += _num_bytes(inputs)
-        if len(window) == _WINDOW * batch_size or num_bytes > _WINDOW_BYTES:
-            yield from _answered(model, window, batch_size)
-            window, num_bytes = [], 0
-    yield from _answered(model, window, batch_size)
+    windows = sorted_windows(
+        (_read(model, row, taken) for row in rows),
+        lambda each: None if isinstance(each[-1], str) else text_bytes(each[-1]),
+        batch_size,  # the longest first: what does not fit into memory fails at once
+        most_rows=_WINDOW * batch_size,
+        most=_WINDOW_BYTES + 1,
+        earlier_first=True,
+    )
+    for window, batches in windows:
+        found = [inputs for *_, inputs in window]
+        for batch in batches:
+            for index, answer in zip(batch, _isolated(model, [found[index] for index in batch])):
+                found[index] = answer
+        yield from ((row, given, answer) for (row, given, _), answer in zip(window, found))
 
 
-def _answered(model: Answerer, window: Sequence[tuple], batch_size: int) -> Iterator[tuple]:
-    """Yields the rows of a window with answers instead of inputs."""
-    found = [inputs for *_, inputs in window]
-    order = [index for index, inputs in enumerate(found) if not isinstance(inputs, str)]
-    order.sort(key=lambda index: -_num_bytes(found[index]))  # what does not fit into memory fails at once
-    for begin in range(0, len(order), batch_size):
-        batch = order[begin : begin + batch_size]
-        for index, answer in zip(batch, _isolated(model, [found[index] for index in batch])):
-            found[index] = answer
-    return ((row, given, answer) for (row, given, _), answer in zip(window, found))
+def _read(
+    model: Answerer, row: corpus.Row, taken: Collection[str]
+) -> tuple[corpus.Row, Mapping[str, Any], Inputs | str]:
+    """Returns a row with the columns to write and its inputs, or with what is wrong with it."""
+    if row.error:
+        return row, {}, row.error
+    try:
+        inputs = model.read(row.values)
+        return row, renamed(row.values, taken), inputs
+    except UserError as error:
+        return row, {}, str(error)
 
 
 def _isolated(model: Answerer, batch: Sequence[Inputs]) -> list[Mapping[str, Any] | str]:
@@ -221,14 +221,6 @@ def _failure(row: corpus.Row, why: str) -> str:
     values = json.dumps(row.values, ensure_ascii=False) if row.values else ""
     cut = values if len(values) <= _SHOWN_CHARACTERS else f"{values[:_SHOWN_CHARACTERS]}..."
     return json_line({**row.location, "reason": " ".join(why.split()), **({"found": cut} if cut else {})})
-
-
-def _num_bytes(inputs: Inputs | str) -> int:
-    """Returns the bytes of a row's texts; 0 for the reason of one that failed."""
-    if isinstance(inputs, str):
-        return 0
-    texts = (text for value in inputs.values() for text in ([value] if isinstance(value, str) else value))
-    return sum(len(text.encode()) for text in texts)
 
 
 def _digest(rows: Sequence[corpus.Row]) -> str:
