@@ -133,7 +133,7 @@ def test_the_dashboard_asks_for_metrics_that_the_local_server_has(tmp_path):
     config_files.write_monitoring(str(folder))
     board = json.loads((folder / "monitoring" / "dashboard.json").read_text())
     metrics = Metrics()
-    metrics.add("reviews", "predict", "REST", "OK", 0.01, 2)
+    metrics.add("reviews", "REST", "OK", 0.01, 2)
     served = set(re.findall(r"^(:[\w:]+)", metrics.text().decode(), re.MULTILINE))
     queries = " ".join(panel["targets"][0]["expr"] for panel in board["panels"])
     asked = set(re.findall(r":[a-z][\w:]+", queries))
