@@ -168,9 +168,7 @@ def gradients_in(policy, kind, form) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(
     ("kind", "policy", "form"),
     [
-        pytest.param(
-            kind, policy, form, marks=[pytest.mark.integration] * ((kind, form) not in QUICK_GRADIENTS)
-        )
+        pytest.param(kind, policy, form, marks=[pytest.mark.long] * ((kind, form) not in QUICK_GRADIENTS))
         for kind in heads.HEADS
         for policy in ("mixed_bfloat16", "mixed_float16")
         for form in ("eager", "graph", "compiled")
