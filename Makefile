@@ -43,8 +43,12 @@ test: setup  ## Runs the quick tests: original numbers, properties, one run from
 test-docs: setup  ## Runs the commands and code of README.md and docs/ on toy data, and compares their output.
 	@$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal -m docs tests/docs
 
+INTEGRATION = $(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m "integration and not long"
+TRAINING = tests/benchmarks tests/examples tests/models tests/tasks tests/training
 test-integration: setup  ## Runs the tests that start processes or train longer.
-	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m "integration and not long" tests
+	@# In two runs with processes of their own: what trains leaves gigabytes behind in TensorFlow.
+	@$(INTEGRATION) $(TRAINING)
+	@$(INTEGRATION) tests $(TRAINING:%=--ignore=%)
 
 test-all: setup  ## Runs all tests, the long ones too, with many more random examples (over an hour, 22 GB of memory).
 	@$(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder --hypothesis-profile=long -m "" tests
