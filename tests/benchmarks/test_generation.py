@@ -1,7 +1,5 @@
 """The generation benchmark runs end to end at tiny sizes; nothing is asserted about time."""
 
-import sys
-
 import numpy as np
 import pytest
 import tf_keras
@@ -22,14 +20,6 @@ for line in sys.stdin:
         request = json.loads(line)
     print("ANSWER", json.dumps([[9] * request["new_tokens"] for _ in request["ids"]]), flush=True)
 """
-
-
-@pytest.fixture
-def peer_python(tmp_path):
-    path = tmp_path / "python"
-    path.write_text(PEER.format(python=sys.executable))
-    path.chmod(0o755)
-    return str(path)
 
 
 @pytest.mark.integration

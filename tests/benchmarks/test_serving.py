@@ -29,14 +29,6 @@ for line in sys.stdin:
 """
 
 
-@pytest.fixture
-def peer_python(tmp_path):
-    path = tmp_path / "python"
-    path.write_text(PEER.format(python=sys.executable))
-    path.chmod(0o755)
-    return str(path)
-
-
 @pytest.mark.long
 def test_measure(small_tokenizer, peer_python):
     report = benchmark_serving.measure(

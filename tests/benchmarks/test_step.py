@@ -32,14 +32,6 @@ for line in sys.stdin:
 """
 
 
-@pytest.fixture
-def peer_python(tmp_path):
-    path = tmp_path / "python"
-    path.write_text(PEER.format(python=sys.executable))
-    path.chmod(0o755)
-    return str(path)
-
-
 def test_gemm():
     rates = benchmark_step.measure_gemm(1, sizes=(16, 32))
     assert set(rates) == {"16", "32"} and min(rates.values()) > 0
