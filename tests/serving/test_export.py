@@ -22,9 +22,9 @@ from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.records.examples import ExampleWriter
 from xlnet_tf.serving import models
-from xlnet_tf.serving.classification import ClassificationModule
 from xlnet_tf.serving.export import export, versions
-from xlnet_tf.tasks.classification import ClassificationConfig, ClassificationTask
+from xlnet_tf.tasks.classification.serving import ClassificationModule
+from xlnet_tf.tasks.classification.task import ClassificationConfig, ClassificationTask
 from xlnet_tf.tasks.finetuning import finetune, finetuning_experiment
 from xlnet_tf.text.packing import pack
 from xlnet_tf.text.tokenizer import XLNetTokenizer

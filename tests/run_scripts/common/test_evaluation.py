@@ -6,7 +6,7 @@ import numpy as np
 
 from run_scripts.common import evaluation
 from xlnet_tf.tasks.metrics.resampling import Difference, Interval
-from xlnet_tf.tasks.predictions import question_answering as squad_answers
+from xlnet_tf.tasks.question_answering import answers as squad_answers
 
 
 def test_a_lower_loss_is_not_called_a_better_one():
