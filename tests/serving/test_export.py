@@ -184,7 +184,7 @@ def test_what_smaller_weights_cost_is_measured(run, monkeypatch):
     assert found.metric == "score" and found.full == pytest.approx(kept["score"])
     assert found.points == pytest.approx(100 * (found.full - found.small))
     assert found.full > 0.9
-    monkeypatch.setattr("xlnet_tf.serving.int8._LARGEST", 0.01)  # all weights become zero
+    monkeypatch.setattr("xlnet_tf.serving.graph.int8._LARGEST", 0.01)  # all weights become zero
     assert models.compare_weights(str(run), data, models.INT8).points > 20
 
 

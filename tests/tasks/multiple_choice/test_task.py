@@ -16,6 +16,8 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.tasks import prediction
 from xlnet_tf.tasks.finetuning import finetune
 from xlnet_tf.tasks.multiple_choice import task as multiple_choice
+from xlnet_tf.tasks.multiple_choice.files import write_files
+from xlnet_tf.tasks.multiple_choice.metrics import accuracies
 
 STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")
 RECIPE = REPOSITORY / "run_scripts/recipes/race_small.yaml"
@@ -100,7 +102,7 @@ def test_predictions_of_questions_without_answers(run, data, tmp_path):
 def test_more_options_than_letters_are_called_as_a_spreadsheets_columns(tmp_path):
     options = [f"tor {number}" for number in range(28)]
     question = {"id": "q", "level": "", "question": "", "options": options}
-    tsv, jsonl = multiple_choice.write_files([question], np.eye(28, dtype=np.float32)[27:], tmp_path)
+    tsv, jsonl = write_files([question], np.eye(28, dtype=np.float32)[27:], tmp_path)
     with open(tsv) as file:
         (row,) = csv.DictReader(file, delimiter="\t")
     assert [*row][26:] == ["Y", "Z", "AA", "AB"] and row["answer"] == "AB"
@@ -128,7 +130,7 @@ def test_rows_that_fill_up_a_batch_do_not_count(data):
 
 def test_accuracy_by_level_counts_questions_without_one_in_all():
     probabilities = np.eye(3)[[0, 1, 2, 0]]
-    found = multiple_choice.accuracies(probabilities, np.array([0, 1, 0, 1]), ["high", "middle", "high", ""])
+    found = accuracies(probabilities, np.array([0, 1, 0, 1]), ["high", "middle", "high", ""])
     assert found == {"accuracy": 0.5, "accuracy_high": 0.5, "accuracy_middle": 1.0}
 
 
@@ -172,6 +174,6 @@ def test_the_small_recipe_on_a_slice_of_race(tmp_path, shared):
 
 def test_tied_options_share_the_hit():
     probabilities = np.array([[0.25] * 4, [0.4, 0.4, 0.1, 0.1], [0.4, 0.4, 0.1, 0.1], [0.7, 0.1, 0.1, 0.1]])
-    assert multiple_choice.accuracies(probabilities, np.array([0, 1, 2, 0]), [""] * 4) == {
+    assert accuracies(probabilities, np.array([0, 1, 2, 0]), [""] * 4) == {
         "accuracy": pytest.approx((1 / 4 + 1 / 2 + 0 + 1) / 4)
     }

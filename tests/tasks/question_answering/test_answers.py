@@ -14,6 +14,8 @@ from official.nlp.tools import squad_evaluate_v2_0
 from tfrecord_builders.squad.build import SquadOptions, build_squad
 from xlnet_tf.records.passages import Passage
 from xlnet_tf.tasks.question_answering import answers as squad_answers
+from xlnet_tf.tasks.question_answering import files as squad_files
+from xlnet_tf.tasks.question_answering import metrics as squad_metrics
 from xlnet_tf.tasks.question_answering.answers import Candidate, Prediction, Question
 from xlnet_tf.text.windows import best_windows, split_windows
 
@@ -126,7 +128,7 @@ def test_the_best_threshold_is_the_best_of_all(questions):
     answered = np.array([0.0 if nothing else score for score, nothing, _ in questions])
     refused = np.array([100.0 * nothing for _, nothing, _ in questions])
     logits = np.array([float(logit) for *_, logit in questions])
-    score, threshold = squad_answers.best_threshold(answered, refused, logits)
+    score, threshold = squad_metrics.best_threshold(answered, refused, logits)
 
     def mean(threshold):
         return np.where(logits > threshold, refused, answered).mean()
@@ -137,22 +139,22 @@ def test_the_best_threshold_is_the_best_of_all(questions):
 
 
 def test_a_precision_sets_the_threshold_of_the_scores():
-    units = squad_answers.question_scores(list(make_predictions(60)), unanswerable=True)
-    scores = squad_answers.score(units, precision=0.6)
+    units = squad_metrics.question_scores(list(make_predictions(60)), unanswerable=True)
+    scores = squad_metrics.score(units, precision=0.6)
     assert scores["precise_threshold"] != scores["best_f1_threshold"]
-    assert scores == squad_answers.score(units, scores["precise_threshold"], precision=0.6)
-    best = squad_answers.score(units, scores["best_f1_threshold"], precision=0.6)
+    assert scores == squad_metrics.score(units, scores["precise_threshold"], precision=0.6)
+    best = squad_metrics.score(units, scores["best_f1_threshold"], precision=0.6)
     assert best["f1"] == pytest.approx(best["best_f1"]) and best["f1"] > scores["f1"]
 
 
 def test_no_question_is_on_the_threshold():
     """An export and the run compute a question's logit with other last digits, and decide alike."""
     right, logits = np.array([1.0, 1.0, 0.0]), np.array([0.1, 0.22315134, 0.9])
-    assert squad_answers.precise_threshold(right, logits, 0.9).threshold == pytest.approx(
+    assert squad_metrics.precise_threshold(right, logits, 0.9).threshold == pytest.approx(
         (0.22315134 + 0.9) / 2
     )
-    assert squad_answers.precise_threshold(right, logits, 0.5).threshold == pytest.approx(1.4)  # answers all
-    assert squad_answers.best_threshold(np.zeros(3), np.ones(3), logits) == (1, pytest.approx(-0.4))  # none
+    assert squad_metrics.precise_threshold(right, logits, 0.5).threshold == pytest.approx(1.4)  # answers all
+    assert squad_metrics.best_threshold(np.zeros(3), np.ones(3), logits) == (1, pytest.approx(-0.4))  # none
 
 
 def make_predictions(count, seed=0):
@@ -168,12 +170,12 @@ def make_predictions(count, seed=0):
 def test_thresholds_are_those_of_the_official_scorer():
     """Which needs values above 0, and no two alike."""
     predictions = list(make_predictions(60))
-    dataset = squad_answers._dataset(predictions)
+    dataset = squad_metrics._dataset(predictions)
     answers = {p.question.id: p.answer(None) for p in predictions}
     official = squad_evaluate_v2_0.evaluate(
         dataset, answers, {p.question.id: p.no_answer_logit for p in predictions}
     )
-    scores = squad_answers.score(squad_answers.question_scores(predictions, unanswerable=True))
+    scores = squad_metrics.score(squad_metrics.question_scores(predictions, unanswerable=True))
     for name in ("exact", "f1"):
         assert scores[f"best_{name}"] == pytest.approx(official[f"final_{name}"])
         # Half-way from the official one, which is a question's own, to the next.
@@ -181,7 +183,7 @@ def test_thresholds_are_those_of_the_official_scorer():
         next_one = min(p.no_answer_logit for p in predictions if p.no_answer_logit > theirs)
         assert scores[f"best_{name}_threshold"] == pytest.approx((theirs + next_one) / 2)
     assert scores["f1"] == pytest.approx(scores["best_f1"])
-    everything = squad_answers.score(squad_answers.question_scores(predictions, unanswerable=True), 2.0)
+    everything = squad_metrics.score(squad_metrics.question_scores(predictions, unanswerable=True), 2.0)
     assert everything["no_answer_exact"] == 0 < everything["has_answer_f1"]
     assert everything["f1"] == pytest.approx(official["f1"])
 
@@ -191,7 +193,7 @@ def test_questions_that_cannot_be_scored_are_left_out():
     good = good._replace(question=good.question._replace(answers=["x"]), candidates=[Candidate("x", 0, 0, 0)])
     for answers in (None, []):
         unknown = bad._replace(question=bad.question._replace(answers=answers))
-        scores = squad_answers.score(squad_answers.question_scores([good, unknown], unanswerable=False))
+        scores = squad_metrics.score(squad_metrics.question_scores([good, unknown], unanswerable=False))
         assert scores == {"exact": 100.0, "f1": 100.0, "best_f1": 100.0}
 
 
@@ -200,14 +202,14 @@ def test_files(tmp_path):
     two = [Candidate("a b", 0, -1.0, -0.5), Candidate("b", 2, -1.5, -1.0)]
     predictions[0] = predictions[0]._replace(candidates=two, no_answer_logit=-2.0)
     predictions[1] = predictions[1]._replace(candidates=[], no_answer_logit=-3.0)
-    paths = squad_answers.write_files(predictions, tmp_path / "new" / "out", threshold=-2.5)
+    paths = squad_files.write_files(predictions, tmp_path / "new" / "out", threshold=-2.5)
     chosen, n_best, odds = (json.loads(Path(path).read_text()) for path in paths)
     assert chosen["0"] == chosen["1"] == "" and odds["0"] == -2.0
     assert [entry["text"] for entry in n_best["0"]] == ["a b", "b"] and n_best["1"] == []
     likelihood = np.exp([-1.5, -2.5])
     probabilities = [entry["probability"] for entry in n_best["0"]]
     np.testing.assert_allclose(probabilities, likelihood / likelihood.sum())
-    paths = squad_answers.write_files(predictions, tmp_path, threshold=None)
+    paths = squad_files.write_files(predictions, tmp_path, threshold=None)
     assert [Path(path).name for path in paths] == ["predictions.json", "nbest_predictions.json"]
     assert json.loads(Path(paths[0]).read_text())["0"] == "a b"
 
@@ -215,8 +217,8 @@ def test_files(tmp_path):
 @pytest.mark.parametrize(
     ("questions", "predictions", "score", "exact", "f1"),
     [
-        ("dev-v1.1", "v1.1_BERT_ensemble", squad_answers.score_v1, 86.206, 92.196),
-        ("dev-v2.0", "v2.0_BERT_single", squad_answers.score_v2, 78.742, 81.775),
+        ("dev-v1.1", "v1.1_BERT_ensemble", squad_metrics.score_v1, 86.206, 92.196),
+        ("dev-v2.0", "v2.0_BERT_single", squad_metrics.score_v2, 78.742, 81.775),
     ],
 )
 def test_published_predictions_have_their_published_scores(shared, questions, predictions, score, exact, f1):
@@ -252,8 +254,8 @@ def test_true_positions_score_100(shared, tmp_path):
     questions = list(squad_answers.read_questions(examples))
     assert examples.records > 1.2 * len(questions) > 200
     predictions = squad_answers.predict(questions, true_beams(examples))
-    scores = squad_answers.score(squad_answers.question_scores(predictions, unanswerable=True))
+    scores = squad_metrics.score(squad_metrics.question_scores(predictions, unanswerable=True))
     assert scores["exact"] > 99 and scores["f1"] > 99 and scores["no_answer_exact"] == 100
-    assert squad_answers.share_without_answer(examples) == pytest.approx(
+    assert squad_metrics.share_without_answer(examples) == pytest.approx(
         100 * examples.statistics["questions without an answer"] / len(questions)
     )

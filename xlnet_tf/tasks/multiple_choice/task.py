@@ -1,16 +1,11 @@
 """Multiple choice: which of C options answers a question about a text (RACE)."""
 
-import csv
 import dataclasses
-import json
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from etils import epath
 
-from xlnet_tf import files
 from xlnet_tf.models.multiple_choice import XLNetMultipleChoice
 from xlnet_tf.records.examples import option_letters
 from xlnet_tf.records.layout import Column
@@ -18,11 +13,12 @@ from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks.finetuning import FinetuningTask, alike, register, row_weights
 from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import SummaryModelConfig
+from xlnet_tf.tasks.multiple_choice.files import write_files
+from xlnet_tf.tasks.multiple_choice.metrics import accuracies
 from xlnet_tf.tasks.settings import FinetuningConfig
 from xlnet_tf.training.task import Ratio, weighted
 
 EXPERIMENT = "xlnet/multiple_choice"
-TSV_FILE, JSONL_FILE = "predictions.tsv", "predictions.jsonl"
 
 
 @dataclasses.dataclass
@@ -78,54 +74,6 @@ class MultipleChoiceTask(FinetuningTask):
 
     def write_predictions(self, examples, predictions, folder):
         return write_files(examples.sidecar(), predictions["probabilities"], folder)
-
-
-def accuracies(probabilities: np.ndarray, labels: np.ndarray, levels: Sequence[str]) -> dict[str, float]:
-    """Returns the accuracy, and that of each level that questions have.
-
-    Where k options share the highest probability, a hit counts 1/k: the mean over all orders of the options.
-
-    Args:
-        probabilities: [questions, C].
-        labels: int [questions].
-        levels: of each question; empty for none.
-    """
-    is_highest = probabilities == probabilities.max(axis=1, keepdims=True)
-    hits = is_highest[np.arange(len(labels)), labels] / is_highest.sum(axis=1)
-    found = {"accuracy": float(np.mean(hits))}
-    for level in sorted(set(levels) - {""}):
-        found[f"accuracy_{level}"] = float(np.mean(hits[np.array(levels) == level]))
-    return found
-
-
-def write_files(questions, probabilities: np.ndarray, folder: epath.PathLike) -> list[str]:
-    """Writes predictions.tsv (id, answer's letter, probability of each option) and predictions.jsonl.
-
-    Args:
-        questions: dicts with id, level, question and options.
-        probabilities: [questions, C].
-        folder: for the files.
-
-    Returns:
-        The files' paths.
-    """
-    folder = files.make_folder(folder)
-    letters = option_letters(probabilities.shape[1])
-    with files.replacing(folder / TSV_FILE) as tsv, files.replacing(folder / JSONL_FILE) as jsonl:
-        table = csv.writer(tsv, delimiter="\t", lineterminator="\n")
-        table.writerow(["id", "answer", *letters])
-        for question, row in zip(questions, probabilities, strict=True):
-            best = int(np.argmax(row))
-            table.writerow([question["id"], letters[best], *(f"{p:.6f}" for p in row)])
-            line = {
-                **question,
-                "answer": letters[best],
-                "option": question["options"][best],
-                "answer_text": question["options"][best],  # the old name
-                "probabilities": row.tolist(),
-            }
-            jsonl.write(json.dumps(line, ensure_ascii=False) + "\n")
-    return [str(folder / TSV_FILE), str(folder / JSONL_FILE)]
 
 
 def synthetic(sizes: Sizes) -> tuple[list[Column], dict[str, Any]]:

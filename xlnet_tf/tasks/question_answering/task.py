@@ -16,6 +16,8 @@ from xlnet_tf.tasks.finetuning import FinetuningTask, register, row_weights
 from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import SegmentsModelConfig
 from xlnet_tf.tasks.question_answering import answers as squad_answers
+from xlnet_tf.tasks.question_answering import files as squad_files
+from xlnet_tf.tasks.question_answering import metrics as squad_metrics
 from xlnet_tf.tasks.settings import FinetuningConfig
 from xlnet_tf.text.graph.passage_windows import window_tokens
 from xlnet_tf.training.task import Ratio, weighted
@@ -174,17 +176,17 @@ class QuestionAnsweringTask(FinetuningTask):
         return {**outputs, **tokens}
 
     def constant_score(self, examples):
-        return squad_answers.share_without_answer(examples) if self.unanswerable else 0.0
+        return squad_metrics.share_without_answer(examples) if self.unanswerable else 0.0
 
     def units(self, examples, predictions):
-        units = squad_answers.question_scores(self._answers(examples, predictions), self.unanswerable)
+        units = squad_metrics.question_scores(self._answers(examples, predictions), self.unanswerable)
         threshold = self.no_answer_threshold()
         if self.unanswerable and threshold is not None:
             units["threshold"] = np.full(len(units["f1"]), threshold)
         return units
 
     def score_units(self, units):
-        return squad_answers.score(units, units.get("threshold"), self.task_config.answer_precision)
+        return squad_metrics.score(units, units.get("threshold"), self.task_config.answer_precision)
 
     def probabilities(self, examples, predictions):
         """Returns the probability that a question has no answer, where some have none."""
@@ -205,9 +207,7 @@ class QuestionAnsweringTask(FinetuningTask):
         )
 
     def write_predictions(self, examples, predictions, folder):
-        return squad_answers.write_files(
-            self._answers(examples, predictions), folder, self.refusal_threshold()
-        )
+        return squad_files.write_files(self._answers(examples, predictions), folder, self.refusal_threshold())
 
     def _answers(self, examples, predictions) -> list[squad_answers.Prediction]:
         return squad_answers.predict(
