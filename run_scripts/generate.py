@@ -21,7 +21,7 @@ _SAMPLING = ("temperature", "top_k", "top_p", "seed")
 def write(values: flags.FlagValues) -> Iterator[str]:
     """Writes what the flags ask for: yields a line for each text."""
     from xlnet_tf.generation.language_model import XLNetLanguageModel
-    from xlnet_tf.serving.models import policy
+    from xlnet_tf.serving.graph.weights import policy
 
     with policy(values.dtype):
         model = XLNetLanguageModel.from_pretrained(values.model_dir)

@@ -43,7 +43,7 @@ def main(_: Sequence[str]) -> None:
     hub.require(FLAGS.model_dir)
     if not FLAGS.text:
         from run_scripts.common.sharded import job
-        from xlnet_tf.serving.models import weights_file
+        from xlnet_tf.serving.sources import weights_file
 
         options = from_flags(sharded.ShardOptions).resolved()
         scorer = from_flags(models.Scoring, path=FLAGS.model_dir)
@@ -52,7 +52,7 @@ def main(_: Sequence[str]) -> None:
     import tensorflow as tf
 
     from xlnet_tf.generation.language_model import XLNetLanguageModel
-    from xlnet_tf.serving.models import policy
+    from xlnet_tf.serving.graph.weights import policy
 
     tf.config.run_functions_eagerly(True)  # of few texts, a graph takes longer to trace
     with policy(FLAGS.dtype):

@@ -48,14 +48,14 @@ def main(values: flags.FlagValues):
 
     from run_scripts.common.sharded import job
     from xlnet_tf.serving.graph.text_answers import answer_texts
-    from xlnet_tf.serving.models import find_source
+    from xlnet_tf.serving.sources import open_served
 
     if values.input:
         named = [pair.partition("=")[0] for pair in values.input]
     else:  # before anything that takes time
         first = next(rows_of_file(values.data))
         named = [*first, *(pair.partition("=")[0] for pair in values.column)]
-    source = find_source(values.model_dir, values.checkpoint, named)
+    source = open_served(values.model_dir, checkpoint=values.checkpoint, inputs=named)
     weights = _kind_of_weights(values, source)
     columns = {name: TensorInfo(np.dtype(object), rank) for name, rank in source.ranks.items()}
     chosen = chosen_columns(values.column, columns)
@@ -105,7 +105,7 @@ def answer_corpus(values: flags.FlagValues):
     """Answers the rows of a corpus into shards in --output_dir."""
     refuse_devices(values)
     from run_scripts.common.sharded import job, models
-    from xlnet_tf.serving.models import find_source
+    from xlnet_tf.serving.sources import open_served
 
     options = from_flags(ShardOptions).resolved()
     pairs = [pair.partition("=")[::2] for pair in values.column]
@@ -113,7 +113,7 @@ def answer_corpus(values: flags.FlagValues):
     source = options.corpus(values.data or "", pairs[0][1] if pairs else "text")
     rows = job.first_rows(source, options)
     named = (*rows[0].values, *(name for name, _ in pairs))
-    found = find_source(values.model_dir, values.checkpoint, named)
+    found = open_served(values.model_dir, checkpoint=values.checkpoint, inputs=named)
     chosen = chosen_columns(values.column, found.ranks)
     if not any(set(chosen.values()) <= set(row.values) for row in rows):
         check_columns(rows[0].values, found.ranks, chosen, f"{rows[0].source}, row 1")
@@ -132,7 +132,7 @@ def answer_corpus(values: flags.FlagValues):
 
 
 def _kind_of_weights(values: flags.FlagValues, source) -> str:
-    from xlnet_tf.serving.models import BFLOAT16, FLOAT32
+    from xlnet_tf.serving.graph.weights import BFLOAT16, FLOAT32
 
     return BFLOAT16 if (values.dtype or source.dtype) == BFLOAT16 else FLOAT32
 

@@ -29,11 +29,11 @@ def main(_: Sequence[str]) -> None:
     sharded.check_text_flags(values)
     hub.require(values.model_dir)
     from run_scripts.common.sharded import formats, job
-    from xlnet_tf.serving.models import find_embedder
+    from xlnet_tf.serving.embedders import open_embedder
 
     embedder = from_flags(models.Embedding, path=values.model_dir)
     if not values.text:
-        source = find_embedder(values.model_dir, values.checkpoint, values.layer, values.dtype)
+        source = open_embedder(values.model_dir, values.checkpoint, values.layer, values.dtype)
         options = from_flags(sharded.ShardOptions).resolved()
         job.run_texts("embeddings", embedder, values, source.file, options)
         return

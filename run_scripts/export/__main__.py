@@ -114,7 +114,7 @@ def head_options(values: flags.FlagValues) -> dict[str, Any]:
         return given_of_task(of_tasks, task_registry.canonical(values.head), values)
     if not any(values[name].present for name in of_tasks):
         return {}
-    from xlnet_tf.serving.models import task_of_weights
+    from xlnet_tf.serving.sources import task_of_weights
 
     return given_of_task(of_tasks, task_of_weights(values.model_dir), values)
 
@@ -125,9 +125,11 @@ def check_weights(values: flags.FlagValues):
     Raises:
         UserError: they cost more than --max_loss.
     """
-    from xlnet_tf.serving import models
+    from xlnet_tf.tasks import export_checks
 
-    found = models.compare_weights(values.model_dir, values.check_data, values.weights, values.checkpoint)
+    found = export_checks.compare_weights(
+        values.model_dir, values.check_data, values.weights, values.checkpoint
+    )
     print(
         f"{found.metric} on {values.check_data}: {found.full:.4f} with float32, {found.small:.4f} with "
         f"{values.weights}: {found.points:.2f} points lost"
@@ -143,9 +145,10 @@ def main(_: Sequence[str]):
     values = flags.FLAGS
     folders.claim(values.output_dir, folders.EXPORT, flag="--output_dir")
     hub.require(values.model_dir)
-    from xlnet_tf.serving import config_files, models
+    from xlnet_tf.serving import config_files
     from xlnet_tf.serving.export import export
-    from xlnet_tf.serving.graph import module
+    from xlnet_tf.serving.graph.options import buckets_for
+    from xlnet_tf.serving.sources import open_served
 
     options = {}
     if values.seq_len:
@@ -157,24 +160,22 @@ def main(_: Sequence[str]):
     check_flags(values)
     check_demands(values.model_dir)
     if values.bucket_data:
-        seq_len = values.seq_len or models.seq_len_of(values.model_dir)
-        options["buckets"] = module.buckets_for(values.bucket_data, seq_len)
+        seq_len = values.seq_len or open_served(values.model_dir, head=values.head).options["seq_len"]
+        options["buckets"] = buckets_for(values.bucket_data, seq_len)
         print(f"buckets for texts as in {values.bucket_data}: {', '.join(map(str, options['buckets']))}")
     if values.check_data:
         check_weights(values)
     if values.calibrate:
-        options["temperature"] = models.fit_temperature(
+        from xlnet_tf.tasks import export_checks
+
+        options["temperature"] = export_checks.fit_temperature(
             values.model_dir, values.calibrate, values.weights, values.checkpoint
         )
         print(f"temperature: {', '.join(f'{value:.4f}' for value in options['temperature'])}")
-    served = models.module_of(
-        values.model_dir,
-        checkpoint=values.checkpoint,
-        head=values.head,
-        weights=values.weights,
-        **options,
-        **head_options(values),
+    source = open_served(
+        values.model_dir, checkpoint=values.checkpoint, head=values.head, **options, **head_options(values)
     )
+    served = source.load(values.weights)
     warn_of_left_out(options.get("buckets", ()), served.buckets)
     path = export(served, values.output_dir, version=values.version, warmup_batches=warmup_batches)
     print(describe(path))

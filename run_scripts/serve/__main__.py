@@ -40,13 +40,13 @@ def main(_: Sequence[str]) -> None:
         if "://" not in folder and not os.path.isdir(folder):  # said before TensorFlow is loaded
             raise UserError(f"{folder} is not a folder: expected one that `xlnet-tf export` has written")
     hub.require(values.explain, "--explain: ")
-    from xlnet_tf.serving.local import guard, models, server
+    from xlnet_tf.serving.local import guard, server, versions
 
     errors.quiet_abseil()
     if values.models_config:
-        configs = models.of_config_file(values.models_config)
+        configs = versions.of_config_file(values.models_config)
     else:
-        configs = [models.of_folder(folder) for folder in values.model]
+        configs = [versions.of_folder(folder) for folder in values.model]
     if len({config.name for config in configs}) < len(configs):
         raise UserError("two models have the same name: their folders' last parts must differ")
     limits = guard.Limits(

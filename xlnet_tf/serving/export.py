@@ -12,7 +12,7 @@ from xlnet_tf import files, folders
 from xlnet_tf.errors import UserError
 from xlnet_tf.ownership import Ownership, owning
 from xlnet_tf.serving import config_files
-from xlnet_tf.serving.graph.module import ServingModule
+from xlnet_tf.serving.graph.exported_model import ExportableModel
 from xlnet_tf.serving.warmup import BUCKETS_FILE, write_warmup
 from xlnet_tf.text.tokenizer import MODEL_FILE
 
@@ -21,7 +21,7 @@ MAX_BATCH = 1 << 16  # rows of a request, which is made as a whole
 
 
 def export(
-    module: ServingModule,
+    module: ExportableModel,
     folder: str,
     *,
     version: int | None = None,
@@ -64,7 +64,7 @@ def export(
 
 
 def _export(
-    module: ServingModule, folder: str, version: int, warmup_batches: Sequence[int], owner: Ownership
+    module: ExportableModel, folder: str, version: int, warmup_batches: Sequence[int], owner: Ownership
 ) -> str:
     target, unfinished = f"{folder}/{version}", f"{folder}/unfinished-{version}"
     if tf.io.gfile.exists(unfinished):
@@ -109,7 +109,7 @@ def _check(folder: str, version: int, warmup_batches: Sequence[int]):
         )
 
 
-def _save(module: ServingModule, path: str):
+def _save(module: ExportableModel, path: str):
     with files.writing(path), tempfile.TemporaryDirectory() as temporary:
         tokenizer_file = os.path.join(temporary, MODEL_FILE)
         files.write(tokenizer_file, module.tokenizer.model_proto)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from xlnet_tf.serving.local.loaded import LoadedModel, RequestError, sizes_of
+from xlnet_tf.serving.local.saved_model import LoadedModel, RequestError, sizes_of
 
 MAX_BATCH = 32  # rows
 _MAX_TOKENS = 8192  # of a batch: more long rows in one would only let others wait

@@ -15,7 +15,7 @@ from tensorflow_serving.apis.predict_pb2 import PredictResponse
 from xlnet_tf.errors import UserError, reason
 from xlnet_tf.serving.client_grpc import read_tensor
 from xlnet_tf.serving.local.guard import Limits
-from xlnet_tf.serving.local.loaded import RequestError, invalid
+from xlnet_tf.serving.local.saved_model import RequestError, invalid
 from xlnet_tf.serving.local.service import Caller, Service
 
 _STOP_SECONDS = 10

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from xlnet_tf import files
 from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.errors import UserError
-from xlnet_tf.serving.local.models import Models
+from xlnet_tf.serving.local.versions import Models
 from xlnet_tf.serving.page.explainer import Explainer
 
 PAGE = pathlib.Path(__file__).with_name("page.html")

@@ -3,7 +3,9 @@
 import tensorflow as tf
 import tf_keras
 
-from xlnet_tf.serving.graph.module import LOWEST, CandidatesModule, check_room, lists
+from xlnet_tf.serving.graph.exported_model import LOWEST, CandidatesModule
+from xlnet_tf.serving.graph.inputs import lists
+from xlnet_tf.serving.graph.options import check_room
 from xlnet_tf.text.graph.packing import first_pieces
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -23,7 +25,7 @@ class RankingModule(CandidatesModule):
         model: an XLNetRanker.
         tokenizer: its tokenizer.
         max_query_len: most pieces of a query.
-        **options: of ServingModule.
+        **options: of ExportableModel.
     """
 
     SCORES = "scores"

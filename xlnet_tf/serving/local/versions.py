@@ -20,7 +20,7 @@ from xlnet_tf.errors import UserError, reason
 from xlnet_tf.serving import config_files
 from xlnet_tf.serving.export import versions
 from xlnet_tf.serving.local.batching import MAX_BATCH, Batcher
-from xlnet_tf.serving.local.loaded import LoadedModel, RequestError, invalid
+from xlnet_tf.serving.local.saved_model import LoadedModel, RequestError, invalid
 
 MODEL_FILE = "saved_model.pb"
 POLL_SECONDS = 1.0
