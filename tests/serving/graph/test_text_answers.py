@@ -11,6 +11,7 @@ from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint
 from xlnet_tf.serving.export import export
 from xlnet_tf.serving.graph import text_answers
 from xlnet_tf.serving.graph.exported_model import LOWEST, ExportableModel
+from xlnet_tf.serving.graph.options import exact_buckets
 from xlnet_tf.serving.graph.signatures import plain
 from xlnet_tf.serving.graph.text_answers import BatchPredictor, answer_texts
 from xlnet_tf.serving.graph.weights import FLOAT32
@@ -166,7 +167,8 @@ def test_no_rows_have_no_answers(classifier):
 
 
 def test_padding_follows_the_text():
-    assert text_answers.padding_buckets(40) == [8, 16, 24, 32]
+    assert exact_buckets(40, 0) == [8, 16, 24, 32]
+    assert exact_buckets(40, 8) is None
 
 
 @pytest.mark.parametrize(

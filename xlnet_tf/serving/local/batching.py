@@ -73,6 +73,9 @@ class _Part:
     rows: np.ndarray
 
 
+_Rows = tuple[tuple, np.ndarray]  # those that stay together, after what they share with others of a batch
+
+
 class Batcher:
     """The queue and the workers of one version of a model.
 
@@ -91,6 +94,7 @@ class Batcher:
         self._queues: dict[tuple, deque[_Part]] = {}  # by what may share a batch; none is empty
         self._waiting: dict[_Request, int] = {}  # its parts in the queues
         self._owed: set[concurrent.futures.Future] = set()  # neither answered nor cancelled
+        self._idle = 0  # workers
         self._numbers = itertools.count()
         self._lock = threading.Condition()
         self._closed = False
@@ -116,18 +120,25 @@ class Batcher:
         sizes = {value.shape[0] if value.ndim else -1 for value in columns.values()}
         rows = sizes.pop() if len(sizes) == 1 else -1
         request = _Request(signature, columns, rows, seconds and time.monotonic() + seconds)
-        parts = list(self._parts(request))
         with self._lock:
-            if self._closed:
-                raise Closed
-            for key, rows in parts:
-                part = _Part(next(self._numbers), request, rows)
-                self._queues.setdefault(key, deque()).append(part)
-            self._waiting[request] = len(parts)
-            self._owed.add(request.future)
-            self._lock.notify()
+            starts_now = self._idle and not self._waiting and rows <= self._max_batch
+            if starts_now:
+                self._queue(request, [((request, 0), np.arange(max(0, rows)))])
+        if not starts_now:  # its rows' lengths, which take time, are needed
+            parts = [*self._parts(request)]
+            with self._lock:
+                self._queue(request, parts)
         request.future.add_done_callback(self._owed.discard)
         return request.future
+
+    def _queue(self, request: _Request, parts: Sequence[_Rows]) -> None:
+        if self._closed:
+            raise Closed
+        for key, rows in parts:
+            self._queues.setdefault(key, deque()).append(_Part(next(self._numbers), request, rows))
+        self._waiting[request] = len(parts)
+        self._owed.add(request.future)
+        self._lock.notify()
 
     def close(self) -> None:
         """Answers what somebody waits for, drops the rest, and closes the model."""
@@ -140,8 +151,7 @@ class Batcher:
         for thread in (closing, *self._workers):
             thread.join(_END_SECONDS)
 
-    def _parts(self, request: _Request) -> Iterator[tuple[tuple, np.ndarray]]:
-        """Yields rows that stay together, after what they share with those that may be in their batch."""
+    def _parts(self, request: _Request) -> Iterator[_Rows]:
         rule, everything = self._rules[request.signature], np.arange(max(0, request.rows))
         if rule is Rule.ALONE or request.rows <= 0:
             yield (request, 0), everything
@@ -169,7 +179,9 @@ class Batcher:
     def _next(self) -> list[_Part]:
         """Waits for parts that one run of the model answers; returns none once the batcher is closed."""
         with self._lock:
+            self._idle += 1
             self._lock.wait_for(lambda: self._queues or self._closed)
+            self._idle -= 1
             if not self._queues:
                 return []
             request = next(iter(self._waiting))

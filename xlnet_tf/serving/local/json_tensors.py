@@ -198,7 +198,3 @@ def _from_array(name: str, values: np.ndarray) -> Any:
     if values.dtype == np.float32:
         return values.astype(str).astype(float).tolist()  # as few digits as tell it from its neighbours
     return (values.astype(np.float32) if values.dtype.kind == "V" else values).tolist()
-
-
-def dump(document: Mapping[str, Any]) -> bytes:
-    return json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogateescape")

@@ -13,7 +13,7 @@ from xlnet_tf.serving.graph.exported_model import SERVING_DEFAULT
 from xlnet_tf.serving.local.batching import Closed
 from xlnet_tf.serving.local.metrics import Metrics
 from xlnet_tf.serving.local.saved_model import RequestError, invalid
-from xlnet_tf.serving.local.versions import Models
+from xlnet_tf.serving.local.versions import Models, Version
 
 SIGNATURES = "signature_def"  # the only field of metadata that there is
 MAX_ROWS = 256  # of a request: they are answered as a whole
@@ -75,24 +75,29 @@ class Service:
     def __init__(self, models: Models, metrics: Metrics, timeout: float):
         self.models, self.metrics, self.timeout = models, metrics, timeout
 
-    def predict(self, spec: ModelSpec, inputs: Mapping[str, np.ndarray], caller: Caller) -> Answer:
+    def predict(
+        self,
+        spec: ModelSpec,
+        inputs: Mapping[str, np.ndarray],
+        caller: Caller,
+        version: Version | None = None,
+    ) -> Answer:
         """Asks a signature; blocks until it has answered.
 
         Args:
             spec: model, version or label, and signature.
             inputs: by name, [B, ...].
-            caller: who asks.
+            version: that the request was read for; None: the one that it names is looked up.
 
         Raises:
             RequestError: the request is refused, or takes too long.
         """
         begun, status, rows = time.perf_counter(), "INTERNAL", 0
         try:
-            version, future = self._submit(spec, inputs)
-            rows = _rows(inputs)
+            number, rows, future = self._submit(spec, inputs, version)
             outputs = caller.wait(future, self.timeout)
             status = "OK"
-            return Answer(_spec(spec, version), outputs)
+            return Answer(_spec(spec, number), outputs)
         except RequestError as error:
             status = error.code
             raise
@@ -101,17 +106,16 @@ class Service:
                 seconds = time.perf_counter() - begun
                 self.metrics.add(spec.name, caller.entrypoint, status, seconds, rows)
 
-    def _submit(self, spec: ModelSpec, inputs: Mapping[str, np.ndarray]):
+    def _submit(self, spec: ModelSpec, inputs: Mapping[str, np.ndarray], version: Version | None):
         name = spec.signature_name or SERVING_DEFAULT
         while True:
-            version = self.models.find(spec)
-            version.model.check(name, inputs)
-            if (rows := _rows(inputs)) > MAX_ROWS:
+            version = version or self.models.find(spec)
+            if (rows := version.model.check(name, inputs)) > MAX_ROWS:
                 raise invalid(f"the request has {rows} rows; this server takes {MAX_ROWS}")
             try:
-                return version.number, version.batcher.submit(name, inputs, self.timeout)
+                return version.number, rows, version.batcher.submit(name, inputs, self.timeout)
             except Closed:
-                continue  # a newer one is there
+                version = None  # a newer one is there
 
     def metadata(self, spec: ModelSpec, fields: Sequence[str] = (SIGNATURES,)) -> GetModelMetadataResponse:
         """Describes a version.
@@ -129,10 +133,6 @@ class Service:
         response.model_spec.signature_name = ""
         response.metadata[SIGNATURES].Pack(version.model.definition_map())
         return response
-
-
-def _rows(inputs: Mapping[str, np.ndarray]) -> int:
-    return max((len(value) for value in inputs.values() if value.ndim), default=0)
 
 
 def _spec(asked: ModelSpec, number: int) -> ModelSpec:

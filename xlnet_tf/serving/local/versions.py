@@ -260,7 +260,8 @@ class Models:
         if not spec.name:
             raise invalid("ModelSpec has no name specified.")
         number = self._number(spec)
-        served = {version.number: version for name, version in self.available() if name == spec.name}
+        known = list(self._versions.get(spec.name, {}).values())  # a list: others load meanwhile
+        served = {version.number: version for version in known if version.state == State.AVAILABLE}
         if number is None and served:
             return served[max(served)]
         if number in served:
