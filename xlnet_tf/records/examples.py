@@ -33,12 +33,11 @@ from xlnet_tf.records.batching import LENGTHS_FILE, read_lengths, row_lengths, w
 from xlnet_tf.records.input_counts import InputCounts
 from xlnet_tf.records.layout import Column, Layout, ids_dtype
 from xlnet_tf.records.spec import MAX_VOCAB_SIZE
-from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.cleaning import MANIFEST_FILE, CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
-MANIFEST_FILE = "manifest.json"
 SIDECAR_FILE = "examples.jsonl"
-TOKENIZER_FILE = "spiece.model"
 KIND = "examples"
 SCHEMA_VERSION = 1
 MAX_SEQ_LEN = 1 << 20

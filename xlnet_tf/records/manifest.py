@@ -17,7 +17,7 @@ from xlnet_tf.records import shards as shards_lib
 from xlnet_tf.records.spec import MAX_PASSES, MAX_SLICES, RecordSpec, stream_id
 from xlnet_tf.text import special_tokens
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig
-from xlnet_tf.text.tokenizer import MODEL_FILE
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 FILE_NAME = "manifest.json"
 SCHEMA_VERSION = 1
@@ -119,7 +119,7 @@ class Manifest:
             **fields: the other fields, where they are not the defaults; perm_size by default is reuse_len.
         """
         tokenizer = {
-            "file": MODEL_FILE,
+            "file": TOKENIZER_FILE,
             "sha256": tokenizer_sha256,
             "vocab_size": spec.vocab_size,
             "special_ids": special_tokens.IDS,

@@ -30,7 +30,7 @@ from xlnet_tf.serving.graph.text_answers import RowFunction, padding_buckets
 from xlnet_tf.task_registry import LANGUAGE_MODEL
 from xlnet_tf.tasks.classification.serving import AlertRule
 from xlnet_tf.tasks.pretraining.serving import EMBED, LanguageModelModule
-from xlnet_tf.text.tokenizer import MODEL_FILE as TOKENIZER_FILE
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 from xlnet_tf.text.windows import NUM_SPECIAL
 
 if TYPE_CHECKING:
