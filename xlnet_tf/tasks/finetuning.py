@@ -23,6 +23,7 @@ from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.model_card import BEST, PARAMS_FILE, ModelCard
 from xlnet_tf.checkpoints.names import head_scope
 from xlnet_tf.config import XLNetConfig
+from xlnet_tf.differences import settings_difference
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.reading import TOKEN_FEATURES, packed_source
@@ -30,7 +31,6 @@ from xlnet_tf.records import example_report
 from xlnet_tf.records.batching import FILLER, MULTIPLE, WINDOW, Batches
 from xlnet_tf.records.example_reader import ExampleTable, example_dataset
 from xlnet_tf.records.examples import MANIFEST_FILE, TOKENIZER_FILE, ExampleSet
-from xlnet_tf.records.manifest import settings_difference
 from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.cutting import cut_rows, whole_rows
 from xlnet_tf.tasks.metrics.calibration import Probabilities
@@ -175,7 +175,7 @@ class FinetuningTask(Task):
 
     def dev_set(self):
         parts = [
-            *(shard["sha256"] for shard in self.validation_set.shards),
+            *(shard.sha256 for shard in self.validation_set.shards),
             self.validation_set.sidecar_sha256,
         ]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -458,7 +458,7 @@ class FinetuningTask(Task):
         return found + example_report.shared_with_train(self.sets)
 
     def data_bytes(self) -> int:
-        return sum(shard["bytes"] for examples in self.sets.values() for shard in examples.shards)
+        return sum(shard.bytes for examples in self.sets.values() for shard in examples.shards)
 
     def check_data(self):
         for examples in self.sets.values():
