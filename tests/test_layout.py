@@ -106,6 +106,20 @@ def test_imports_never_run_upward():
     assert not upward
 
 
+def test_only_the_registry_names_what_lies_above_it():
+    """As "module:name", which is imported when it is asked for."""
+    reference = re.compile(rf"((?:{'|'.join(SOURCES)})(?:\.\w+)+):(\w+)")
+    naming = set()
+    for name in MODULES:
+        strings = [node.value for node in ast.walk(parsed(name)) if isinstance(node, ast.Constant)]
+        matches = [reference.fullmatch(text) for text in strings if isinstance(text, str)]
+        for module, attribute in (match.groups() for match in matches if match):
+            assert module in MODULES and attribute in defined(module), f"{name}: {module}:{attribute}"
+            if floor_of(module) > floor_of(name):
+                naming.add(name)
+    assert naming == {"xlnet_tf.task_registry"}
+
+
 def test_builders_import_no_model_code():
     model_code = (
         "xlnet_tf.layers",

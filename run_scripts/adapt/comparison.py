@@ -37,7 +37,7 @@ class Task:
         self.sets = {split: ExampleSet.load(f"{data}/{split}") for split in ("train", "dev")}
         if (self.sets["train"].folder.parent / "test").exists():
             self.sets["test"] = ExampleSet.load(f"{data}/test")
-        entry = task_registry.of_examples(self.sets["train"])
+        entry = task_registry.entry_for_set(self.sets["train"])
         params = exp_factory.get_exp_config(entry.experiment)
         params.runtime = copy.deepcopy(runtime)
         for source in config:

@@ -126,7 +126,7 @@ def test_texts_have_whole_segments_unless_an_option_says_otherwise(small_tokeniz
     model = built(XLNetClassifier, small_tokenizer, 2, segment_len=96)
     model.save_pretrained(tmp_path, small_tokenizer)
     model.tokenizer = small_tokenizer
-    assert models.module_of_model(model).seq_len == models.seq_len_of(str(tmp_path)) == 480
+    assert ClassificationModule.of_model(model).seq_len == models.seq_len_of(str(tmp_path)) == 480
     assert models.find_source(str(tmp_path)).load("float32").seq_len == 480
 
 
