@@ -1,8 +1,8 @@
 """Answers concurrent requests together: their rows meet in batches that are padded to one length.
 
-A request that finds no other waiting runs as it is, so its answer is the SavedModel's to the last bit. When
-requests wait for a worker, their rows are sorted by the length that the model pads them to (its buckets): a
-short text never pays for a long one, not even for one of its own request.
+A request that finds no other waiting runs as it is: its answer is the SavedModel's to the last bit, and only
+the model tokenizes its texts. When requests wait for a worker, their rows are sorted by the length that the
+model pads them to (its buckets): a short text never pays for a long one, not even for one of its own request.
 """
 
 import concurrent.futures
@@ -73,9 +73,6 @@ class _Part:
     rows: np.ndarray
 
 
-_Rows = tuple[tuple, np.ndarray]  # those that stay together, after what they share with others of a batch
-
-
 class Batcher:
     """The queue and the workers of one version of a model.
 
@@ -120,25 +117,21 @@ class Batcher:
         sizes = {value.shape[0] if value.ndim else -1 for value in columns.values()}
         rows = sizes.pop() if len(sizes) == 1 else -1
         request = _Request(signature, columns, rows, seconds and time.monotonic() + seconds)
+        if self._idle and not self._waiting and rows <= self._max_batch:  # to be taken as it is
+            parts = [((request, 0), np.arange(max(0, rows)))]
+        else:
+            parts = list(self._parts(request))
         with self._lock:
-            starts_now = self._idle and not self._waiting and rows <= self._max_batch
-            if starts_now:
-                self._queue(request, [((request, 0), np.arange(max(0, rows)))])
-        if not starts_now:  # its rows' lengths, which take time, are needed
-            parts = [*self._parts(request)]
-            with self._lock:
-                self._queue(request, parts)
+            if self._closed:
+                raise Closed
+            for key, numbers in parts:
+                part = _Part(next(self._numbers), request, numbers)
+                self._queues.setdefault(key, deque()).append(part)
+            self._waiting[request] = len(parts)
+            self._owed.add(request.future)
+            self._lock.notify()
         request.future.add_done_callback(self._owed.discard)
         return request.future
-
-    def _queue(self, request: _Request, parts: Sequence[_Rows]) -> None:
-        if self._closed:
-            raise Closed
-        for key, rows in parts:
-            self._queues.setdefault(key, deque()).append(_Part(next(self._numbers), request, rows))
-        self._waiting[request] = len(parts)
-        self._owed.add(request.future)
-        self._lock.notify()
 
     def close(self) -> None:
         """Answers what somebody waits for, drops the rest, and closes the model."""
@@ -151,7 +144,8 @@ class Batcher:
         for thread in (closing, *self._workers):
             thread.join(_END_SECONDS)
 
-    def _parts(self, request: _Request) -> Iterator[_Rows]:
+    def _parts(self, request: _Request) -> Iterator[tuple[tuple, np.ndarray]]:
+        """Yields rows that stay together, after what they share with those that may be in their batch."""
         rule, everything = self._rules[request.signature], np.arange(max(0, request.rows))
         if rule is Rule.ALONE or request.rows <= 0:
             yield (request, 0), everything

@@ -23,11 +23,11 @@ class Answer(NamedTuple):
     """What a version says.
 
     Attributes:
-        spec: of the version, for the answer.
+        version: its number.
         outputs: by name, [B, ...]; strings as bytes in object arrays.
     """
 
-    spec: ModelSpec
+    version: int
     outputs: dict[str, np.ndarray]
 
 
@@ -97,7 +97,7 @@ class Service:
             number, rows, future = self._submit(spec, inputs, version)
             outputs = caller.wait(future, self.timeout)
             status = "OK"
-            return Answer(_spec(spec, number), outputs)
+            return Answer(number, outputs)
         except RequestError as error:
             status = error.code
             raise
@@ -129,13 +129,14 @@ class Service:
         if not fields:
             raise invalid("the request names no metadata_field")
         version = self.models.find(spec)
-        response = GetModelMetadataResponse(model_spec=_spec(spec, version.number))
+        response = GetModelMetadataResponse(model_spec=answered_spec(spec, version.number))
         response.model_spec.signature_name = ""
         response.metadata[SIGNATURES].Pack(version.model.definition_map())
         return response
 
 
-def _spec(asked: ModelSpec, number: int) -> ModelSpec:
+def answered_spec(asked: ModelSpec, number: int) -> ModelSpec:
+    """Returns the version and the signature that a request was answered by, for the answer."""
     spec = ModelSpec(name=asked.name, signature_name=asked.signature_name or SERVING_DEFAULT)
     spec.version.value = number
     return spec
