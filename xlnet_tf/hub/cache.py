@@ -36,11 +36,8 @@ def fetch(library: Any, name: str, revision: str | None, info: Any, wanted: Sequ
     """Returns the cache's folder of a commit, with the wanted files, each with the digest that the hub says.
 
     Args:
-        library: huggingface_hub.
-        name: of the model.
         revision: that was asked for; None: the main branch.
         info: what the hub says of it, with its commit and its files.
-        wanted: the files to fetch.
 
     Raises:
         UserError: a file came with another digest; it is removed, so that the next call fetches it again.

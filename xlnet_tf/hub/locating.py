@@ -80,7 +80,6 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
         path: a path, which goes first where it exists, also of a .keras file; hf://OWNER/NAME[@REVISION], or
             plain OWNER/NAME, unless that begins with a folder of this machine or with runs/; or the folder's
             name of a model of the original's (see releases.released).
-        tokenizer_only: fetch no weights.
 
     Raises:
         UserError: the hub has no such model or revision, or it cannot be asked; the model has no files that
@@ -236,11 +235,7 @@ def _fetch(library: Any, name: str, revision: str | None, tokenizer_only: bool) 
 
 
 def _info(ask: Callable[..., Any], name: str, revision: str | None, **options: Any) -> Any:
-    """Returns what the hub says of a model or a data set: at least its commit and its files.
-
-    Raises:
-        UserError: what answered is not a hub.
-    """
+    """Returns what the hub says of a model or a data set: at least its commit and its files."""
     try:
         info = ask(name, revision=revision, timeout=_SECONDS, **options)
         for file in info.siblings if options else ():

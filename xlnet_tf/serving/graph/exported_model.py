@@ -49,7 +49,6 @@ class ExportableModel(tf.Module):
 
     Args:
         model: built, its weights loaded; of the dtype to serve in.
-        tokenizer: the model's.
         seq_len: T, most tokens of a sequence.
         buckets: lengths to which the sequences of a batch are padded, the first that holds the longest of
             them, ascending; `seq_len` comes after them. None: 32, 64, 128, ... A model that reads in segments
@@ -255,7 +254,6 @@ class ExportableModel(tf.Module):
         Args:
             ids_a: [N, (pieces)] of the first texts.
             ids_b: of the second; None: there are none.
-            padding: side.
 
         Returns:
             The model's features [N, T].

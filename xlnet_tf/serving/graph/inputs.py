@@ -13,7 +13,6 @@ def signature(function, **specs: tf.TensorSpec) -> Signature:
 
     Args:
         function: takes the inputs by name, returns a dict of tensors.
-        **specs: of the inputs.
     """
 
     def checked(**inputs):

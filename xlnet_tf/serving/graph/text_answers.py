@@ -98,7 +98,6 @@ def normalize_inputs(
     Args:
         ranks: the inputs, as Served.input_ranks has them.
         texts: values of the first inputs.
-        inputs: values of others, by name.
 
     Returns:
         The rows, and whether they are a list of rows instead of a single one.

@@ -77,9 +77,7 @@ class Batcher:
     """The queue and the workers of one version of a model.
 
     Args:
-        model: loaded.
         together: whether to put requests together.
-        max_batch: most rows of a batch.
     """
 
     def __init__(self, model: LoadedModel, *, together: bool = True, max_batch: int = MAX_BATCH):

@@ -187,11 +187,7 @@ def _origin_form(scope: Message) -> tuple[Message, list[str]]:
 
 
 def _unpacked(body: bytes, most: int) -> bytes | None:
-    """Returns what gzip has packed, None if it is too large.
-
-    Raises:
-        zlib.error: it is not gzip, or not whole.
-    """
+    """Returns what gzip has packed, None if it is too large."""
     unpacking = zlib.decompressobj(zlib.MAX_WBITS | 16)  # with gzip's header
     found = unpacking.decompress(body, most + 1)
     if len(found) > most:

@@ -44,7 +44,6 @@ def application(service: Service, pages: Sequence[BaseRoute] = ()) -> Starlette:
     """Returns the server's application; guard.Guard is to stand before it.
 
     Args:
-        service: that answers.
         pages: further routes, such as those of a page at `/`; they come after the API's. `service.models` and
             `service.predict` are what a page asks. What they raise as RequestError becomes a JSON error.
     """

@@ -36,7 +36,6 @@ class RequestError(Exception):
 
     Args:
         code: as TensorFlow and gRPC call it, such as "INVALID_ARGUMENT".
-        message: what is wrong.
     """
 
     def __init__(self, code: str, message: str):

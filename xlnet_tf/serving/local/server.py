@@ -53,11 +53,9 @@ def serving(
     """Serves models while the block runs.
 
     Args:
-        host: to listen on.
         rest_port, grpc_port: 0 is any free one.
         limits: of requests; those of time, size and number hold for gRPC, too.
         batching: whether concurrent requests are answered together.
-        max_batch: most rows of a batch.
         pages: makes further routes of the service, such as those of a page at `/`. They come after the
             API's, behind the same guard.
 

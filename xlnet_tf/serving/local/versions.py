@@ -190,7 +190,6 @@ class Models:
 
     Args:
         together: whether requests are answered together.
-        max_batch: most rows of a batch.
     """
 
     def __init__(

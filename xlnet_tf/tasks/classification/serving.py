@@ -32,7 +32,6 @@ class _OneVector(ExportableModel):
     Args:
         pair: whether there are two texts, text_a and text_b.
         truncation: what is cut of a text that is too long: its "end" or its "middle"; of pairs, the ends.
-        **options: of ExportableModel.
 
     Attributes:
         SERVING_OUTPUTS: the signature in TensorFlow Serving's own form, and its names of our outputs.
@@ -94,8 +93,6 @@ class ClassificationModule(_OneVector):
       classify: TensorFlow Serving's Classify; tf.Examples in, classes and scores [B, C] out.
 
     Args:
-        model: an XLNetClassifier.
-        tokenizer: its tokenizer.
         alert: what an alert is, of probabilities without a temperature; None: there are none.
         temperature: what logits are divided by for the probabilities, one for all labels or one for each (see
             metrics.calibration); None: they are as the model has them. It changes no label and no alert.
@@ -172,8 +169,6 @@ class RegressionModule(_OneVector):
       regress: TensorFlow Serving's Regress; tf.Examples in, outputs [B] out.
 
     Args:
-        model: an XLNetRegressor.
-        tokenizer: its tokenizer.
         **options: pair, truncation, and those of ExportableModel.
     """
 

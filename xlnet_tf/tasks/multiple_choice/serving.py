@@ -28,11 +28,8 @@ class MultipleChoiceModule(CandidatesModule):
       tokens: sequences of single options; gives logits [B].
 
     Args:
-        model: an XLNetMultipleChoice.
-        tokenizer: its tokenizer.
         max_qa_len: most pieces of a question with an option.
         temperature: what logits are divided by for the probabilities, [1]; None: 1.
-        **options: of ExportableModel.
     """
 
     SCORES = "logits"

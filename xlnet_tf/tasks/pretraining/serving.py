@@ -89,15 +89,12 @@ class LanguageModelModule(ExportableModel):
       each but truncated and error with an axis for the candidates after that of the batch.
 
     Args:
-        model: an XLNetPretrainer.
-        tokenizer: its tokenizer.
         seq_len: most tokens of a sequence, those that are written included.
         max_new_tokens: most tokens to write, or to fill, in a text; None: 64, or half of seq_len if that is
             less.
         top_k: how many pieces and fillings fill_mask gives.
         beams: candidates of search; 1 takes the likeliest piece each time.
         layer: whose output the vectors are; -1: the last.
-        **options: of ExportableModel.
 
     Raises:
         UserError: see ExportableModel; or a number is too small or too large.
@@ -372,9 +369,6 @@ def _empty_oversized_texts(**texts: tf.Tensor) -> tuple[dict[str, tf.Tensor], tu
 
     Args:
         **texts: [B] string, by the names of the inputs.
-
-    Returns:
-        The texts, and what _first_fault takes: which rows are right, and what is wrong with the others.
     """
     sizes = {name: tf.strings.length(values) for name, values in texts.items()}
     is_right = tf.reduce_all([size <= MOST_TEXT_BYTES for size in sizes.values()], axis=0)

@@ -47,13 +47,10 @@ class QuestionAnsweringModule(ExportableModel):
       tokens: the span head's outputs for packed windows [P SEP Q SEP CLS] (see models.question_answering).
 
     Args:
-        model: an XLNetQuestionAnswering.
-        tokenizer: its tokenizer.
         max_question_len: most tokens of a question; the rest is cut.
         stride: tokens from one window of a context to the next.
         threshold: the no-answer logit above which an answer is refused; None: never.
         n_best: number of answers, at most as many as the model looks at in a window.
-        max_answer_len: most tokens of an answer.
         **options: of ExportableModel; buckets that are shorter than what the model looks at are left out.
 
     Raises:
@@ -171,8 +168,6 @@ class QuestionAnsweringModule(ExportableModel):
 
         Args:
             questions: ids [B, (pieces)] of the batch.
-            encoded: the contexts' pieces.
-            windows: C of its windows.
 
         Returns:
             log_probs [C, n_best], best first, -inf where there is no answer; starts and ends [C, n_best], the

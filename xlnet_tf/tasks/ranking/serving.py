@@ -20,12 +20,6 @@ class RankingModule(CandidatesModule):
         Of tf.Examples with fewer candidates than others, the rest has the lowest score there is, and the
         order ends with -1.
       tokens: sequences of single candidates; gives scores [B].
-
-    Args:
-        model: an XLNetRanker.
-        tokenizer: its tokenizer.
-        max_query_len: most pieces of a query.
-        **options: of ExportableModel.
     """
 
     SCORES = "scores"

@@ -38,11 +38,9 @@ class TaggingModule(ExportableModel):
 
     Args:
         model: an XLNetTokenClassifier, its labels BIO tags.
-        tokenizer: its tokenizer.
         stride: pieces between the starts of two windows; None: half of a window.
         temperature: what logits are divided by for the probabilities, [1] (see metrics.calibration); None: 1.
             It changes no tag.
-        **options: of ExportableModel.
 
     Raises:
         UserError: see ExportableModel; or the stride is out of range, or labels are not BIO tags.
@@ -135,7 +133,6 @@ class TaggingModule(ExportableModel):
 
         Args:
             codes: [B, (characters)] of the texts and what may be after them.
-            words: W of them.
             tags: [W], their numbers.
             scores: [W], their probabilities.
         """
