@@ -76,7 +76,7 @@ def released() -> tuple[Release, ...]:
 
 
 def archive_of(path: str) -> Release | None:
-    """Returns the release of a name, or of an address with its sha256, as `fetch` returns it; None if none."""
+    """Returns the release of a name, or of an address and sha256 as `fetch` returns them; else None."""
     address, _, sha256 = path.partition(_SHA256)
     for release in RELEASES:
         if release.address.endswith(".zip") and (path == release.name or address == release.address):
