@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from etils import epath
 
+from tfrecord_builders.common.streams import BLOCK_BYTES, Stream, StreamCache
 from tfrecord_builders.common.tables import MAX_FIELD, csv_reason, delimiter_of, line_end
 from tfrecord_builders.corpus.files import file_format
 from tfrecord_builders.corpus.rows import Row, not_utf8
-from tfrecord_builders.corpus.streams import BLOCK_BYTES, Stream, StreamCache
 from tfrecord_builders.corpus.text import BYTE_ORDER_MARK, MAX_DOCUMENT_BYTES
 from xlnet_tf.errors import UserError
 

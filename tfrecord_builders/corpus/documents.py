@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from typing_extensions import Self
 
+from tfrecord_builders.common.streams import StreamCache
 from tfrecord_builders.corpus.options import CorpusOptions
 from tfrecord_builders.corpus.rows import Row
-from tfrecord_builders.corpus.streams import StreamCache
 
 EOP = "<eop>"
 

@@ -14,10 +14,10 @@ import pyarrow.compute
 import pyarrow.parquet
 from etils import epath
 
+from tfrecord_builders.common.streams import BLOCK_BYTES, StreamCache
 from tfrecord_builders.corpus.documents import PartOfRows
 from tfrecord_builders.corpus.options import CorpusOptions
 from tfrecord_builders.corpus.rows import Row, plain_value
-from tfrecord_builders.corpus.streams import BLOCK_BYTES, StreamCache
 from tfrecord_builders.corpus.text import MAX_DOCUMENT_BYTES
 from xlnet_tf.errors import UserError
 

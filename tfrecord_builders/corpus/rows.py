@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfrecord_builders.common.rows import half_character
-from tfrecord_builders.corpus.streams import line_number
+from tfrecord_builders.common.streams import line_number
 from xlnet_tf import files
 
 MAX_NUL_SHARE = 0.01  # of a text's bytes; UTF-16 has one at least for each space and line's end

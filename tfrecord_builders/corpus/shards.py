@@ -9,10 +9,10 @@ from typing import Protocol
 
 import numpy as np
 
+from tfrecord_builders.common.streams import StreamCache
 from tfrecord_builders.corpus.documents import PartText
 from tfrecord_builders.corpus.rows import Row
 from tfrecord_builders.corpus.sources import Source
-from tfrecord_builders.corpus.streams import StreamCache
 from xlnet_tf.errors import UserError
 
 _SAMPLED_SOURCES = 32

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 
 from etils import epath
 
-from tfrecord_builders.corpus import streams
+from tfrecord_builders.common import streams
+from tfrecord_builders.common.streams import Stream, StreamCache
 from tfrecord_builders.corpus.documents import PartText, document_lines, part_of_documents
 from tfrecord_builders.corpus.files import file_format
 from tfrecord_builders.corpus.options import CorpusOptions
 from tfrecord_builders.corpus.rows import MAX_NUL_SHARE, Row
-from tfrecord_builders.corpus.streams import Stream, StreamCache
 from xlnet_tf import files
 from xlnet_tf.errors import UserError, shown
 

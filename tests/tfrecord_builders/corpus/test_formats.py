@@ -14,7 +14,7 @@ import zstandard
 
 from tests.tfrecord_builders.conftest import make_text
 from tfrecord_builders import corpus
-from tfrecord_builders.corpus import streams
+from tfrecord_builders.common import streams
 from xlnet_tf.errors import UserError
 
 TEXT = make_text(80).replace("<eop>", "")

@@ -9,9 +9,9 @@ from typing import IO
 import zstandard
 from etils import epath
 
-from tfrecord_builders.corpus.files import file_format
 from xlnet_tf.errors import UserError
 
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 BLOCK_BYTES = 1 << 20
 # A block of zstd has at least 4 bytes and becomes up to 128 KiB: this many become up to 32 MiB at once.
 _COMPRESSED_BLOCK_BYTES = 1 << 10
@@ -21,12 +21,17 @@ _USUAL_WINDOW = 1 << 27  # what zstd itself unpacks without such a flag
 _MOST_UNPACKED = 1000  # bytes for a byte of a file that keeps a larger window in memory
 
 
+def compression_of(path: epath.Path) -> str:
+    """Returns "gzip", "zstd" or "", by a file's name."""
+    return COMPRESSIONS.get(path.suffix.lower(), "")
+
+
 class Stream(contextlib.AbstractContextManager):
     """A file that is read forward; positions count uncompressed bytes."""
 
     def __init__(self, path: epath.Path):
         self.path = path
-        self.compression = file_format(path).compression
+        self.compression = compression_of(path)
         self._num_bytes = path.stat().length
         self._opened = contextlib.ExitStack()  # a remote file is none before its context begins
         self._raw = self._opened.enter_context(path.open("rb"))
