@@ -12,7 +12,7 @@ from tfrecord_builders.classification import labels as labels_lib
 from tfrecord_builders.classification.options import ClassificationOptions
 from tfrecord_builders.classification.presets import BINARY_METRICS, Dataset, SplitSource
 from tfrecord_builders.common import tables
-from tfrecord_builders.common.rows import Row, other_delimiter
+from tfrecord_builders.common.rows import LabelledRow, other_delimiter
 from tfrecord_builders.pretraining.dedup import fingerprints, is_held_out
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
@@ -86,7 +86,7 @@ def _read(name: str, dataset: Dataset, options: ClassificationOptions, skip: tab
         yield count + ragged, row
 
 
-def _check_columns(row: Row, source: SplitSource) -> None:
+def _check_columns(row: LabelledRow, source: SplitSource) -> None:
     """Raises UserError if the first row of a csv or tsv file has no column of a text."""
     missing = [column for column in (*source.text, *source.text_pair) if column not in row]
     if missing and source.table.kind in ("csv", "tsv"):
@@ -195,7 +195,7 @@ def _mask(rows: np.ndarray, count: int, limit: int) -> np.ndarray:
     return mask
 
 
-def _texts(row: Row, source: SplitSource) -> dict[str, str]:
+def _texts(row: LabelledRow, source: SplitSource) -> dict[str, str]:
     """Returns the row's text and, if there is one, its second text."""
     texts = {"text": " ".join(row.text(column) for column in source.text)}
     if source.text_pair:
@@ -261,8 +261,8 @@ def _write(
 
 
 def _encoded(
-    rows: Iterator[tuple[int, Row]], source: SplitSource, tokenizer: XLNetTokenizer
-) -> Iterator[tuple[int, Row, tuple[np.ndarray, ...]]]:
+    rows: Iterator[tuple[int, LabelledRow]], source: SplitSource, tokenizer: XLNetTokenizer
+) -> Iterator[tuple[int, LabelledRow, tuple[np.ndarray, ...]]]:
     """Yields (number, row, piece ids of its text and, if there is one, of its second text)."""
     while batch := list(itertools.islice(rows, _BATCH_ROWS)):
         texts = [text for _, row in batch for text in _texts(row, source).values()]
