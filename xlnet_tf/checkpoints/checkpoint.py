@@ -17,6 +17,7 @@ from xlnet_tf.text.tokenizer_json import model_file
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 CONFIG_FILE = "xlnet_config.json"
+OUR_FILE = "weights.safetensors"
 
 
 @dataclasses.dataclass(frozen=True)

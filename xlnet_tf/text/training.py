@@ -93,6 +93,20 @@ def train_tokenizer(
         "bos_id": special_tokens.BOS_ID,
         "eos_id": special_tokens.EOS_ID,
     }
+    samples = itertools.chain([(seed, settings)], _sentences(texts, cleaning))
+    status, answer, last_line = _train(samples, vocab_size, show_progress)
+    if status == sentencepiece_process.REFUSED:
+        raise UserError(_explain(answer.decode(errors="replace"), vocab_size, character_coverage))
+    if status:
+        raise UserError(
+            f"the process of SentencePiece ended with status {status}; the last line of its log is "
+            f"{last_line!r}. If it was killed, memory may be short: train on fewer sentences"
+        )
+    return XLNetTokenizer(model_proto=answer, cleaning=cleaning)
+
+
+def _train(samples: Iterable[Any], vocab_size: int, show_progress: bool) -> tuple[int, bytes, str]:
+    """Runs sentencepiece_process.py; returns its exit status, what it wrote, and its log's last line."""
     # Not to take this folder's modules for others of their names; no such option, and no such name, in 3.10.
     safe_path = ["-P"] if sys.version_info >= (3, 11) else []
     command = [sys.executable, *safe_path, sentencepiece_process.__file__]
@@ -105,23 +119,14 @@ def train_tokenizer(
             reader = threading.Thread(target=_read_lines, args=(process.stderr, log))
             try:
                 reader.start()
-                _send(itertools.chain([(seed, settings)], _sentences(texts, cleaning)), process.stdin)
+                _send(samples, process.stdin)
                 last_line = _follow(log, vocab_size, show_progress)
                 process.wait()
             finally:
                 process.kill()
                 reader.join()
         answer.seek(0)
-        model = answer.read()
-    status = process.returncode
-    if status == sentencepiece_process.REFUSED:
-        raise UserError(_explain(model.decode(errors="replace"), vocab_size, character_coverage))
-    if status:
-        raise UserError(
-            f"the process of SentencePiece ended with status {status}; the last line of its log is "
-            f"{last_line!r}. If it was killed, memory may be short: train on fewer sentences"
-        )
-    return XLNetTokenizer(model_proto=model, cleaning=cleaning)
+        return process.returncode, answer.read(), last_line
 
 
 def _send(values: Iterable[Any], stdin: BinaryIO) -> None:
