@@ -15,9 +15,7 @@ def make_batch(config: XLNetConfig, batch_size: int, seq_len: int, num_predict: 
     """Makes a synthetic batch as the reader gives it: random tokens, sampled as the builder samples.
 
     Args:
-        config: the architecture, for the vocabulary.
         batch_size: B; the first half of the rows is read forward, the other backward.
-        seq_len, num_predict: T and P.
 
     Returns:
         input_word_ids, input_type_ids, permutation_rank [B, T], target_positions [B, P], direction [B].

@@ -42,18 +42,9 @@ def measure_engines(
     workers that have started; the rest is the start. CPU seconds, of all processes together, are what one
     pays for; unlike seconds, they change little when the machine has other work.
 
-    Args:
-        text: a corpus file, whose first lines are embedded.
-        config: of the model, whose weights are random.
-        engines: some of `ENGINES`.
-        rows: lines to embed in the smaller run.
-
     Returns:
         A table for the builder and one for the embeddings: rate (MB of text or rows per second) and start in
         seconds, and both in CPU seconds. None where the larger run took no longer: give more text or rows.
-
-    Raises:
-        UserError: an engine is not installed, the text is too short, or a command failed.
     """
     for engine in engines:
         if missing := [name for name in ENGINES[engine] if not importlib.util.find_spec(name)]:
@@ -105,7 +96,6 @@ def _measure(
 
     Args:
         command: its words, of which the last is the flag for the corpus.
-        text: the corpus of the smaller run.
         amount: of the corpus, in the unit of the rate.
     """
     corpus, output = folder / "corpus.txt", folder / "output"

@@ -121,11 +121,7 @@ class Plan:
 
 
 def sample(plan: Plan, folder: str) -> ExampleSet:
-    """Writes the examples to measure with.
-
-    Raises:
-        UserError: its texts have no single label each.
-    """
+    """Writes the examples to measure with."""
     source = ExampleSet.load(plan.data)
     if source.task != "classification" or source.settings.get("kind") not in KINDS:
         raise UserError(f"{plan.data} has examples for {source.task}: expected texts with one label each")
@@ -152,12 +148,7 @@ def _outputs(examples: ExampleSet) -> int:
 
 
 class Ours:
-    """Our trainer on a set.
-
-    Args:
-        data: folder of the sample.
-        batching: of the task's settings.
-    """
+    """Our trainer on a set."""
 
     def __init__(self, config: XLNetConfig, plan: Plan, data: str, batching: str):
         import tensorflow as tf
@@ -254,15 +245,7 @@ def hugging_face(
 
 
 def measure(config: XLNetConfig, plan: Plan, peer_python: str | None = None) -> dict[str, Any]:
-    """Runs an epoch of each in turn, and predicts.
-
-    Args:
-        config: the architecture, but for the vocabulary.
-        peer_python: for Hugging Face, or None.
-
-    Raises:
-        UserError: texts have no single label each, or peer_python does not answer.
-    """
+    """Runs an epoch of each in turn, and predicts."""
     seconds: dict[str, float] = {}
 
     def timed(name: str, function: Callable[[], Any]) -> None:

@@ -110,11 +110,7 @@ def target_weights(batch: Batch) -> np.ndarray:
 
 
 def make_ours(config: XLNetConfig, plan: TrainingSettings, kind: str | None = None) -> Learner:
-    """Makes our model ready for training.
-
-    Args:
-        kind: of layers.kernels.device, whose form it gets; None: this machine's.
-    """
+    """Makes our model ready for training."""
     from xlnet_tf.layers.kernels import device
 
     model = harness.our_model(config, plan.dropout, seed=plan.seed)
@@ -127,14 +123,8 @@ def make_by_recipe(recipe: str, train: Manifest, seed: int) -> tuple[Learner, in
 
     The recipe's model, rows, optimizer and number of steps count, its other settings do not.
 
-    Args:
-        recipe: its name or file.
-
     Returns:
         The model, the rows of its steps, and their number.
-
-    Raises:
-        UserError: there is no such recipe, or it is not a recipe of pretraining.
     """
     import tf_keras
     from official.core import exp_factory
@@ -194,7 +184,6 @@ def train_both(
     """Trains our model and Model Garden's, and ours in other ways if asked to.
 
     Args:
-        config: the architecture; its vocabulary becomes the records'.
         recipe: trains ours once more, by this recipe, evenly between the steps of the others.
 
     Returns:
@@ -202,9 +191,6 @@ def train_both(
         implementation, the dev loss; seconds_per_step by implementation, the median; difference: our last dev
         loss less Model Garden's. With a recipe, recipe: its name, steps, batch_size, last dev loss, and
         time_share: the time of its steps over that of Model Garden's.
-
-    Raises:
-        UserError: records that do not fit together or that both cannot read alike.
     """
     from xlnet_tf.records.reader import pretraining_dataset
 

@@ -62,16 +62,12 @@ def measure(
     Args:
         model: folder of a version; its name, if it is asked at a server.
         texts: what the clients' texts are cut from.
-        signature: whose inputs are all texts.
         server: address, see client.connect; "": the model is loaded in this process.
 
     Returns:
         requests; clients: requests of each; rows; errors: message -> how often; seconds: percentile -> of a
         request; memory: bytes over time, evenly, of the process with the model, empty if a server does not
         export them; growth: bytes, the median of the memory's last quarter over that of its second one.
-
-    Raises:
-        UserError: there is no such signature, or it takes other things than texts.
     """
     inputs, ask = _of_server(server, model, signature) if server else _of_folder(model, signature)
     clients = [_Client(number, load, inputs, texts, ask) for number in range(load.clients)]

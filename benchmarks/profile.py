@@ -110,7 +110,6 @@ def measure_profile(steps: Mapping[str, Callable[[], Any]], repeats: int) -> dic
 
     Args:
         steps: mode -> a step without XLA, whose operations cannot be seen from outside.
-        repeats: steps that are profiled, after two that are not.
 
     Returns:
         Two tables for each mode: shares of the operations' time by part of the model and by operation.

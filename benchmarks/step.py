@@ -87,10 +87,6 @@ class TrainingStep:
 
     Args:
         loss_of: features -> loss, a scalar.
-        model: whose variables are trained.
-        optimizer: built for them.
-        batch: name -> values.
-        xla: whether XLA compiles the step.
     """
 
     def __init__(self, loss_of: Callable, model, optimizer, batch: Mapping[str, np.ndarray], xla: bool):
@@ -224,18 +220,12 @@ def measure_step(
 
     Args:
         batch_size: B, even with Model Garden, which reads the second half backward.
-        seq_len, num_predict: T and P.
         gemm_rates: floating-point operations per second of measure_gemm, by number type.
-        modes: of our model, of MODES.
-        peer_modes: of the peers, of PEER_MODES.
 
     Returns:
         Two tables: of each implementation and mode the seconds of a step, its part of the gemm rate of its
         number type, the loss before the first update and, for our compiled modes, the temporaries in GB; and
         the ratios of GOALS that could be measured.
-
-    Raises:
-        UserError: the batch size is odd with Model Garden, or peer_python does not answer.
     """
     of_peer = {who: [mode for mode in known if mode in peer_modes] for who, known in PEER_MODES.items()}
     if of_peer[MODEL_GARDEN] and batch_size % 2:

@@ -44,9 +44,7 @@ class Coverage:
         """Compares by names and shapes.
 
         Args:
-            found: the checkpoint's shapes by our names.
             expected: the model's; None in a shape stands for any size.
-            stripped: names that were left out.
             new: parts of the model (see names.head_scope), or single variables, that the checkpoint may lack.
         """
         new = {name for name in expected if not {name, names.head_scope(name)}.isdisjoint(new)}

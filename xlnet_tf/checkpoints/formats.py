@@ -79,17 +79,12 @@ def load_into(
 
     Args:
         model: an encoder, or a model with one in its attribute `encoder`; its variables are built.
-        source: a path as `open_checkpoint` takes it, or an open checkpoint.
         strict: raise for what does not fit; if not, load what fits and report the rest.
         new: parts of the model that the checkpoint may lack, by their first scope: ("classification_imdb",).
         loaded: names of the variables that have the checkpoint's values already, of `building_from`.
 
-    Returns:
-        What was loaded and what was not.
-
     Raises:
         UserError: the checkpoint does not fit, or, strict or not, nothing of it fits.
-        FileNotFoundError: there is no checkpoint.
 
     Example:
         >>> print(load_into(model, "xlnet_cased_L-12_H-768_A-12").table())
@@ -122,10 +117,7 @@ def save_model(
     Besides the weights and the architecture it writes how the model reads texts and what its outputs mean.
 
     Args:
-        model: as `load_into` takes it.
-        folder: to write to; made if it is not there.
         tokenizer: the model's, which is then written as well; without it, copy spiece.model to the folder.
-        card: its card; None: that of the model itself.
 
     Example:
         >>> save_model(model, "sentiment", tokenizer)
@@ -170,18 +162,12 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
     """Writes a checkpoint in any format: weights, architecture, what lies next to them, checksums.
 
     Args:
-        checkpoint: what to write.
-        folder: to write to; made if it is not there.
         format: "ours", "original" or "hugging_face".
         strict: raise for a checkpoint whose encoder is incomplete, or that has unknown variables; if not,
             leave the latter out.
 
     Returns:
         What was written (`loaded`) and what was not.
-
-    Raises:
-        UserError: the checkpoint has no architecture or does not fit it, the format has no such
-        architecture, or the folder holds another model or something else.
     """
     if format not in FORMATS:
         raise UserError(f"the format is {format!r}; expected one of {', '.join(FORMATS)}.")
@@ -273,15 +259,7 @@ def _write(checkpoint: Checkpoint, card: ModelCard, folder: str, format: str) ->
 
 
 def differences(checkpoint: Checkpoint, format: str) -> list[str]:
-    """Returns in what a model differs from one of these weights when others read it in a format, a line each.
-
-    Args:
-        checkpoint: the weights.
-        format: as `save_checkpoint` takes it.
-
-    Raises:
-        UserError: a file next to the weights does not say how they are used as it should.
-    """
+    """Returns how a model that others read in a format differs from these weights, a line each."""
     if format == "hugging_face":
         return hugging_face.differences(checkpoint)
     lines = []
@@ -293,11 +271,7 @@ def differences(checkpoint: Checkpoint, format: str) -> list[str]:
 
 
 def check(checkpoint: Checkpoint) -> Coverage:
-    """Compares a checkpoint with its architecture: all of the encoder, and whatever heads it has.
-
-    Raises:
-        UserError: the checkpoint's architecture is not known.
-    """
+    """Compares a checkpoint with its architecture: all of the encoder, and whatever heads it has."""
     if checkpoint.config is None:
         raise UserError(
             f"there is no architecture next to {checkpoint.path}: give its {CONFIG_FILE} or config.json."

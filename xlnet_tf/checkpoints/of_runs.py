@@ -83,9 +83,6 @@ def kept(model_dir: str) -> list[str]:
     """Returns the weights that a run has kept: its checkpoints by step, then the folder of its best weights.
 
     The last of them are what the run's folder stands for, whoever reads it. Other folders have none.
-
-    Raises:
-        UserError: the folder has other weights, too, as earlier versions wrote them there.
     """
     found = newest_first(model_dir)[::-1]
     if tf.io.gfile.exists(f"{model_dir}/{BEST}/{METRICS_FILE}"):  # written last
@@ -103,9 +100,6 @@ def read_history(path: str) -> list[dict]:
     """Reads a `history.jsonl`: dicts with step, kind (of KINDS) and metrics by name.
 
     A line that a killed run left unfinished at the end is skipped.
-
-    Raises:
-        UserError: another line is damaged.
     """
     lines = []
     for number, text in enumerate(files.read_text(path).split("\n")[:-1], 1):

@@ -31,12 +31,8 @@ def open_checkpoint(path: str | os.PathLike, config_file: str | None = None) -> 
             where they were kept, else the newest checkpoint; RUN/ckpt-STEP is a certain one.
         config_file: its xlnet_config.json or config.json, if that does not lie next to the weights.
 
-    Returns:
-        The weights under our names, with their architecture.
-
     Raises:
         UserError: no checkpoint is there, or its files are damaged or not those of their SHA256SUMS.
-        FileNotFoundError: there is nothing at the path.
 
     Example:
         >>> checkpoint = open_checkpoint("xlnet_cased_L-12_H-768_A-12")
@@ -56,10 +52,6 @@ def read_architecture(path: str | os.PathLike) -> XLNetConfig:
 
     Args:
         path: an xlnet_config.json or config.json, or the folder or the name of a model.
-
-    Raises:
-        UserError: there is none, or it is damaged.
-        FileNotFoundError: there is nothing at the path.
     """
     folder = hub.locate(path, tokenizer_only=True).folder
     found = _configs_beside(f"{folder}/") if tf.io.gfile.isdir(folder) else [folder]

@@ -35,10 +35,6 @@ def read_tensorflow(prefix: str, config: XLNetConfig | None) -> Checkpoint:
 
     Args:
         prefix: the path without `.index` and `.data-...`.
-        config: its architecture, if it is known.
-
-    Raises:
-        UserError: the files are damaged, or where TensorFlow does not read them.
     """
     check_name(prefix)
     try:
@@ -78,12 +74,8 @@ def write_original(arrays: Arrays, config: XLNetConfig, folder: str) -> list[str
     """Writes weights and architecture as the original released them.
 
     Args:
-        arrays: the weights by our names.
         config: the architecture. The original has only the tanh form of gelu, so both forms become "gelu".
         folder: gets xlnet_model.ckpt.index, .data-... and xlnet_config.json.
-
-    Returns:
-        The names of these files.
     """
     external = names.from_canonical(arrays, names.ORIGINAL)
     prefix, shards = f"{folder}/{ORIGINAL_FILE}", []

@@ -30,14 +30,7 @@ def check_gaps(
     """Checks texts with gaps, and the orders of filling them.
 
     Args:
-        texts: strings.
         orders: for each text the numbers of its gaps, from 0; None: from left to right.
-
-    Returns:
-        The orders.
-
-    Raises:
-        UserError: a text has no gap, or an order is not a permutation of its gaps.
     """
     counts = [text.count(MARK) for text in texts]
     for row, (text, count) in enumerate(zip(texts, counts)):

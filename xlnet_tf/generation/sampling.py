@@ -41,11 +41,7 @@ class Sampling(NamedTuple):
 
 
 def same_for_all(count: int, temperature: float, top_k: int, top_p: float, seed: int) -> Sampling:
-    """Returns the same settings for `count` rows, as arrays, but draws of their own.
-
-    Raises:
-        UserError: a setting is out of its range.
-    """
+    """Returns the same settings for `count` rows, as arrays, but draws of their own."""
     check_range(
         "temperature",
         temperature,

@@ -57,7 +57,6 @@ def for_logits(argument: str, values: Any, outputs: Outputs) -> Any:
 
     Args:
         argument: of compile: loss, metrics or weighted_metrics; as messages call it.
-        values: as compile takes it.
         outputs: what the outputs are, by name if there are several; None: unknown.
 
     Raises:

@@ -100,7 +100,6 @@ class XLNetHead(EncoderModel):
     """An encoder, to which a subclass adds what its task needs.
 
     Args:
-        encoder: the body.
         segment_len: tokens of the segments in which texts are read; 0 reads them at once.
         memory_gradient: segments that gradients flow back through the memory (see encode_long).
     """
@@ -116,11 +115,7 @@ class XLNetHead(EncoderModel):
 
         Args:
             options: the user's: of this class and of XLNetEncoder.
-            *arguments: of this class, after the encoder.
             **stored: options of this class that the checkpoint has, where the user gives none.
-
-        Raises:
-            UserError: the checkpoint does not fit, or no such option exists.
         """
         encoder_options, own_options = source.options(options, XLNetEncoder, cls)
         encoder = XLNetEncoder(source.config, **encoder_options)
@@ -165,7 +160,6 @@ class XLNetHead(EncoderModel):
                 text_b, for classification and regression; text for tagging; question and context;
                 context, question and options; query and candidates, of which options and candidates are
                 lists of texts. A text has at most 512 KiB.
-            batch_size: rows that are computed together.
             **inputs: the same by name.
 
         Returns:
@@ -247,11 +241,9 @@ class PooledHead(XLNetHead):
     """A dense layer on one vector for the text.
 
     Args:
-        encoder: the body.
         head_scope: the first scope of the head's variables, as checkpoints/names.py has it.
         outputs: C, the width of the dense layer.
         summary, projection, pool_padding: how the tokens become one vector (see SequenceSummary).
-        **kwargs: see XLNetHead.
     """
 
     def __init__(
@@ -331,7 +323,6 @@ def build_layer(layer: tf_keras.layers.Layer, input_shape: Sequence[int | None],
     """Creates a layer's variables under `scope` and the layer's own name.
 
     Args:
-        input_shape: of its inputs; None for axes of any size.
         scope: the path above it, for example "span/start".
     """
     with tf.name_scope(scope), tf.name_scope(layer.name):

@@ -47,20 +47,7 @@ class Head(NamedTuple):
 
 
 class Pretrained:
-    """An open checkpoint with the files next to it.
-
-    Args:
-        path: as `checkpoints.open_checkpoint` takes it.
-
-    Attributes:
-        checkpoint: the weights.
-        config: their architecture.
-        card: what the files next to the weights say of the model.
-
-    Raises:
-        UserError: there is no checkpoint, or its architecture is unknown.
-        FileNotFoundError: there is nothing at the path.
-    """
+    """An open checkpoint with the files next to it."""
 
     def __init__(self, path: str | os.PathLike):
         self.checkpoint = open_checkpoint(path)
@@ -79,11 +66,7 @@ class Pretrained:
         return path if isinstance(path, Pretrained) else cls(path)
 
     def load_tokenizer(self) -> XLNetTokenizer:
-        """Returns the tokenizer that lies next to the weights.
-
-        Raises:
-            UserError: there is none.
-        """
+        """Returns the tokenizer that lies next to the weights."""
         if self._tokenizer is None:
             cleaning = self.card.cleaning or DEFAULT_CLEANING
             self._tokenizer = XLNetTokenizer.from_pretrained(self.checkpoint.path_of(""), cleaning)
@@ -93,14 +76,7 @@ class Pretrained:
         """Deals options out to the classes of a model; where none is given, the checkpoint's setting counts.
 
         Args:
-            given: the user's options.
             models: classes whose keyword-only arguments are their options.
-
-        Returns:
-            The options of each class.
-
-        Raises:
-            UserError: no class has such an option.
         """
         accepted = [keyword_options(model) - {"name", "labels"} for model in models]
         known = set().union(*accepted)
@@ -115,9 +91,6 @@ class Pretrained:
             kind: as Task.head_kind has it. Of heads that are named after what they were trained for, too,
                 such as "classification", there may be several.
             task: which of several; None: the only one, or a new one. One that is not there is new.
-
-        Raises:
-            UserError: several heads could be meant.
         """
         scopes = set(map(names.head_scope, self.checkpoint.arrays))
         template = next((t.head for t in task_registry.tasks().values() if t.head_kind == kind), kind)
@@ -149,11 +122,6 @@ class Pretrained:
 
         Args:
             kind: "tagging" or "classification".
-            labels: the user's; None: the checkpoint's.
-
-        Raises:
-            UserError: labels are missing or not those of the head, several heads could be meant, or the head
-                is damaged.
         """
         path = self.checkpoint.path
         head = self.find_head(kind, task)
@@ -190,11 +158,7 @@ class Pretrained:
         return head._replace(labels=given or stored or tuple(map(str, range(size))))
 
     def pooling_options(self, head: Head) -> dict[str, bool]:
-        """Returns what the checkpoint says of the vector that a head reads, as options of the model.
-
-        Raises:
-            UserError: it cannot be built here.
-        """
+        """Returns what the checkpoint says of the vector that a head reads, as options of the model."""
         if head.new:
             return {}
         projection = names.PROJECTION in self.checkpoint.arrays
@@ -203,11 +167,7 @@ class Pretrained:
         return {"projection": projection}
 
     def load_into(self, model: tf_keras.Model, head: Head | None = None) -> None:
-        """Builds a model and loads the checkpoint into it, all of it but a new head.
-
-        Raises:
-            UserError: they do not fit together.
-        """
+        """Builds a model and loads the checkpoint into it, all of it but a new head."""
         new = head if head and head.new else None
         with building_from(self.checkpoint) as loaded:
             model.build()

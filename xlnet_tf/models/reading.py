@@ -40,7 +40,6 @@ def encode_long(
             output_positions (see XLNetEncoder) and, without segment_len, position_keys, or packed_start and
             packed_source (see `packed_source`).
         segment_len: tokens of a segment; 0 reads all T at once.
-        training: whether to drop out.
         memory_gradient: segments that the gradient of the last one reaches back through the memory; S - 1 and
             more: all.
 

@@ -56,7 +56,6 @@ class ShapeFreeModel(tf_keras.Model):
         A new model that was never called is written with its initial weights.
 
         Args:
-            folder: to write to; made if it is not there.
             tokenizer: of its texts; None: its own.
             **options: how it answers texts, where the defaults are not meant: seq_len, pair, threshold, ...
                 (see the task's module in xlnet_tf.serving).

@@ -117,12 +117,7 @@ def warn_of_dropped_marks(texts: Iterable[str], cleaning: CleaningConfig) -> Non
 
 
 def letters_lost(counts: Mapping[str, int], characters: int) -> dict[str, int]:
-    """Returns script -> letters that become others, most first; empty if they are too few to matter.
-
-    Args:
-        counts: of `count_dropped_marks`.
-        characters: of the text.
-    """
+    """Returns script -> letters that become others, most first; empty if they are too few to matter."""
     found = {script: counts[script] for script in SCRIPTS_WITH_MARKS & counts.keys()}
     if sum(found.values()) <= MAX_DROPPED_SHARE * characters:
         return {}

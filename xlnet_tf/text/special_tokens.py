@@ -22,10 +22,6 @@ IDS: Final = {symbol: index for index, symbol in enumerate(SYMBOLS)}
 def check_special_symbols(processor, source: str) -> None:
     """Checks that a SentencePiece model holds XLNet's special symbols at their fixed ids.
 
-    Args:
-        processor: a loaded `sentencepiece.SentencePieceProcessor`.
-        source: what to call the model in an error: its file name.
-
     Raises:
         UserError: a symbol is missing, has another id, or is of the wrong kind: text must be able to spell
             `<eop>`, and none of the others.

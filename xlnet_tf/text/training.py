@@ -59,20 +59,13 @@ def train_tokenizer(
     process ends with this one.
 
     Args:
-        texts: sentences or paragraphs; empty ones are skipped.
         vocab_size: number of pieces V, special symbols included; the released models have 32,000.
-        cleaning: how texts are cleaned before.
         character_coverage: share of the text's characters that get a piece; the rest becomes `<unk>`.
         max_sentences: sentences kept in memory, a random sample where there are more; more than 100, or 0 to
             keep all.
-        seed: of that sample.
-        show_progress: whether to show a bar once the texts have been read.
 
     Returns:
         The tokenizer, with the special symbols at their fixed ids; its `model_proto` is the file to save.
-
-    Raises:
-        UserError: there is no text, the vocabulary size does not fit it, or max_sentences is from 1 to 100.
 
     Source: the README of the original, section on SentencePiece.
     """

@@ -62,7 +62,6 @@ def lower(
     TPU gets but for the operations that are written differently under layers.device.assume.
 
     Args:
-        function: of a dict of tensors.
         inputs: shape and type of each, all of them static.
 
     Returns:

@@ -60,12 +60,7 @@ class CompiledBatch:
 
 
 def table(rows: Sequence[CompiledBatch], loops: int) -> str:
-    """Returns a table of all rows, and what to know about it.
-
-    Args:
-        rows: what was compiled.
-        loops: of the programs, that multiply matrices.
-    """
+    """Returns a table of all rows, and what to know about it."""
     cells = [_HEADER, *(_cells(row) for row in rows if not isinstance(row.outcome, NotCompiled))]
     widths = [max(len(line[column]) for line in cells) for column in range(len(_HEADER))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in cells]

@@ -61,9 +61,6 @@ class Published:
     """What is known of a released model.
 
     Attributes:
-        names: parts of the names and addresses that it goes by.
-        config: its architecture.
-        tokenizer: sha256 of its spiece.model.
         losses: least and most loss on the bundled paragraph, in nats a piece.
         ids: a text and its pieces.
         continuation: pieces of a text, and what the model continues it with; None: nobody has published any.
@@ -109,8 +106,6 @@ def find(source: str, config: XLNetConfig, tokenizer: str | None) -> Published |
     """Returns what is known of a model, None if it is none of the released ones.
 
     Args:
-        source: where it came from: a name counts whatever the files are.
-        config: its architecture.
         tokenizer: sha256 of its spiece.model; with the architecture, it stands for a release.
     """
     for release in PUBLISHED:

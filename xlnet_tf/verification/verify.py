@@ -37,10 +37,7 @@ class Check:
     """One check.
 
     Attributes:
-        name: one of NAMES.
         passed: whether what was found is expected; None: not checked.
-        found: what was found, or why nothing was checked.
-        expected: what is expected.
     """
 
     name: str
@@ -54,7 +51,6 @@ class Verification:
     """What the checks of pretrained weights found.
 
     Attributes:
-        source: where the weights came from.
         release: the released model that they were taken for; None: of unknown origin.
         checks: one for each of NAMES.
     """
@@ -89,10 +85,6 @@ def verify_pretrained(path: str | os.PathLike, text: str | None = None) -> Verif
         text: a paragraph of FEWEST_PIECES pieces or more in the model's language; None: a bundled one,
             English or Chinese.
 
-    Raises:
-        UserError: the name cannot be fetched.
-        FileNotFoundError: there is nothing at the path.
-
     Example:
         >>> print(verify_pretrained("xlnet_cased_L-12_H-768_A-12").table())
     """
@@ -114,10 +106,6 @@ def paragraph_loss(model: XLNetPretrainer, ids: np.ndarray) -> float:
 
     The paragraph is read six times, each time with other spans as targets, so each token is a target once.
     Targets are predicted in a random order from the rest of the paragraph and the targets before them.
-
-    Args:
-        model: a pretrained model, built.
-        ids: [T], the paragraph's pieces.
     """
     ids = np.asarray(ids, np.int32)
     is_target = np.arange(len(ids)) // _SPAN % _READINGS == np.arange(_READINGS)[:, None]

@@ -16,9 +16,6 @@ class PassageWindows(NamedTuple):
 
     Attributes:
         row: number of the passage.
-        number: of the window among its passage's.
-        count: windows of its passage.
-        tokens: of its passage.
         room: most tokens of a window of its passage.
         step: tokens from one window's begin to the next one's.
     """
@@ -116,10 +113,7 @@ def shows_best(windows: PassageWindows, positions: tf.Tensor, most_room: int, st
     """Returns which tokens a window shows best, as text.windows.best_windows chooses among a passage's.
 
     Args:
-        windows: W of them.
-        positions: int32 [W, K], tokens of each window, counted in it.
         most_room: the largest room of a window.
-        stride: as the windows were split.
 
     Returns:
         bool [W, K].

@@ -26,12 +26,6 @@ class WordWindows(NamedTuple):
 def word_windows(lengths: tf.Tensor, row: tf.Tensor, room: int, stride: int) -> WordWindows:
     """Lays windows over texts, as text.word_windows.windows over each of them.
 
-    Args:
-        lengths: int64 [W], pieces of the words of all texts, at most `room`.
-        row: [W], the text of each word, ascending.
-        room: pieces of a window.
-        stride: pieces between the starts of two windows, about.
-
     Returns:
         The windows; none for a text without words.
     """
