@@ -60,16 +60,14 @@ def measure_engines(
         config = dataclasses.replace(config, n_token=pieces.vocab_size)
         our_model(config).save_pretrained(folder / "model", pieces)
 
-        def job_mb(corpus: pathlib.Path) -> float:
-            return max(0.001, corpus.stat().st_size / (JOBS * max(workers)) / 1e6)
-
+        most = max(workers)
         build = (
             "tfrecord_builders.pretraining", f"--tokenizer={tokenizer}", f"--seq_len={seq_len}",
-            f"--num_predict={num_predict}", f"--slice_mb={job_mb(text)}", "--input",
+            f"--num_predict={num_predict}", f"--slice_mb={_job_mb(text, most)}", "--input",
         )  # fmt: skip
         embed = (
             "run_scripts.embed", f"--model_dir={folder / 'model'}", "--batch_size=32",
-            f"--shard_mb={job_mb(few)}", "--data",
+            f"--shard_mb={_job_mb(few, most)}", "--data",
         )  # fmt: skip
         text_bytes = text.stat().st_size
         works = {
@@ -87,6 +85,10 @@ def measure_engines(
                 bar.write(f"{what}, {engine}, {number}: {found}", file=sys.stderr)
                 bar.update()
     return tables
+
+
+def _job_mb(corpus: pathlib.Path, workers: int) -> float:
+    return max(0.001, corpus.stat().st_size / (JOBS * workers) / 1e6)
 
 
 def _measure(

@@ -183,14 +183,10 @@ def train_both(
 ) -> dict[str, Any]:
     """Trains our model and Model Garden's, and ours in other ways if asked to.
 
-    Args:
-        recipe: trains ours once more, by this recipe, evenly between the steps of the others.
-
     Returns:
         config, plan; unigram_entropy of the dev targets, in nats; curve: at each evaluation step and, by
         implementation, the dev loss; seconds_per_step by implementation, the median; difference: our last dev
-        loss less Model Garden's. With a recipe, recipe: its name, steps, batch_size, last dev loss, and
-        time_share: the time of its steps over that of Model Garden's.
+        loss less Model Garden's; with a recipe, recipe: its figures, time_share in Model Garden's time.
     """
     from xlnet_tf.records.reader import pretraining_dataset
 
@@ -224,7 +220,17 @@ def train_both(
                 seconds[RECIPE].append(learners[RECIPE].train(next(recipe_batches)))
             if step % plan.eval_interval == 0 or step == plan.steps or step in early_steps:
                 evaluate(step)
-    report = {
+    report = _report(config, plan, dev, curve, seconds)
+    if recipe:
+        share = recipe_steps * report["seconds_per_step"][RECIPE]
+        share /= plan.steps * report["seconds_per_step"][MODEL_GARDEN]
+        facts = {"name": recipe, "steps": recipe_steps, "batch_size": rows, "time_share": share}
+        report["recipe"] = facts | {"loss": curve[-1][RECIPE]}
+    return report
+
+
+def _report(config: XLNetConfig, plan: TrainingSettings, dev: Manifest, curve, seconds) -> dict[str, Any]:
+    return {
         "config": config.to_dict(),
         "plan": dataclasses.asdict(plan),
         "unigram_entropy": unigram_entropy(dev),
@@ -232,12 +238,6 @@ def train_both(
         "seconds_per_step": {name: statistics.median(values) for name, values in seconds.items()},
         "difference": curve[-1][OURS] - curve[-1][MODEL_GARDEN],
     }
-    if recipe:
-        times = report["seconds_per_step"]
-        time_share = recipe_steps * times[RECIPE] / (plan.steps * times[MODEL_GARDEN])
-        facts = {"name": recipe, "steps": recipe_steps, "batch_size": rows, "time_share": time_share}
-        report["recipe"] = facts | {"loss": curve[-1][RECIPE]}
-    return report
 
 
 def _check(train: Manifest, dev: Manifest) -> None:
