@@ -80,9 +80,9 @@ def measure_engines(
         with ProgressBar(total=len(todo), desc="engines") as bar:
             for what, engine, number in todo:
                 bar.set_postfix_str(f"{what}, {engine}, {number}")
-                found = _measure(*works[what], engine, number, folder)
-                tables[what].append({"": f"{engine}, {number} workers", **found})
-                bar.write(f"{what}, {engine}, {number}: {found}", file=sys.stderr)
+                measured = _measure(*works[what], engine, number, folder)
+                tables[what].append({"": f"{engine}, {number} workers", **measured})
+                bar.write(f"{what}, {engine}, {number}: {measured}", file=sys.stderr)
                 bar.update()
     return tables
 

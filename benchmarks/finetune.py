@@ -277,13 +277,13 @@ def measure(config: XLNetConfig, plan: Plan, peer_python: str | None = None) -> 
             predictions["hf sorted"] = lambda: peer.ask({})
         for name, predict in predictions.items():
             timed(f"predict {name}", predict)
-        found = {name: seconds[name] / examples.records for name in seconds}
+        by_example = {name: seconds[name] / examples.records for name in seconds}
         if plan.peer_steps:
             step = model_garden_step(config, plan, examples)
             step()
             for _ in range(plan.peer_steps):
                 timed(MODEL_GARDEN, step)
-            found[MODEL_GARDEN] = seconds[MODEL_GARDEN] / plan.peer_steps / plan.batch_size
+            by_example[MODEL_GARDEN] = seconds[MODEL_GARDEN] / plan.peer_steps / plan.batch_size
         positions = {
             name: trainer.positions / (steps * plan.batch_size * examples.seq_len)
             for name, trainer in ours.items()
@@ -297,10 +297,10 @@ def measure(config: XLNetConfig, plan: Plan, peer_python: str | None = None) -> 
             {
                 "": name,
                 "ms an example": 1e3 * value,
-                "length's / this": found["predict length" if "predict" in name else "length"] / value,
+                "length's / this": by_example["predict length" if "predict" in name else "length"] / value,
                 "positions": positions.get(name),
             }
-            for name, value in found.items()
+            for name, value in by_example.items()
         ]
         return {title: rows}
 

@@ -205,7 +205,9 @@ def train_both(
     curve = []
 
     def evaluate(step: int) -> None:
-        curve.append({"step": step} | {name: one.evaluate(dev_batches) for name, one in learners.items()})
+        curve.append(
+            {"step": step} | {name: learner.evaluate(dev_batches) for name, learner in learners.items()}
+        )
         tqdm.tqdm.write("  ".join(f"{name} {value:.4g}" for name, value in curve[-1].items()))
 
     evaluate(0)
@@ -213,9 +215,9 @@ def train_both(
     batches = pretraining_dataset(train, plan.batch_size, seed=plan.seed).as_numpy_iterator()
     with ProgressBar(itertools.islice(batches, plan.steps), total=plan.steps) as bar:
         for step, batch in enumerate(bar, start=1):
-            for name, one in learners.items():
+            for name, learner in learners.items():
                 if name != RECIPE:
-                    seconds[name].append(one.train(batch))
+                    seconds[name].append(learner.train(batch))
             while recipe and len(seconds[RECIPE]) * plan.steps < recipe_steps * step:
                 seconds[RECIPE].append(learners[RECIPE].train(next(recipe_batches)))
             if step % plan.eval_interval == 0 or step == plan.steps or step in early_steps:

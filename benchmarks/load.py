@@ -151,10 +151,10 @@ class _Client:
             checked = len(self.times) % CHECKED == 0
             request = self._known if checked else self._request()
             begun = time.perf_counter()
-            found = self._answer(request)
+            answer = self._answer(request)
             self.times.append(time.perf_counter() - begun)
             self.rows += len(request[self._inputs[0]])
-            if checked and found and self._expected and not same(found, self._expected):
+            if checked and answer and self._expected and not same(answer, self._expected):
                 self._failures["another answer than without load"] += 1
         self._ended = True
 
@@ -229,8 +229,8 @@ def server_bytes(server: str) -> int:
             text = answer.read().decode()
     except (OSError, ValueError):  # there are no metrics over gRPC
         return 0
-    found = re.search(r"^process_resident_memory_bytes (\S+)", text, re.MULTILINE)
-    return int(float(found[1])) if found else 0
+    match = re.search(r"^process_resident_memory_bytes (\S+)", text, re.MULTILINE)
+    return int(float(match[1])) if match else 0
 
 
 def tables(report: Mapping[str, Any]) -> dict[str, Any]:

@@ -295,12 +295,12 @@ def ratios(seconds: Mapping[str, Mapping[str, float]], temporaries: Mapping[str,
     """Returns those of GOALS that the figures decide, each side by its best mode."""
 
     def best(who: str, bfloat16: bool = False) -> float | None:
-        found = [
+        seconds_of_modes = [
             value
             for mode, value in seconds.get(who, {}).items()
             if ("bfloat16" in mode) == bfloat16 and "recompute" not in mode
         ]
-        return min(found, default=None)
+        return min(seconds_of_modes, default=None)
 
     ours = seconds[OURS]
     pairs = {

@@ -80,9 +80,9 @@ class Coverage:
             ],
         }
         return "; ".join(
-            f"{len(found)} {kind}: {', '.join(found[:_LISTED])}{', ...' if len(found) > _LISTED else ''}"
-            for kind, found in kinds.items()
-            if found
+            f"{len(shapes)} {kind}: {', '.join(shapes[:_LISTED])}{', ...' if len(shapes) > _LISTED else ''}"
+            for kind, shapes in kinds.items()
+            if shapes
         )
 
     def table(self) -> str:

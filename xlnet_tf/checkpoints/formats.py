@@ -193,9 +193,9 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
 def _check_same_model(folder: str, source: str):
     """Raises UserError unless the weights in a folder were converted from the same model, in any format."""
     origin = (files.fields_reader(folder)(CARD_FILE) or {}).get("origin") or {}
-    found = origin.get("converted_from")
-    if found is None or _model_of(found) != _model_of(source):
-        whose = "whose origin is not known" if found is None else f"converted from {found}"
+    converted_from = origin.get("converted_from")
+    if converted_from is None or _model_of(converted_from) != _model_of(source):
+        whose = "whose origin is not known" if converted_from is None else f"converted from {converted_from}"
         raise UserError(
             f"{folder} holds weights {whose}; expected none, or of {source}: choose another --output"
         )

@@ -245,13 +245,13 @@ def _head_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     parts, pooled = {names.head_scope(name) for name in arrays}, _pooled_heads(arrays)
     if len(pooled) == 1 and task_registry.entry_for_scope(pooled[0]).hugging_face == _SEQUENCE_MODEL:
         kind, _, task = pooled[0].partition("_")
-        found = checkpoint.card.external[CONFIG_FILE].get("finetuning_task")
-        is_same = isinstance(found, str) and _head_name(found) == task
+        finetuning_task = checkpoint.card.external[CONFIG_FILE].get("finetuning_task")
+        is_same = isinstance(finetuning_task, str) and _head_name(finetuning_task) == task
         classes = MULTI_LABEL if checkpoint.card.multi_label else SINGLE_LABEL
         return {
             "architectures": [_SEQUENCE_MODEL],
             "problem_type": "regression" if kind == "regression" else classes,
-            "finetuning_task": found if is_same else None if task == NO_TASK else task,
+            "finetuning_task": finetuning_task if is_same else None if task == NO_TASK else task,
             **_label_fields(checkpoint, pooled[0]),
         }
     tasks = task_registry.tasks().values()

@@ -74,11 +74,11 @@ def check_summary(values: Mapping[str, Any], projection: bool, path: str) -> Non
     Args:
         projection: whether the weights have a projection; tanh follows it, and nothing if there is none.
     """
-    expected, found = write_activation(projection), values.get("summary_activation", "tanh") or ""
-    if values and found != expected:
+    expected, activation = write_activation(projection), values.get("summary_activation", "tanh") or ""
+    if values and activation != expected:
         raise UserError(
-            f"{path}: summary_activation is {found!r}; expected {expected!r}, which alone can be built here "
-            f"{'after' if projection else 'without'} a projection."
+            f"{path}: summary_activation is {activation!r}; expected {expected!r}, which alone can be built "
+            f"here {'after' if projection else 'without'} a projection."
         )
 
 

@@ -218,14 +218,14 @@ def _of_card(read: files.FieldsReader, folder: str) -> dict[str, Any]:
 
 def check_serving(options: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Returns how texts are answered, as model.json has it: without types of Python's and numpy's own."""
-    found = {name: _plain(value) for name, value in options.items()}
-    _check_types(found, _SERVING_TYPES, where)
-    alert = found.get("alert") or {}
+    plain = {name: _plain(value) for name, value in options.items()}
+    _check_types(plain, _SERVING_TYPES, where)
+    alert = plain.get("alert") or {}
     _check_types(alert, _SERVING_TYPES, where, "alert.")
     threshold = alert.get("threshold", 0)
     if threshold is None or not 0 <= threshold <= 1 + _ROUNDED:  # nan, too
         raise UserError(f"{where}alert.threshold is {threshold}; expected 0 to 1")
-    return found
+    return plain
 
 
 def _plain(value: Any) -> Any:

@@ -241,8 +241,8 @@ def to_canonical(arrays: Arrays, column: str) -> Arrays:
     """
     entries = {}
     for name, entry in arrays.entries.items():
-        found = dict(_read(name, entry, column))
-        entries.update(found or {name: entry})
+        arrays_of_layers = dict(_read(name, entry, column))
+        entries.update(arrays_of_layers or {name: entry})
     return Arrays(entries)
 
 

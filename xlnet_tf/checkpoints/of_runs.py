@@ -64,8 +64,8 @@ def newest(model_dir: str) -> str | None:
 def newest_first(model_dir: str) -> list[str]:
     """Returns the paths of all checkpoints of a run, by falling step."""
     paths = files.beginning_with(os.path.join(model_dir, f"{NAME}-"))
-    found = [match for path in paths if (match := re.fullmatch(rf"(.*{NAME}-([0-9]+))\.index", path))]
-    return [match[1] for match in sorted(found, key=lambda m: -int(m[2]))]
+    matches = [match for path in paths if (match := re.fullmatch(rf"(.*{NAME}-([0-9]+))\.index", path))]
+    return [match[1] for match in sorted(matches, key=lambda m: -int(m[2]))]
 
 
 def runs_below(folder: str) -> str:
@@ -84,16 +84,16 @@ def kept(model_dir: str) -> list[str]:
 
     The last of them are what the run's folder stands for, whoever reads it. Other folders have none.
     """
-    found = newest_first(model_dir)[::-1]
+    paths = newest_first(model_dir)[::-1]
     if tf.io.gfile.exists(f"{model_dir}/{BEST}/{METRICS_FILE}"):  # written last
-        found.append(f"{model_dir}/{BEST}")
-    if found and (others := [name for name in WEIGHTS if tf.io.gfile.exists(f"{model_dir}/{name}")]):
+        paths.append(f"{model_dir}/{BEST}")
+    if paths and (others := [name for name in WEIGHTS if tf.io.gfile.exists(f"{model_dir}/{name}")]):
         raise UserError(
             f"{model_dir} holds a run and other weights ({others[0]}), and only one of them can be what the "
             f"folder stands for: move {others[0]}, with copies of the files next to it, to a folder of its "
-            f"own, or give {found[-1]}"
+            f"own, or give {paths[-1]}"
         )
-    return found
+    return paths
 
 
 def read_history(path: str) -> list[dict]:

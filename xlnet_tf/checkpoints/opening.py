@@ -54,8 +54,8 @@ def read_architecture(path: str | os.PathLike) -> XLNetConfig:
         path: an xlnet_config.json or config.json, or the folder or the name of a model.
     """
     folder = hub.locate(path, tokenizer_only=True).folder
-    found = _configs_beside(f"{folder}/") if tf.io.gfile.isdir(folder) else [folder]
-    config, _ = _read_config(found)
+    configs = _configs_beside(f"{folder}/") if tf.io.gfile.isdir(folder) else [folder]
+    config, _ = _read_config(configs)
     if config is None:
         raise UserError(f"{folder} has neither {CONFIG_FILE} nor {hugging_face_config.CONFIG_FILE}")
     return config
@@ -98,9 +98,9 @@ def _find_weights(path: str) -> str:
         files = sorted(tf.io.gfile.listdir(folder))
         versions = sorted((n for name in files if (n := name.rstrip("/")).isdecimal()), key=int)
         exported = [path for n in versions if tf.io.gfile.exists(path := f"{folder}/{n}/{_SAVED_MODEL}")]
-        held = _of_keras([f"{folder}/{name}" for name in files] + exported[-1:])
-        held = held or ", ".join(files[:10]) or "nothing"
-        raise UserError(f"{folder} holds no checkpoint (but {held}): {hub.EXPECTED}.")
+        content = _of_keras([f"{folder}/{name}" for name in files] + exported[-1:])
+        content = content or ", ".join(files[:10]) or "nothing"
+        raise UserError(f"{folder} holds no checkpoint (but {content}): {hub.EXPECTED}.")
     return prefix
 
 

@@ -55,15 +55,15 @@ def read_tensorflow(prefix: str, config: XLNetConfig | None) -> Checkpoint:
         return Entry(tuple(shapes[key]), read)
 
     if graph is None:
-        kept = [  # no counters, and no optimizer slots, which are named after their variables
+        weights = [  # no counters, and no optimizer slots, which are named after their variables
             name
             for name in sorted(shapes)
             if not _COUNTER.fullmatch(name) and name.rpartition("/")[0] not in shapes
         ]
         arrays = names.to_canonical(
-            Arrays({name: entry(name) for name in kept}).checked(_files(prefix)), names.ORIGINAL
+            Arrays({name: entry(name) for name in weights}).checked(_files(prefix)), names.ORIGINAL
         )
-        return Checkpoint(prefix, "original", arrays, config, tuple(sorted(set(shapes) - set(kept))))
+        return Checkpoint(prefix, "original", arrays, config, tuple(sorted(set(shapes) - set(weights))))
     keys = _model_variables(graph)
     arrays = Arrays({names.canonical(name): entry(key) for name, key in keys.items()}).checked(_files(prefix))
     stripped = tuple(sorted(set(shapes) - set(keys.values()) - {_OBJECT_GRAPH}))

@@ -81,10 +81,10 @@ def embed_texts(
     run = run or Graphs(encoder)
     for rows in by_length(lengths, batch_size):
         features = tokenizer([texts[row] for row in rows], seq_len=max(_SHORTEST, lengths[rows[-1]]))
-        found = run(_embed, *(features[name] for name in _FEATURES), layer=layer)
-        mean[rows], cls[rows] = found.mean, found.cls
+        outputs = run(_embed, *(features[name] for name in _FEATURES), layer=layer)
+        mean[rows], cls[rows] = outputs.mean, outputs.cls
         if tokens:
-            for row, vectors in zip(rows, found.tokens):
+            for row, vectors in zip(rows, outputs.tokens):
                 token_vectors[row] = vectors[-lengths[row] :]  # padded on the left
     if not tokens:
         return TextVectors(mean, cls)

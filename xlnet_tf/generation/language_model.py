@@ -115,8 +115,8 @@ class XLNetLanguageModel:
         def write(rows):
             inputs = (*_padded(ids, rows), np.int32(max_new_tokens), _of(settings, rows), stop_ids)
             written = self._run(_sample, *inputs)
-            found = zip(rows, written.tokens[:, 0], written.log_probs[:, 0])
-            return [self._continuation(ids[row], *each) for row, *each in found]
+            candidates = zip(rows, written.tokens[:, 0], written.log_probs[:, 0])
+            return [self._continuation(ids[row], *each) for row, *each in candidates]
 
         return _in_batches(write, ids, batch_size)
 
@@ -146,8 +146,8 @@ class XLNetLanguageModel:
             inputs = (*_padded(ids, rows), np.int32(max_new_tokens), stop_ids)
             written = self._run(_search, *inputs, beams=beams)
             return [
-                [self._continuation(ids[row], *each) for each in zip(*found) if np.isfinite(each[1]).all()]
-                for row, *found in zip(rows, written.tokens, written.log_probs)
+                [self._continuation(ids[row], *each) for each in zip(*beam) if np.isfinite(each[1]).all()]
+                for row, *beam in zip(rows, written.tokens, written.log_probs)
             ]
 
         return _in_batches(write, ids, batch_size)

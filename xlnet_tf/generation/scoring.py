@@ -85,8 +85,8 @@ def score_texts(
         else:
             permutations = tf.ragged.constant([list(order[row]) for row in rows], tf.int32, ragged_rank=1)
             row_ranks = permutation_ranks(is_scored, permutations.to_tensor(-1, shape=[None, length]))
-        found = run(_score, features["input_word_ids"], features["input_mask"], is_scored, row_ranks)
-        for row, *values in zip(rows, found, row_ranks.numpy(), is_scored.numpy(), strict=True):
+        log_probs = run(_score, features["input_word_ids"], features["input_mask"], is_scored, row_ranks)
+        for row, *values in zip(rows, log_probs, row_ranks.numpy(), is_scored.numpy(), strict=True):
             log_probabilities, its_ranks, scored = values
             pieces = [tokenizer.id_to_piece(piece) for piece in ids[row]]
             scores[row] = TextScore(pieces, log_probabilities[scored], np.argsort(its_ranks[scored]))

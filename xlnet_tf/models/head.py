@@ -141,8 +141,8 @@ class XLNetHead(EncoderModel):
             return super().fit(x, _as_array(y), *args, **kwargs)
         finally:
             if self.card:  # what was measured was measured of other weights
-                kept = {name: value for name, value in serving.items() if name not in _MEASURED}
-                self.card = dataclasses.replace(self.card, thresholds={}, metrics={}, serving=kept)
+                unmeasured = {name: value for name, value in serving.items() if name not in _MEASURED}
+                self.card = dataclasses.replace(self.card, thresholds={}, metrics={}, serving=unmeasured)
                 self.folder = None
                 self.__dict__.pop("_answering", None)
 
@@ -302,10 +302,10 @@ class PooledHead(XLNetHead):
 
 def class_names(labels: Sequence[str] | None, num_labels: int) -> list[str]:
     """Returns the labels of a head's classes, by default their numbers; raises UserError if some lack."""
-    found = [*label_list(map(str, range(num_labels)) if labels is None else labels)]
-    if len(found) != num_labels:
-        raise UserError(f"there are {len(found)} labels for {num_labels} classes.")
-    return found
+    names = [*label_list(map(str, range(num_labels)) if labels is None else labels)]
+    if len(names) != num_labels:
+        raise UserError(f"there are {len(names)} labels for {num_labels} classes.")
+    return names
 
 
 def logits_layer(outputs: int, encoder: XLNetEncoder, use_bias: bool = True) -> tf_keras.layers.Dense:

@@ -95,27 +95,27 @@ class Pretrained:
         scopes = set(map(names.head_scope, self.checkpoint.arrays))
         template = next((t.head for t in task_registry.tasks().values() if t.head_kind == kind), kind)
         pattern = template.format(task=".+")
-        found = sorted(scope for scope in scopes if re.fullmatch(pattern, scope))
+        matching = sorted(scope for scope in scopes if re.fullmatch(pattern, scope))
         if task:
             scope = template.format(task=task)
-        elif len(found) > 1:
-            tasks = ", ".join(name.partition("_")[2] for name in found)
+        elif len(matching) > 1:
+            tasks = ", ".join(name.partition("_")[2] for name in matching)
             raise UserError(
                 f"{self.checkpoint.path} has several heads for {kind}: give head_name, one of {tasks}."
             )
         else:
-            scope = next(iter(found), template.format(task="task"))
-        return Head(scope, scope not in found)
+            scope = next(iter(matching), template.format(task="task"))
+        return Head(scope, scope not in matching)
 
     def other_heads(self) -> str:
         """Returns what to say of the heads that there are, where another one is asked for."""
         scopes = sorted(set(map(names.head_scope, self.checkpoint.arrays)))
-        found = {scope: task for scope in scopes if (task := task_registry.entry_for_scope(scope))}
+        tasks = {scope: task for scope in scopes if (task := task_registry.entry_for_scope(scope))}
         loaded = (
             f"{scope}, which {task.model.rpartition(':')[2]}.from_pretrained loads"
-            for scope, task in found.items()
+            for scope, task in tasks.items()
         )
-        return f", but {', '.join(loaded)}" if found else ""
+        return f", but {', '.join(loaded)}" if tasks else ""
 
     def find_labeled_head(self, kind: str, labels: Iterable[str] | None, task: str | None = None) -> Head:
         """Finds out which head a model is to have, and checks its labels.
@@ -125,14 +125,14 @@ class Pretrained:
         """
         path = self.checkpoint.path
         head = self.find_head(kind, task)
-        given = None if labels is None else _check_labels(labels)
+        chosen = None if labels is None else _check_labels(labels)
         if head.new:
-            if not given:
+            if not chosen:
                 raise UserError(
                     f"{path} has no head {head.scope}{self.other_heads()}: give labels=[...], those of a "
                     "new one."
                 )
-            return head._replace(labels=given)
+            return head._replace(labels=chosen)
         bias = f"{head.scope}/logits/bias"
         shape = self.checkpoint.arrays.shapes.get(bias)
         if not shape or len(shape) > 1:
@@ -148,14 +148,14 @@ class Pretrained:
                 f"{len(stored)}: {', '.join(stored)}. Correct id2label in config.json, or labels in "
                 "model.json."
             )
-        if given and (len(given) != size or stored not in (None, given)):
-            found = f"{size} classes" if len(given) != size else f"the labels {', '.join(stored or ())}"
+        if chosen and (len(chosen) != size or stored not in (None, chosen)):
+            stated = f"{size} classes" if len(chosen) != size else f"the labels {', '.join(stored or ())}"
             raise UserError(
-                f"the head {head.scope} of {path} has {found}; the given labels are {', '.join(given)}. "
+                f"the head {head.scope} of {path} has {stated}; the given labels are {', '.join(chosen)}. "
                 "Leave them out to take the head's, or begin a new head: from pretrained weights, or, for "
                 "classification, under another head_name."
             )
-        return head._replace(labels=given or stored or tuple(map(str, range(size))))
+        return head._replace(labels=chosen or stored or tuple(map(str, range(size))))
 
     def pooling_options(self, head: Head) -> dict[str, bool]:
         """Returns what the checkpoint says of the vector that a head reads, as options of the model."""
@@ -210,10 +210,10 @@ def label_list(labels: Iterable[str]) -> tuple[str, ...]:
     """Returns labels as strings; raises UserError if they are not in an order or cannot be written."""
     if isinstance(labels, (str, Mapping, set, frozenset)) or not isinstance(labels, Iterable):
         raise UserError(f"labels is {shown(labels)}; expected a list, such as ['negative', 'positive'].")
-    found = tuple(map(str, labels))
-    for index, label in enumerate(found):
+    strings = tuple(map(str, labels))
+    for index, label in enumerate(strings):
         check_text(label, f"labels[{index}]")
-    return found
+    return strings
 
 
 def _check_labels(labels: Iterable[str]) -> tuple[str, ...]:

@@ -53,10 +53,10 @@ class XLNetMultipleChoice(PooledHead):
             num_choices = source.card.settings.get("num_choices")
         if num_choices is None:
             others = source.other_heads() if head.new else ""
-            found = (
+            reason = (
                 f"has no head {head.scope}{others}" if others else "does not say how many choices a row has"
             )
-            raise UserError(f"{source.checkpoint.path} {found}: give num_choices, such as num_choices=4.")
+            raise UserError(f"{source.checkpoint.path} {reason}: give num_choices, such as num_choices=4.")
         return cls.load(source, head, options, num_choices)
 
     def head_outputs(self):

@@ -99,8 +99,9 @@ def find(read: files.FieldsReader, folder: str | os.PathLike) -> CleaningConfig 
         if "cleaning" not in fields or fields.get("format") == "hugging_face":
             values = read(TOKENIZER_CONFIG_FILE)
         if values is not None:
-            theirs = _HUGGING_FACE | {"normalize_quotes": "normalize_quotes"}  # of our save_pretrained
-            external = {own: values[name] for name, own in theirs.items() if name in values}
+            # The last one is written by our save_pretrained.
+            external_names = _HUGGING_FACE | {"normalize_quotes": "normalize_quotes"}
+            external = {own: values[name] for name, own in external_names.items() if name in values}
         elif "cleaning" not in fields:
             return None
     if not isinstance(settings, dict):

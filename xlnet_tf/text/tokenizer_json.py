@@ -64,14 +64,15 @@ def _added_token(number: int, symbol: str) -> dict[str, Any]:
 
 def _normalizers(table: PieceTable, cleaning: CleaningConfig) -> list[dict[str, Any]]:
     quotes = [{"type": "Replace", "pattern": {"String": two}, "content": '"'} for two in ("``", "''")]
-    found: list[dict[str, Any]] = quotes if cleaning.normalize_quotes else []
+    normalizers: list[dict[str, Any]] = quotes if cleaning.normalize_quotes else []
     if not cleaning.keep_accents:
-        found += [{"type": "NFKD"}, {"type": "StripAccents"}]
+        normalizers += [{"type": "NFKD"}, {"type": "StripAccents"}]
     if cleaning.lower:
-        found.append({"type": "Lowercase"})
+        normalizers.append({"type": "Lowercase"})
     if charsmap := table.normalizer.precompiled_charsmap:
-        found.append({"type": "Precompiled", "precompiled_charsmap": base64.b64encode(charsmap).decode()})
-    return found
+        encoded = base64.b64encode(charsmap).decode()
+        normalizers.append({"type": "Precompiled", "precompiled_charsmap": encoded})
+    return normalizers
 
 
 def _post_processor() -> dict[str, Any]:

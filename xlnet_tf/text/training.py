@@ -152,10 +152,10 @@ def _follow(log: queue.SimpleQueue, vocab_size: int, show_progress: bool) -> str
                 if text in line:
                     bar.close()
                     bar = ProgressBar(desc=phase, disable=not show_progress, smoothing=0, **options)
-            if found := _ROUND.search(line):
+            if match := _ROUND.search(line):
                 bar.n += 1
-                sizes = math.log(_LAST_SIZE * vocab_size / int(found[2])) / math.log(_SHRINKING_FACTOR)
-                bar.total = bar.n + 2 * max(0, math.ceil(sizes)) + (found[1] == "0")
+                sizes = math.log(_LAST_SIZE * vocab_size / int(match[2])) / math.log(_SHRINKING_FACTOR)
+                bar.total = bar.n + 2 * max(0, math.ceil(sizes)) + (match[1] == "0")
             bar.refresh()
             try:
                 line = log.get(timeout=1)

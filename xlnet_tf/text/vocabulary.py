@@ -124,8 +124,8 @@ class Vocabulary:
         ids = ids.numpy() if hasattr(ids, "numpy") else ids  # of tensors
         if np.ndim(ids) == 0:
             return self.pieces[self._checked(ids)]
-        kept = [self._checked(piece_id) for piece_id in ids]
-        return [self.pieces[i] for i in kept if not skip_special_tokens or i >= len(special_tokens.SYMBOLS)]
+        first = len(special_tokens.SYMBOLS) if skip_special_tokens else 0
+        return [self.pieces[i] for i in map(self._checked, ids) if i >= first]
 
     def convert_tokens_to_string(self, tokens: Iterable[str]) -> str:
         """Returns the text of pieces."""

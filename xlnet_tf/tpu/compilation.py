@@ -84,8 +84,8 @@ class NotCompiled:
     @property
     def hbm(self) -> int:
         """Bytes of HBM that the program would take, about; 0 if the compiler does not say."""
-        found = re.search(r"HLO temporaries \(([\d.]+)G\)", self.error)
-        return self.arguments + int(float(found[1]) * 2**30) if found else 0
+        match = re.search(r"HLO temporaries \(([\d.]+)G\)", self.error)
+        return self.arguments + int(float(match[1]) * 2**30) if match else 0
 
 
 Outcome = Compiled | Planned | NotCompiled

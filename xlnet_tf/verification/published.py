@@ -124,11 +124,11 @@ def differences(config: XLNetConfig, expected: XLNetConfig, sizes: bool = False)
         sizes: look at the sizes of the network alone, not at how many heads it has and what activation.
     """
     fields = ("n_token", "n_layer", "d_model", "d_inner") if sizes else expected.to_dict()
-    found, wanted = config.to_dict(), expected.to_dict()
+    own, wanted = config.to_dict(), expected.to_dict()
     return [
-        f"{name} is {found[name]}, not {wanted[name]}"
+        f"{name} is {own[name]}, not {wanted[name]}"
         for name in fields
-        if str(found[name]).removesuffix("_erf") != str(wanted[name])
+        if str(own[name]).removesuffix("_erf") != str(wanted[name])
     ]
 
 

@@ -89,16 +89,16 @@ def verify_pretrained(path: str | os.PathLike, text: str | None = None) -> Verif
         >>> print(verify_pretrained("xlnet_cased_L-12_H-768_A-12").table())
     """
     source, release = hub.locate(path).source, None
-    made: list[Check] = []
+    checks_made: list[Check] = []
     try:
         opened = Pretrained(path)
         release = published.find(source, opened.config, _fingerprint(opened.checkpoint))
         for check in _checks(opened, release, text):
-            made.append(check)  # one by one: what was found before an error counts
+            checks_made.append(check)  # one by one: what was found before an error counts
     except UserError as error:
-        made.append(Check(NAMES[len(made)], False, str(error)))
-    made += [Check(name, None, "not checked: see above") for name in NAMES[len(made) :]]
-    return Verification(source, release and release.names[0], tuple(made))
+        checks_made.append(Check(NAMES[len(checks_made)], False, str(error)))
+    checks_made += [Check(name, None, "not checked: see above") for name in NAMES[len(checks_made) :]]
+    return Verification(source, release and release.names[0], tuple(checks_made))
 
 
 def paragraph_loss(model: XLNetPretrainer, ids: np.ndarray) -> float:
@@ -112,8 +112,8 @@ def paragraph_loss(model: XLNetPretrainer, ids: np.ndarray) -> float:
     features = {"input_word_ids": tf.constant(np.tile(ids, (_READINGS, 1)))}
     features["input_mask"] = tf.ones_like(features["input_word_ids"])
     ranks = order_ranks(is_target, "random", tf.zeros([_READINGS], tf.int64))
-    found = token_log_probabilities(model, features, tf.constant(is_target), ranks)
-    return float(-tf.reduce_sum(found)) / len(ids)
+    log_probs = token_log_probabilities(model, features, tf.constant(is_target), ranks)
+    return float(-tf.reduce_sum(log_probs)) / len(ids)
 
 
 def _fingerprint(checkpoint: Checkpoint) -> str | None:
@@ -182,9 +182,9 @@ def _tokenizer(
 def _token_ids(tokenizer: XLNetTokenizer, ids: np.ndarray, release: Published | None) -> Check:
     if release and release.ids:
         text, published_ids = release.ids
-        found = tokenizer.encode(text)
-        passed = found == [*published_ids]
-        return Check("token ids", passed, f"{found} for {text!r}", f"{[*published_ids]}")
+        encoded = tokenizer.encode(text)
+        passed = encoded == [*published_ids]
+        return Check("token ids", passed, f"{encoded} for {text!r}", f"{[*published_ids]}")
     if not len(ids):
         return Check("token ids", None, "not checked: the text has no pieces")
     unknown = float(np.mean(ids == UNK_ID))

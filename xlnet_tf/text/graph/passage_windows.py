@@ -128,9 +128,9 @@ def shows_best(windows: PassageWindows, positions: tf.Tensor, most_room: int, st
     length = tf.minimum(room, tokens - first)
     left = (windows.first[:, None] + positions)[:, :, None] - first
     right = length - 1 - left
-    held = (number >= 0) & (number < count) & (left >= 0) & (right >= 0)
+    is_inside = (number >= 0) & (number < count) & (left >= 0) & (right >= 0)
     # In float64, as there, so that ties are the same ones.
     context = tf.cast(tf.minimum(left, right), tf.float64) + 0.01 * tf.cast(length, tf.float64)
-    context = tf.where(held, context, -1.0)
+    context = tf.where(is_inside, context, -1.0)
     mine = context[:, :, reach : reach + 1]
     return tf.reduce_all(context[:, :, :reach] < mine, -1) & tf.reduce_all(context[:, :, reach:] <= mine, -1)
