@@ -21,8 +21,9 @@ from xlnet_tf import files, ownership
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import segments
 from xlnet_tf.records.manifest import Manifest, Shard
+from xlnet_tf.text.locating import find_file
 from xlnet_tf.text.marks import warn_of_dropped_marks
-from xlnet_tf.text.tokenizer import XLNetTokenizer, find_file
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 RunJobs = Callable[[Callable[[Any], Any], Iterator[Any]], Iterator[tuple[Any, Any]]]
 

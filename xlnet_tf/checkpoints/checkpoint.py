@@ -14,7 +14,7 @@ from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.tokenizer_json import model_file
-from xlnet_tf.text.vocabulary import MODEL_FILE
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 CONFIG_FILE = "xlnet_config.json"
 
@@ -49,7 +49,7 @@ class Checkpoint:
         The tokenizer's may be made from tokenizer.json (see model_file).
         """
         folder = os.path.dirname(self.path)
-        if name == MODEL_FILE:
+        if name == TOKENIZER_FILE:
             try:
                 return str(model_file(folder))
             except UserError as error:  # weights may be used without it

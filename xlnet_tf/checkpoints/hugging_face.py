@@ -33,8 +33,9 @@ from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.hub.locating import HUGGING_FACE_WEIGHTS
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, TOKENIZER_CONFIG_FILE
-from xlnet_tf.text.tokenizer import MODEL_FILE, XLNetTokenizer
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.tokenizer_json import TOKENIZER_JSON_FILE, write_tokenizer_json
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 NO_TASK = "default"  # the task's name when a config has none
 
@@ -113,7 +114,7 @@ def write_hugging_face(checkpoint: Checkpoint, folder: str) -> list[str]:
     }
     write_safetensors(Arrays(external), f"{folder}/{HUGGING_FACE_WEIGHTS[0]}")
     fields = {CONFIG_FILE: _config_fields(checkpoint)}
-    tokenizer, cleaning = checkpoint.path_of(MODEL_FILE), checkpoint.card.cleaning or DEFAULT_CLEANING
+    tokenizer, cleaning = checkpoint.path_of(TOKENIZER_FILE), checkpoint.card.cleaning or DEFAULT_CLEANING
     has_tokenizer = tf.io.gfile.exists(tokenizer)
     if checkpoint.card.cleaning or has_tokenizer:
         fields[TOKENIZER_CONFIG_FILE] = {

@@ -22,8 +22,8 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.task_registry import LANGUAGE_MODEL
 from xlnet_tf.text import cleaning
 from xlnet_tf.text.cleaning import CARD_FILE, MANIFEST_FILE, TOKENIZER_CONFIG_FILE, CleaningConfig
-from xlnet_tf.text.tokenizer import MODEL_FILE as TOKENIZER_FILE
 from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 FORMAT_VERSION = 1
 PARAMS_FILE = "params.yaml"

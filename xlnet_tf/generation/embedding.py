@@ -14,8 +14,9 @@ from xlnet_tf.generation.sampling import is_whole
 from xlnet_tf.generation.scoring import text_tokens
 from xlnet_tf.layers.summary import last_position
 from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.text.inputs import text_list
 from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
-from xlnet_tf.text.tokenizer import XLNetTokenizer, text_list
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 _ENDS = (SEP_ID, CLS_ID)
 _FEATURES = ("input_word_ids", "input_mask", "input_type_ids")

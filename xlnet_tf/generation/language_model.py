@@ -26,8 +26,9 @@ from xlnet_tf.generation.sampling import MOST_CANDIDATES, check_range, is_whole,
 from xlnet_tf.models.loading import Pretrained
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.text.graph.tokenizer import GraphTokenizer
+from xlnet_tf.text.inputs import text_list
 from xlnet_tf.text.special_tokens import EOP_ID, PAD_ID
-from xlnet_tf.text.tokenizer import XLNetTokenizer, text_list
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 EASIEST_FIRST = "easiest_first"
 

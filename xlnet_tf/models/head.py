@@ -14,7 +14,7 @@ from typing_extensions import Self
 from xlnet_tf import hints, task_registry
 from xlnet_tf.checkpoints import names
 from xlnet_tf.errors import UserError, shown
-from xlnet_tf.layers.base import fold_in, normal, step_seed
+from xlnet_tf.layers.base import DropoutSeed, fold_in, normal, step_seed
 from xlnet_tf.layers.summary import SequenceSummary
 from xlnet_tf.models import compiling
 from xlnet_tf.models.encoder import XLNetEncoder
@@ -22,7 +22,6 @@ from xlnet_tf.models.loading import Head, Pretrained, label_list
 from xlnet_tf.models.reading import encode_long
 from xlnet_tf.models.saving import ShapeFreeModel
 
-_HEAD = -7  # its number among the seeds of the encoder's dropout
 _MEASURED = ("temperature", "alert", "threshold")  # of the options with which texts are answered
 
 
@@ -212,7 +211,7 @@ class XLNetHead(EncoderModel):
         if seed is not None:
             features = {**features, "dropout_seed": seed}
         vectors = encode_long(self.encoder, features, self.segment_len, training, self.memory_gradient)
-        return vectors, fold_in(seed, _HEAD)
+        return vectors, fold_in(seed, DropoutSeed.HEAD)
 
     def get_config(self):
         own = {"segment_len": self.segment_len, "memory_gradient": self.memory_gradient}

@@ -22,8 +22,9 @@ from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING
-from xlnet_tf.text.tokenizer import MODEL_FILE as TOKENIZER_FILE
-from xlnet_tf.text.tokenizer import XLNetTokenizer, check_text
+from xlnet_tf.text.inputs import check_text
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 
 class Head(NamedTuple):

@@ -64,6 +64,13 @@ def encode_long(
         known = {name: features[name] for name in ("position_keys", "output_positions") if name in features}
         return encoder({**tokens, **seed, **known}, training=training)["sequence_output"]
 
+    return _encode_segments(encoder, tokens, seed, chosen, segment_len, training, memory_gradient)
+
+
+def _encode_segments(
+    encoder: XLNetEncoder, tokens, seed, chosen, segment_len, training, memory_gradient
+) -> tf.Tensor:
+    """Reads texts in segments; returns the vectors of all tokens [B, T, D] or of those chosen [B, Q, D]."""
     length = tokens["input_word_ids"].shape[1]
     _check(encoder, length, segment_len)
     sequence_outputs = []
@@ -74,8 +81,8 @@ def encode_long(
             memory = {name: tf.stop_gradient(value) for name, value in memory.items()}
         inputs = {name: value[:, start : start + segment_len] for name, value in tokens.items()}
         if chosen is not None:
-            places = chosen - start  # some lie in other segments
-            inputs["output_positions"] = tf.clip_by_value(places, 0, segment_len - 1)
+            positions = chosen - start  # some lie in other segments
+            inputs["output_positions"] = tf.clip_by_value(positions, 0, segment_len - 1)
         seeds = {name: fold_in(value, segment) for name, value in seed.items()}
         outputs = encoder(
             {**inputs, **seeds, **memory}, training=training, memory_gradient=memory_gradient > 0
@@ -83,7 +90,7 @@ def encode_long(
         memory = {"memory": outputs["next_memory"], "memory_mask": outputs["next_memory_mask"]}
         vectors = outputs["sequence_output"]
         if chosen is not None:
-            is_inside = places == inputs["output_positions"]
+            is_inside = positions == inputs["output_positions"]
             vectors = tf.where(is_inside[:, :, None], vectors, tf.zeros_like(vectors))
         sequence_outputs.append(vectors)
     if chosen is not None:

@@ -13,7 +13,8 @@ import numpy as np
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.cleaning import CleaningConfig, strip_accents
-from xlnet_tf.text.tokenizer import UNDERLINE, XLNetTokenizer
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.vocabulary import UNDERLINE
 
 _UNEVEN_WHITESPACE = re.compile(r"^\s+|\s{2,}|[^\S ]")
 _DOUBLED_QUOTES = re.compile("``|''")

@@ -20,7 +20,7 @@ from xlnet_tf import checksums, files
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.text import special_tokens
 from xlnet_tf.text.cleaning import CleaningConfig
-from xlnet_tf.text.vocabulary import MODEL_FILE, UNDERLINE, PieceTable, check_word_marks
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE, UNDERLINE, PieceTable, check_word_marks
 
 TOKENIZER_JSON_FILE = "tokenizer.json"
 _Piece = ModelProto.SentencePiece
@@ -103,7 +103,7 @@ def model_file(folder: epath.PathLike) -> epath.Path:
     Raises:
         UserError: tokenizer.json is damaged, or of another kind of tokenizer.
     """
-    file, source = epath.Path(folder) / MODEL_FILE, epath.Path(folder) / TOKENIZER_JSON_FILE
+    file, source = epath.Path(folder) / TOKENIZER_FILE, epath.Path(folder) / TOKENIZER_JSON_FILE
     return file if file.exists() or not source.exists() else model_file_of(source)
 
 
@@ -124,8 +124,8 @@ def _made_of(path: str, _changed: float) -> str:
     check_word_marks(model, path)
     folder = tempfile.mkdtemp(prefix="xlnet-tokenizer-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    files.write(f"{folder}/{MODEL_FILE}", model)
-    return f"{folder}/{MODEL_FILE}"
+    files.write(f"{folder}/{TOKENIZER_FILE}", model)
+    return f"{folder}/{TOKENIZER_FILE}"
 
 
 def _model(values: dict[str, Any], path: str) -> ModelProto:

@@ -21,7 +21,7 @@ _SPECIAL = {
 }
 
 
-MODEL_FILE = "spiece.model"
+TOKENIZER_FILE = "spiece.model"
 
 
 @dataclasses.dataclass(frozen=True)

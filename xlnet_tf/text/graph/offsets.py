@@ -11,7 +11,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from xlnet_tf.text.graph.cleaning import Cleaned
 from xlnet_tf.text.graph.sentencepiece import SentencePieceModel
-from xlnet_tf.text.tokenizer import UNDERLINE
+from xlnet_tf.text.vocabulary import UNDERLINE
 
 _Model = sentencepiece_model_pb2.ModelProto
 _Piece = _Model.SentencePiece
