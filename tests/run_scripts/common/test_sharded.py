@@ -343,8 +343,8 @@ def test_a_damaged_file_is_one_error_before_any_row_is_answered(data, tmp_path, 
     packed.write_bytes(gzip.compress(data.read_bytes())[:-cut])
     with pytest.raises(
         UserError,
-        match=rf"^{packed} cannot be read to its end: .*, after byte [\d,]+ of its text\. Is it damaged\? Get it again\. "
-        r"No row was answered: repair the file or leave it out",
+        match=rf"^{packed} cannot be read to its end: .*, after byte [\d,]+ of its text\. Is it damaged\? "
+        r"Get it again\. No row was answered: repair the file or leave it out",
     ):
         answer(f"{data},{packed}", tmp_path / "out", tmp_path / "log")
     assert not list((tmp_path / "log").iterdir())
