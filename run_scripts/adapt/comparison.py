@@ -12,9 +12,9 @@ from run_scripts.common import experiment
 from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.checkpoints.formats import other_architecture
+from xlnet_tf.differences import nested_differences
 from xlnet_tf.errors import UserError, prefixed
 from xlnet_tf.records.examples import ExampleSet
-from xlnet_tf.records.manifest import nested_differences
 from xlnet_tf.tasks import seeds, sweep
 from xlnet_tf.tasks.prediction import Predictor, Run
 from xlnet_tf.training.config import override

@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from etils import epath
 
-from tfrecord_builders.common.rows import NestedJson, Row, name_as_text
+from tfrecord_builders.common.rows import LabelledRow, NestedJson, name_as_text
+from tfrecord_builders.common.streams import unpacked_name
 from tfrecord_builders.common.tables import (
     decoded_lines,
     existing_file,
     infer_format,
     is_columnar,
     read_table,
-    unpacked_name,
 )
 from xlnet_tf.errors import UserError
 
@@ -99,13 +99,17 @@ class AnnotatedText:
         return None if self.entities is None else {entity.label for entity in self.entities}
 
 
+class ReadColumns(NamedTuple):
+    """Where words and tags are: columns by number, from 0 or with -1 the last, of rows by name."""
+
+    word: int = 0
+    tag: int = -1
+    tokens: str = "tokens"
+    tags: str = "tags"
+
+
 def read_sentences(
-    path: epath.PathLike,
-    word_column: int = 0,
-    tag_column: int = -1,
-    tokens_column: str = "tokens",
-    tags_column: str = "tags",
-    name: str = "",
+    path: epath.PathLike, columns: ReadColumns | None = None, name: str = ""
 ) -> Iterator[TaggedWords | AnnotatedText]:
     """Reads a source of one of three forms.
 
@@ -117,24 +121,19 @@ def read_sentences(
     Tags may be left out: no "tags" or "entities", or null, or no column of tags.
 
     Args:
-        path: the file, local or remote.
-        word_column: the words' column, counted from 0, or from the last with -1.
-        tag_column: the tags' column.
-        tokens_column, tags_column: the lists' columns in other files.
+        columns: None: the usual ones.
         name: of the file in ids; "": its base name.
-
-    Yields:
-        The sentences in order.
 
     Raises:
         FileNotFoundError: there is no such file.
         UserError: it is not of such a form; the message has file and line.
     """
+    columns = columns or ReadColumns()
     if is_columnar(path) or unpacked_name(existing_file(path)).endswith(".jsonl"):
         for row in read_table(path, infer_format(path)):
-            yield _from_row(row, tokens_column, tags_column, name)
+            yield _from_row(row, columns.tokens, columns.tags, name)
     else:
-        yield from _read_columns(existing_file(path), word_column, tag_column, name)
+        yield from _read_columns(existing_file(path), columns.word, columns.tag, name)
 
 
 def names_in_ids(paths: Sequence[epath.PathLike]) -> list[str]:
@@ -238,7 +237,9 @@ def _fields(line: str, tabs: bool) -> list[str]:
     return [field.strip(" ") for field in line.split("\t")] if tabs else _SPACES.split(line.strip(" \t"))
 
 
-def _from_row(row: Row, tokens_column: str, tags_column: str, name: str) -> TaggedWords | AnnotatedText:
+def _from_row(
+    row: LabelledRow, tokens_column: str, tags_column: str, name: str
+) -> TaggedWords | AnnotatedText:
     name = f"{name or row.file.rpartition('/')[2]}:{row.line}"
     sentence_id, document = row.text_or("id", name), row.text_or("document", name)
     if tokens_column in row:
@@ -266,17 +267,17 @@ def _from_row(row: Row, tokens_column: str, tags_column: str, name: str) -> Tagg
     )
 
 
-def _given(row: Row, column: str) -> bool:
+def _given(row: LabelledRow, column: str) -> bool:
     return column in row and row[column] != ""  # null is the empty text
 
 
-def _texts(row: Row, column: str) -> list[str]:
+def _texts(row: LabelledRow, column: str) -> list[str]:
     if not isinstance(row[column], list):
         raise UserError(f'{row.location}: "{column}" is {row[column]!r}, expected a list of texts')
     return row[column]
 
 
-def _entities(row: Row, text: str) -> Iterator[Entity]:
+def _entities(row: LabelledRow, text: str) -> Iterator[Entity]:
     for number, value in enumerate(_texts(row, "entities")):
         location = f"{row.location}: entity {number}"
         try:

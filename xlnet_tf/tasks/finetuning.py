@@ -23,14 +23,14 @@ from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.model_card import BEST, PARAMS_FILE, ModelCard
 from xlnet_tf.checkpoints.names import head_scope
 from xlnet_tf.config import XLNetConfig
+from xlnet_tf.differences import settings_difference
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.reading import TOKEN_FEATURES, packed_source
 from xlnet_tf.records import example_report
 from xlnet_tf.records.batching import FILLER, MULTIPLE, WINDOW, Batches
 from xlnet_tf.records.example_reader import ExampleTable, example_dataset
-from xlnet_tf.records.examples import MANIFEST_FILE, TOKENIZER_FILE, ExampleSet
-from xlnet_tf.records.manifest import settings_difference
+from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.cutting import cut_rows, whole_rows
 from xlnet_tf.tasks.metrics.calibration import Probabilities
@@ -42,6 +42,8 @@ from xlnet_tf.tasks.settings import (
     complete,
     finetuning_experiment,
 )
+from xlnet_tf.text.cleaning import MANIFEST_FILE
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 from xlnet_tf.training.early_stopping import keep_best, read_metrics
 from xlnet_tf.training.optimizer import layer_number
 from xlnet_tf.training.run import check_memory, run_training
@@ -175,7 +177,7 @@ class FinetuningTask(Task):
 
     def dev_set(self):
         parts = [
-            *(shard["sha256"] for shard in self.validation_set.shards),
+            *(shard.sha256 for shard in self.validation_set.shards),
             self.validation_set.sidecar_sha256,
         ]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -458,7 +460,7 @@ class FinetuningTask(Task):
         return found + example_report.shared_with_train(self.sets)
 
     def data_bytes(self) -> int:
-        return sum(shard["bytes"] for examples in self.sets.values() for shard in examples.shards)
+        return sum(shard.bytes for examples in self.sets.values() for shard in examples.shards)
 
     def check_data(self):
         for examples in self.sets.values():

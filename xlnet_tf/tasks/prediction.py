@@ -269,7 +269,7 @@ class Predictor:
     def _fingerprint(self, checkpoint: str) -> dict:
         return {
             **weights_fingerprint(checkpoint),
-            "shards": self._task.validation_set.shards,
+            "shards": self._task.validation_set.fields()["shards"],
             "batch_size": self._batch_size,
             "multiple": self._multiple,
             "dtype": self.model.dtype_policy.name,

@@ -4,7 +4,7 @@ import numpy as np
 from etils import epath
 
 from xlnet_tf import files, task_registry
-from xlnet_tf.records.examples import ExampleLayout, ExampleSet, sequence_columns
+from xlnet_tf.records.examples import ExampleLayout, ExampleSet, ExampleShard, sequence_columns
 from xlnet_tf.records.layout import Layout
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.shards import ShardWriter
@@ -23,9 +23,7 @@ def pretraining_records(
 
     Args:
         rows: streams, each of one record; a batch has at most as many rows.
-        seq_len: T, tokens of a segment.
         num_predict: P, targets of a segment; None: as many as the builder takes by default.
-        vocab_size: V.
     """
     num_predict = default_num_predict(seq_len) if num_predict is None else num_predict
     spec = RecordSpec(seq_len, seq_len // 2, num_predict, vocab_size)
@@ -54,9 +52,6 @@ def examples(
     """Writes a set of one fine-tuning example.
 
     Args:
-        task: name of one of task_registry.tasks().
-        seq_len: T, tokens of a sequence.
-        vocab_size: V.
         num_labels: classes of a text, or tags of a word.
         sequences: options of a question, or candidates of a query.
         segment_len: tokens of the segments in which texts are read; 0: at once.
@@ -75,9 +70,7 @@ def examples(
         settings=settings,
         tokenizer={"sha256": "", "vocab_size": vocab_size},
         cleaning=CleaningConfig().to_dict(),
-        shards=[
-            {"file": _SHARD, "records": 1, "bytes": writer.num_bytes, "sha256": writer.sha256},
-        ],
+        shards=(ExampleShard(_SHARD, writer.records, writer.num_bytes, writer.sha256),),
         statistics={},
         skipped={},
         folder=epath.Path(folder),

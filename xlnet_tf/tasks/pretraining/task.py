@@ -1,7 +1,6 @@
 """Permutation language modelling on pretraining records: the task and its experiment."""
 
 import dataclasses
-import hashlib
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -15,10 +14,11 @@ from xlnet_tf import files
 from xlnet_tf.checkpoints import load_into
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.model_card import BEST
+from xlnet_tf.differences import settings_difference
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer, target_losses
-from xlnet_tf.records.manifest import FILE_NAME, Manifest, settings_difference
+from xlnet_tf.records.manifest import FILE_NAME, Manifest
 from xlnet_tf.records.reader import num_eval_steps, online_sampler, pretraining_dataset, records_of_step
 from xlnet_tf.tasks.model_config import EncoderModelConfig, architecture_difference
 from xlnet_tf.tasks.settings import complete_evaluation
@@ -285,7 +285,7 @@ class PretrainingTask(Task):
         return sums_of(~is_general) | {"general_loss": sums_of(is_general)["loss"]}
 
     def dev_set(self):
-        return _digest(self.validation_manifest)
+        return self.validation_manifest.digest
 
     def out_of_bounds(self, metrics, model_dir):
         most = self.task_config.max_general_rise
@@ -304,7 +304,7 @@ class PretrainingTask(Task):
 
     def _first_general_set(self, model_dir: str) -> str:
         """Returns a digest of the general text of the first kept weights; of the present one if none are."""
-        return read_metrics(f"{model_dir}/{BEST}").get(_GENERAL_SET) or _digest(self.general_manifest)
+        return read_metrics(f"{model_dir}/{BEST}").get(_GENERAL_SET) or self.general_manifest.digest
 
     def save_assets(self, model_dir: str):
         """Writes next to the checkpoints what later tools need: architecture, tokenizer, manifest."""
@@ -333,8 +333,9 @@ class PretrainingTask(Task):
         difference = settings_difference(before.settings(), now.settings())
         if not difference and [s.sha256 for s in before.shards] != [s.sha256 for s in now.shards]:
             difference = ["shards: other checksums"]
-        if self.task_config.max_general_rise and self._first_general_set(model_dir) != _digest(
-            self.general_manifest
+        if (
+            self.task_config.max_general_rise
+            and self._first_general_set(model_dir) != self.general_manifest.digest
         ):
             logging.warning(
                 "task.general_data has changed since the run in %s began: max_general_rise compares losses "
@@ -398,11 +399,6 @@ def _check_evaluation(config: PretrainingConfig):
             "task.keep_best keeps the weights with the lowest loss on dev records, and there are none: give "
             "--dev_data, too, or --params_override=task.keep_best=false"
         )
-
-
-def _digest(manifest: Manifest) -> str:
-    """Returns a digest of what a set of records holds, wherever it lies."""
-    return hashlib.sha256("\n".join(shard.sha256 for shard in manifest.shards).encode()).hexdigest()
 
 
 def _next_sentence_sums(labels: tf.Tensor, logits: tf.Tensor) -> Sums:
