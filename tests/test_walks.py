@@ -4,15 +4,20 @@ A walk that grows past its budget fails here with the list of what it enters. Th
 CONTRIBUTING.md.
 """
 
+import http.client
+import json
+
 from tests.conftest import invent_texts
 from tests.helpers import walks
+from tests.helpers.serving.exports import KINDS
 from tfrecord_builders.pretraining.build import build_sets
 from tfrecord_builders.pretraining.options import PretrainingOptions
+from xlnet_tf.serving.export import export
+from xlnet_tf.serving.local import server, versions
 
 
-def check(walk, functions: int, files: int) -> None:
-    """Fails if a walk enters more functions or files than its budget."""
-    found = walks.entered(walk)
+def check(found: dict[str, set[str]], functions: int, files: int) -> None:
+    """Fails if a walk has entered more functions or files than its budget."""
     counted = walks.counts(found)
     assert counted <= (functions, files) and counted[1] <= files, f"{counted}\n{walks.listed(found)}"
 
@@ -32,4 +37,24 @@ def test_from_a_text_to_a_record(tmp_path, small_tokenizer):
             )
         )
 
-    check(build, functions=240, files=43)
+    check(walks.entered(build), functions=240, files=43)
+
+
+def test_from_a_request_to_an_answer(tmp_path, small_tokenizer, monkeypatch):
+    monkeypatch.setattr(versions, "POLL_SECONDS", 600)  # else it looks for new versions meanwhile
+    kind = KINDS["regression"]
+    export(kind.module(kind.model(small_tokenizer), small_tokenizer), str(tmp_path / "rated"))
+    body = json.dumps({"instances": [{"text_a": "ba", "text_b": "ne"}]})
+
+    def ask():
+        connection = http.client.HTTPConnection(running.rest)
+        connection.request("POST", "/v1/models/rated:predict", body, {"Content-Type": "application/json"})
+        with connection.getresponse() as response:
+            assert response.status == 200, response.read()
+
+    with walks.recording() as found, server.serving([versions.of_folder(str(tmp_path / "rated"))]) as running:
+        ask()  # threads and caches
+        found.clear()
+        ask()
+        request = dict(found)
+    check(request, functions=41, files=9)
