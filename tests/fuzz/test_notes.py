@@ -47,7 +47,7 @@ def contents(folder) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def under_its_seal(rng: random.Random, data: bytes) -> bytes:
+def under_its_checksum(rng: random.Random, data: bytes) -> bytes:
     values = json.loads(data)
     checksum = values.pop(manifest_checksum.FIELD)
     changed = mutations.mutated(rng, values)
@@ -62,7 +62,7 @@ def harm(rng: random.Random, begun: dict[str, bytes], files: dict[str, bytes]) -
     name = rng.choice(notes)
     how = rng.choice(("changed", "changed", "damaged", "of another", "gone", "shard", "build.json"))
     if how == "changed":
-        files[name] = under_its_seal(rng, begun[name])
+        files[name] = under_its_checksum(rng, begun[name])
     elif how == "damaged":
         files[name] = mutations.damaged(rng, begun[name])
     elif how == "of another":
@@ -75,7 +75,7 @@ def harm(rng: random.Random, begun: dict[str, bytes], files: dict[str, bytes]) -
             (mutations.damaged(rng, begun[shard]), begun[rng.choice(notes).removesuffix(done_name(""))])
         )
     else:
-        change = rng.choice((under_its_seal, mutations.damaged))
+        change = rng.choice((under_its_checksum, mutations.damaged))
         files[how] = change(rng, begun[how])
     return how
 

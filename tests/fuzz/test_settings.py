@@ -57,7 +57,7 @@ def of_json(rng, data):
     return mutations.dumped(rng, mutations.mutated(rng, json.loads(data)))
 
 
-def under_its_seal(rng, data):
+def under_its_checksum(rng, data):
     """Changes a manifest, but not its checksum: without one it is taken as it is."""
     values = json.loads(data)
     changed = mutations.mutated(
@@ -84,7 +84,7 @@ def of_sealed(rng, data):
 def test_manifests_of_records(tmp_path, count):
     manifest = make_set(tmp_path, [[(5, 4), (2, 3)]])
     path = tmp_path / "manifest.json"
-    for change in (mutations.damaged, under_its_seal):
+    for change in (mutations.damaged, under_its_checksum):
         seen = load_all(count, path, lambda: Manifest.load(tmp_path), change, expected=manifest)
         assert seen["UserError"] > seen["loaded"] * 3
 
@@ -102,7 +102,7 @@ def test_manifests_of_records(tmp_path, count):
 def test_manifests_of_examples(tmp_path, small_tokenizer, count):
     examples = write_examples(tmp_path, small_tokenizer)
     path = tmp_path / "manifest.json"
-    for change in (mutations.damaged, under_its_seal):
+    for change in (mutations.damaged, under_its_checksum):
         seen = load_all(count, path, lambda: ExampleSet.load(tmp_path), change, expected=examples)
         assert seen["UserError"] > seen["loaded"] * 3
 
