@@ -44,7 +44,6 @@ def step_seed(features: Mapping[str, Any], training: bool | None) -> tf.Tensor |
 
     Args:
         features: `dropout_seed` [2] int32 among them, or else the seed is drawn.
-        training: whether there is dropout at all.
     """
     if not training:
         return None
@@ -80,7 +79,6 @@ class ConfiguredLayer(tf_keras.layers.Layer):
     """A layer of the architecture.
 
     Args:
-        config: the architecture.
         initializer_range: standard deviation of the weights' normal initializer.
     """
 

@@ -22,13 +22,10 @@ class ContextBuilder:
     """Builds the streams' contexts from the features of a call.
 
     Attributes:
-        features: see XLNetEncoder.
         query_len, memory_len: T and M.
         memory_mask: [B, M] bool; None without memory.
         target_positions: [B, P] int32; None without targets, or with target_mask.
         output_positions: [B, Q] int32, the queries of the second stream where there are no targets.
-        attention_type, same_length, uniform_when_blind: see XLNetEncoder.
-        dtype: the activations' type.
     """
 
     features: Mapping[str, Any]

@@ -28,7 +28,6 @@ class XLNetEncoder(ShapeFreeModel):
     """A stack of blocks over one stream (fine-tuning) or two (pretraining).
 
     Args:
-        config: the architecture.
         dropout: rate on embeddings, positions, sublayer results and the output.
         attention_dropout: rate on the attention probabilities.
         attention_type: "bi", every token is visible unless a mask hides it, or "uni", left to right.
@@ -157,7 +156,6 @@ class XLNetEncoder(ShapeFreeModel):
 
         Raises:
             UserError: there is no whole encoder, or no such option.
-            FileNotFoundError: there is nothing at the path.
         """
         source = Pretrained.open(path)
         [settings] = source.options(options, cls)

@@ -6,15 +6,7 @@ from xlnet_tf.errors import UserError, shown
 
 
 def text_list(texts: object, name: str) -> list[str]:
-    """Returns several texts as a list, whose numbers are places; a pandas column may be numbered otherwise.
-
-    Args:
-        texts: the value.
-        name: what to call it in an error.
-
-    Raises:
-        UserError: it is not several texts in an order.
-    """
+    """Returns texts as a list; checks that they are strings, and in an order."""
     if isinstance(texts, (str, bytes, Mapping, set, frozenset)) or not isinstance(texts, Iterable):
         raise UserError(f"{name} is one {type(texts).__name__}; expected a list of strings.")
     check_no_table(texts, name)

@@ -18,7 +18,6 @@ def cleaning_for(path: str | os.PathLike, **options: bool | None) -> CleaningCon
     """Returns how to clean texts for a tokenizer: as files next to it say, if any do, but for what is given.
 
     Args:
-        path: as in XLNetTokenizer.from_pretrained.
         **options: fields of CleaningConfig; None: not given.
     """
     located = locate_tokenizer(path)
@@ -38,12 +37,7 @@ def cleaning_for(path: str | os.PathLike, **options: bool | None) -> CleaningCon
 
 
 def find_file(path: str | os.PathLike) -> epath.Path:
-    """Returns the SentencePiece model that a path or a name stands for; see XLNetTokenizer.from_pretrained.
-
-    Raises:
-        UserError: the folder has no tokenizer, or the hub no such model.
-        FileNotFoundError: there is nothing at the path.
-    """
+    """Returns the SentencePiece model that XLNetTokenizer.from_pretrained loads."""
     return sentencepiece_file(locate_tokenizer(path))
 
 

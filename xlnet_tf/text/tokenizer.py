@@ -81,7 +81,6 @@ class XLNetTokenizer(Vocabulary):
     Args:
         model_file: path of a SentencePiece model, local or gs://.
         model_proto: the serialized SentencePiece model, instead of `model_file`.
-        cleaning: how texts are cleaned first.
 
     Raises:
         UserError: the model is not a SentencePiece model, lacks XLNet's special symbols, does not mark the
@@ -128,10 +127,6 @@ class XLNetTokenizer(Vocabulary):
                 Hugging Face's files; such a file; or the name of a model (see hub.locate).
             cleaning: of texts; None: as files next to the tokenizer say (see cleaning.read_cleaning).
 
-        Raises:
-            UserError: the folder has no tokenizer, a file of it is wrong, or there is no such option.
-            FileNotFoundError: there is nothing at the path.
-
         Example:
             >>> tokenizer = XLNetTokenizer.from_pretrained("xlnet_cased_L-12_H-768_A-12")
         """
@@ -154,7 +149,6 @@ class XLNetTokenizer(Vocabulary):
 
         Args:
             texts: N strings, or one.
-            text_pairs: the second texts, as many; None if there are none.
             seq_len: T; shorter texts are padded on the left.
             padding: "max_length" pads to seq_len; "longest" (or True) to the longest of these texts; False
                 takes texts of one length only.
@@ -164,10 +158,6 @@ class XLNetTokenizer(Vocabulary):
 
         Returns:
             input_word_ids int32 [N, T], input_mask uint8 [N, T] (1: a token), input_type_ids uint8 [N, T].
-
-        Raises:
-            UserError: the texts are not strings, or differ in number, seq_len is too small, or there is no
-                such padding, truncation or option.
 
         Example:
             >>> model.predict(tokenizer(["A fine film.", "A waste of time."]))
@@ -248,18 +238,11 @@ class XLNetTokenizer(Vocabulary):
         """Cleans and encodes a text, or several.
 
         Args:
-            text: a string, or a list of them.
             text_pair: its second text, or theirs, which needs special tokens between the two.
             add_special_tokens: put SEP and CLS around the texts, as the models read them.
             padding: "longest" (or True) or "max_length" pads on the left.
             truncation: whether to cut to max_length.
             max_length: most tokens, special ones included.
-
-        Returns:
-            Piece ids; for a list of texts, a list of them.
-
-        Raises:
-            UserError: it is not text, or options do not go together.
         """
         many = isinstance(text, list | tuple | np.ndarray)
         if text_pair is None and not (add_special_tokens or padding or truncation or unknown):
@@ -296,9 +279,6 @@ class XLNetTokenizer(Vocabulary):
     def encode_batch(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Encodes many texts into one array: `encode` of each, fast.
 
-        Args:
-            texts: any strings.
-
         Returns:
             (ids, lengths): int32 [N], the ids of all texts one after another, and int32 [len(texts)].
         """
@@ -309,15 +289,7 @@ class XLNetTokenizer(Vocabulary):
         return BatchEncoder(self._processor, self.piece_table, self.commas, self.cleaning)
 
     def encode_rows(self, texts: Sequence[str], name: str) -> list[np.ndarray]:
-        """Encodes texts: `encode` of each, having checked that they are a list of strings.
-
-        Args:
-            texts: any strings.
-            name: what to call them in an error.
-
-        Raises:
-            UserError: they are something else.
-        """
+        """Encodes texts: `encode` of each, having checked that they are a list of strings."""
         texts = text_list(texts, name)
         ids, lengths = self.encode_batch(texts)
         return np.split(ids, np.cumsum(lengths)[:-1]) if texts else []
@@ -326,7 +298,6 @@ class XLNetTokenizer(Vocabulary):
         """Returns the text of piece ids, or the texts of several rows of them.
 
         Args:
-            ids: numbers, or rows of numbers.
             skip_special_tokens: as in Hugging Face's tokenizers: False spells special tokens out, True leaves
                 them out, `<unk>` included. None: control symbols vanish, `<unk>` is SentencePiece's mark.
         """
@@ -350,9 +321,6 @@ class XLNetTokenizer(Vocabulary):
 
     def save_pretrained(self, folder: str | os.PathLike) -> None:
         """Writes the tokenizer as `from_pretrained`, also Hugging Face's, reads it.
-
-        Args:
-            folder: to write to; made if it is not there.
 
         Raises:
             UserError: a model is there whose texts are cleaned otherwise.
@@ -409,11 +377,7 @@ class XLNetTokenizer(Vocabulary):
 
 @functools.lru_cache(maxsize=1)
 def _load_processor(model_proto: bytes) -> sentencepiece.SentencePieceProcessor:
-    """Loads a SentencePiece model; tokenizers that differ in their cleaning share it.
-
-    Raises:
-        RuntimeError: it is none.
-    """
+    """Loads a SentencePiece model; tokenizers that differ in their cleaning share it."""
     processor = sentencepiece.SentencePieceProcessor()
     if not (model_proto and processor.LoadFromSerializedProto(model_proto)):
         raise RuntimeError("not a SentencePiece model")
