@@ -150,8 +150,8 @@ class TextPart(FilePart):
         except KeyError:
             raise UserError(
                 f"{_location(self.path, begin)}: found an object with the fields "
-                f"{shown(', '.join(document), str)}, expected a field {field!r}: name the field with the text "
-                "by --text_field"
+                f"{shown(', '.join(document), str)}, expected a field {field!r}: name the field with the "
+                "text by --text_field"
             ) from None
         if not isinstance(text, str):
             value = shown(text, json.dumps)
