@@ -37,7 +37,7 @@ def test_from_a_text_to_a_record(tmp_path, small_tokenizer):
             )
         )
 
-    check(walks.entered(build), functions=240, files=43)
+    check(walks.entered(build), functions=240, files=47)
 
 
 def test_from_a_request_to_an_answer(tmp_path, small_tokenizer, monkeypatch):
