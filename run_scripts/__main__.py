@@ -167,7 +167,7 @@ def main() -> None:
     if words[:1] == ["help"] and find(words[1:]):
         words = [*words[1:], "--help"]
     if not (name := find(words)):
-        with errors.of_output():
+        with errors.stdout_guard():
             if typed:
                 shell_completion.complete_word(next_words(words))
             print(answer(words), flush=True)

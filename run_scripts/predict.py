@@ -111,7 +111,7 @@ def main(_: Sequence[str]):
     strategy = runtime.prepare(run.params.runtime)
     folder = files.make_folder(values.output_dir)
     pieces = str(folder / "unfinished_predictions")
-    with ownership.owning(folder, "predicting", "--output_dir") as owner:
+    with ownership.folder_lease(folder, "predicting", "--output_dir") as owner:
         with ProgressBar(desc="predict", unit="text", dynamic_ncols=True) as bar:
             predictor = Predictor(run, strategy, values.batch_size, on_step=bar.update)
             bar.reset(total=examples.records)

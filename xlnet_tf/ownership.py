@@ -38,7 +38,7 @@ _POLL_SECONDS = 1.0
 
 
 class Ownership:
-    """The right to write into a folder; see `owning`, which has the same arguments."""
+    """The right to write into a folder; see `folder_lease`, which has the same arguments."""
 
     def __init__(self, folder: epath.Path, what: str, clock: Any):
         self._path = folder / FILE
@@ -91,7 +91,7 @@ class Ownership:
 
         Args:
             locked: whether this process has the folder's lock.
-            at_once: as in `owning`.
+            at_once: as in `folder_lease`.
 
         Raises:
             _Occupied: another process is at work there.
@@ -139,7 +139,7 @@ class Ownership:
 
 
 @contextlib.contextmanager
-def owning(
+def folder_lease(
     folder: epath.PathLike, what: str, flag: str, clock: Any = time, at_once: bool = True
 ) -> Iterator[Ownership]:
     """Keeps other processes out of a folder while the block runs.

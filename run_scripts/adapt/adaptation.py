@@ -113,7 +113,7 @@ class Adaptation:
         if not (work / COUNTS).exists():
             choice = texts.choose(self.texts, self.held_out, self.params.task.seed)
         files.make_folder(self.folder)
-        with ownership.owning(self.folder, "adapting", "--model_dir"):
+        with ownership.folder_lease(self.folder, "adapting", "--model_dir"):
             try:
                 if choice:  # the note comes first: what is left of a killed start is this adaptation's then
                     files.write(self.folder / NOTE, json.dumps(self._note, indent=1) + "\n")

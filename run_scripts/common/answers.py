@@ -12,7 +12,7 @@ from tfrecord_builders.common import tables
 from tfrecord_builders.common.rows import other_delimiter
 from tfrecord_builders.corpus import is_text
 from xlnet_tf import files
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.serving.signatures import TensorInfo, check_size, printable
 
 LINES_FILE = "predictions.jsonl"
@@ -93,7 +93,7 @@ def _read_rows(path: str) -> Iterator[dict[str, Any]]:
         if not isinstance(row, dict):
             raise UserError(
                 f"{path}, line {number}: expected a JSON object with the model's inputs by name, such as "
-                f'{{"text": "A fine film."}}; found {shown(line.rstrip())}'
+                f'{{"text": "A fine film."}}; found {short_repr(line.rstrip())}'
                 + ". The names of tables end in .csv or .tsv"
                 * (not name.endswith((".jsonl", ".json")))
             )
@@ -201,14 +201,14 @@ def inputs_of_row(
     for name, value in found.items():
         if ranks[name] == 1:
             if not is_text(value):
-                found = shown(value, json.dumps)
+                found = short_repr(value, json.dumps)
                 raise UserError(f"{where}: {chosen[name]} is {found}; expected a text in UTF-8")
             check_size(value, f"{where}: {chosen[name]}")
             continue
         found[name] = value = parsed(value)
         if not isinstance(value, list) or not all(map(is_text, value)):
             raise UserError(
-                f"{where}: {chosen[name]} is {shown(str(row[chosen[name]]))}; expected a list, such as "
+                f"{where}: {chosen[name]} is {short_repr(str(row[chosen[name]]))}; expected a list, such as "
                 '["a", "b"]'
             )
         for text in value:

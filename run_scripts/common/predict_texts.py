@@ -142,7 +142,7 @@ def _write(values, weights: str, fingerprint: dict, answer, columns):
     from xlnet_tf.tasks.pieces import Pieces, remove_pieces
 
     folder = files.make_folder(values.output_dir)
-    with ownership.owning(folder, "predicting", "--output_dir") as owner:
+    with ownership.folder_lease(folder, "predicting", "--output_dir") as owner:
         pieces = Pieces(folder / "unfinished_answers", fingerprint, suffix=".jsonl")
         done = sum(1 for _ in pieces.read_lines())
         answered = answered_lines(values.data, functools.partial(answer, first=done), columns, done)

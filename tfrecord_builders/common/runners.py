@@ -110,7 +110,7 @@ def run_jobs(
 
 def run_job(function: Callable[[Job], Result], job: Job) -> Result:
     """Runs a function on a job; an error of a remote file system becomes a UserError."""
-    with errors.of_file_systems():
+    with errors.tf_errors_as_user_errors():
         return function(job)
 
 

@@ -16,7 +16,7 @@ from tfrecord_builders.corpus.options import CorpusOptions
 from tfrecord_builders.corpus.rows import MAX_NUL_SHARE, Row
 from tfrecord_builders.corpus.streams import Stream, StreamCache
 from xlnet_tf import files
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 
 MAX_LINE_BYTES = 1 << 20
 MAX_DOCUMENT_BYTES = 1 << 26  # of a line of jsonl
@@ -273,7 +273,7 @@ def _document_text(line: bytes, field: str, where: Callable[[int], str]) -> str:
     except files.SecondKey as error:
         raise UserError(f"{where(0)}: {error}") from None
     except (ValueError, RecursionError) as error:
-        found = shown(line.decode(errors="replace"), str)
+        found = short_repr(line.decode(errors="replace"), str)
         raise UserError(
             f"{where(0)} is not json ({error}): found {found}, expected an object with a document's text, "
             f"such as {json.dumps({field: 'A sentence.'})}"
@@ -283,10 +283,10 @@ def _document_text(line: bytes, field: str, where: Callable[[int], str]) -> str:
         raise UserError(f"{where(0)}: found {found}")
     if field not in document:
         raise UserError(
-            f"{where(0)}: found an object with the fields {shown(', '.join(document), str)}, expected a "
+            f"{where(0)}: found an object with the fields {short_repr(', '.join(document), str)}, expected a "
             f"field {field!r}: name the field with the text by --text_field"
         )
     if not isinstance(document[field], str):
-        found = shown(document[field], json.dumps)
+        found = short_repr(document[field], json.dumps)
         raise UserError(f"{where(0)}: {field!r} is {found}, expected a string")
     return document[field]

@@ -60,7 +60,7 @@ def build_sets(options: PretrainingOptions, progress: bool = False) -> list[Mani
     with contextlib.ExitStack() as stack:
         owners = [
             stack.enter_context(
-                ownership.owning(
+                ownership.folder_lease(
                     files.make_folder(started.folder), "building records", "--output_dir", at_once=False
                 )
             )

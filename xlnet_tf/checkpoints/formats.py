@@ -31,7 +31,7 @@ from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safete
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.hub.locating import HUGGING_FACE_WEIGHTS, WEIGHTS
-from xlnet_tf.ownership import owning
+from xlnet_tf.ownership import folder_lease
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.tokenizer_json import TOKENIZER_JSON_FILE
 
@@ -261,7 +261,7 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
     checkpoint = dataclasses.replace(checkpoint, arrays=arrays)
     card = _converted_card(checkpoint, format)  # first: a file that it is read from may be damaged
     tf.io.gfile.makedirs(folder)
-    with owning(folder, "converting weights", "--output"):
+    with folder_lease(folder, "converting weights", "--output"):
         written = _write(checkpoint, card, folder, format)
     _warn_of_others(folder, written, format)
     return coverage

@@ -20,7 +20,7 @@ from xlnet_tf.checkpoints import (
 )
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.model_card import ModelCard
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING
 from xlnet_tf.text.tokenizer import MODEL_FILE as TOKENIZER_FILE
 from xlnet_tf.text.tokenizer import XLNetTokenizer, check_text
@@ -248,7 +248,7 @@ def keyword_options(kind: type) -> set[str]:
 def label_list(labels: Iterable[str]) -> tuple[str, ...]:
     """Returns labels as strings; raises UserError if they are not in an order or cannot be written."""
     if isinstance(labels, (str, Mapping, set, frozenset)) or not isinstance(labels, Iterable):
-        raise UserError(f"labels is {shown(labels)}; expected a list, such as ['negative', 'positive'].")
+        raise UserError(f"labels is {short_repr(labels)}; expected a list, such as ['negative', 'positive'].")
     found = tuple(map(str, labels))
     for index, label in enumerate(found):
         check_text(label, f"labels[{index}]")

@@ -39,7 +39,7 @@ from xlnet_tf.tasks.settings import (
     BATCHING,
     ExamplesConfig,
     FinetuningConfig,
-    complete,
+    fill_defaults,
     finetuning_experiment,
 )
 from xlnet_tf.training.early_stopping import keep_best, read_metrics
@@ -586,7 +586,7 @@ def build_task(
             "--segment_len, too",
             memory_len,
         )
-    complete(params, task.example_set.records)
+    fill_defaults(params, task.example_set.records)
     task.train_steps = params.trainer.train_steps
     one_text = "train_data.lengths" if data.lengths else "model.segment_len" if task.segment_len else ""
     if params.task.batching == "packed" and one_text:

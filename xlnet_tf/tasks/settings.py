@@ -78,7 +78,7 @@ def finetuning_experiment(task: FinetuningConfig) -> cfg.ExperimentConfig:
     return cfg.ExperimentConfig(task=task, trainer=trainer, runtime=RuntimeConfig())
 
 
-def complete(params: cfg.ExperimentConfig, records: int):
+def fill_defaults(params: cfg.ExperimentConfig, records: int):
     """Fills in what depends on the size of the training set: steps, warm-up, intervals, batch sizes.
 
     Raises:

@@ -17,7 +17,7 @@ from etils import epath
 from typing_extensions import Self
 
 from xlnet_tf import checksums, files, folders, hints, hub
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.text import cleaning as cleaning_lib
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig, clean_text, clean_texts, read_cleaning
 from xlnet_tf.text.commas import CommaRule
@@ -539,13 +539,13 @@ def check_text(text: object, name: str):
     """Raises UserError, which calls the value by its name, unless it is a string that UTF-8 can hold."""
     if not isinstance(text, str):
         decode = "; decode it: .decode('utf-8')" if isinstance(text, bytes) else ""
-        raise UserError(f"{name} is {shown(text)}; expected a string{decode}.")
+        raise UserError(f"{name} is {short_repr(text)}; expected a string{decode}.")
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise UserError(
-            f"{name} is {shown(text)}: its character {error.start + 1:,}, {text[error.start]!r}, is a byte "
-            "that is not UTF-8, or half of a surrogate pair. Convert the text to UTF-8, or remove it."
+            f"{name} is {short_repr(text)}: its character {error.start + 1:,}, {text[error.start]!r}, is a "
+            "byte that is not UTF-8, or half of a surrogate pair. Convert the text to UTF-8, or remove it."
         ) from None
 
 

@@ -17,7 +17,7 @@ from etils import epath
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from xlnet_tf import checksums, files
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.text import special_tokens
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.vocabulary import MODEL_FILE, UNDERLINE, PieceTable, check_word_marks
@@ -134,7 +134,7 @@ def _model(values: dict[str, Any], path: str) -> ModelProto:
     kind = fields.get("type") if isinstance(fields, dict) else None
     if kind != "Unigram":
         raise UserError(
-            f"{path}: model.type is {shown(kind)}; expected Unigram, as XLNet's tokenizers have it"
+            f"{path}: model.type is {short_repr(kind)}; expected Unigram, as XLNet's tokenizers have it"
         )
     model = ModelProto()
     model.trainer_spec.model_type = model.trainer_spec.UNIGRAM

@@ -23,8 +23,8 @@ from official.core import train_lib, train_utils
 from xlnet_tf import files, folders
 from xlnet_tf.checkpoints.model_card import CARD_FILE, ModelCard
 from xlnet_tf.checkpoints.of_runs import check_name, newest
-from xlnet_tf.errors import UserError, of_file_systems
-from xlnet_tf.ownership import Ownership, owning
+from xlnet_tf.errors import UserError, tf_errors_as_user_errors
+from xlnet_tf.ownership import Ownership, folder_lease
 from xlnet_tf.training import runtime
 from xlnet_tf.training.config import flatten
 from xlnet_tf.training.early_stopping import Hours, HoursUsed, Patience
@@ -86,7 +86,7 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
     check_batch_sizes(params, strategy.num_replicas_in_sync)
     check_settings(params, model_dir)
     check_data(params, task)
-    with named_damage(task, params.trainer.check_data_gb), of_file_systems():
+    with named_damage(task, params.trainer.check_data_gb), tf_errors_as_user_errors():
         check_inputs(params, task, strategy.num_replicas_in_sync)
     params.trainer.summary_interval = params.trainer.steps_per_loop  # summaries are written with the reports
     with contextlib.ExitStack() as stack:
@@ -121,7 +121,7 @@ def own(strategy: tf.distribute.Strategy, model_dir: str, stack: contextlib.Exit
     if strategy.extended.should_checkpoint:  # of several hosts one writes; all compute
         tf.io.gfile.makedirs(model_dir)
         try:
-            owner = stack.enter_context(owning(model_dir, "training", "--model_dir"))
+            owner = stack.enter_context(folder_lease(model_dir, "training", "--model_dir"))
         except UserError as error:
             refusal = error
     with lost_hosts(strategy, model_dir):
@@ -150,7 +150,7 @@ def _run_owned(params, task, strategy, model_dir: str, owner: Ownership | None) 
         open(os.devnull, "w") as nowhere,
         contextlib.redirect_stdout(nowhere),
         named_damage(task, params.trainer.check_data_gb),
-        of_file_systems(),
+        tf_errors_as_user_errors(),
         lost_hosts(strategy, model_dir),
         named_lack_of_memory("training", SMALLER_STEP),
     ):

@@ -124,7 +124,7 @@ def run(
     def shards():
         return corpus.plan_shards(sources, options.shard_bytes)
 
-    with ownership.owning(folder, f"writing {name}", "--output_dir") as owner:
+    with ownership.folder_lease(folder, f"writing {name}", "--output_dir") as owner:
         note = folder / f"{name}.json"
         job = _open(
             note,

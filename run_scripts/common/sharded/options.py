@@ -10,7 +10,8 @@ from tfrecord_builders.common.runners import RunnerOptions, threads_of_machine
 from tfrecord_builders.corpus import CorpusOptions
 from xlnet_tf import flags, folders
 from xlnet_tf.errors import UserError
-from xlnet_tf.flags import check_limits, option
+from xlnet_tf.flags import option
+from xlnet_tf.schema import check_fields
 
 FORMATS = ("jsonl", "parquet", "tfrecord")
 
@@ -42,7 +43,7 @@ class ShardOptions(RunnerOptions):
 
     def resolved(self) -> "ShardOptions":
         """Returns the options with all defaults filled in, and checked."""
-        check_limits(self)
+        check_fields(self)
         self.check_runner()
         return dataclasses.replace(self, num_workers=self.num_workers or threads_of_machine())
 

@@ -260,7 +260,7 @@ def test_a_start_that_was_killed_before_it_wrote_its_settings_is_begun_again(fol
 
     own = tmp_path / "own"
     with monkeypatch.context() as patched:
-        patched.setattr(ownership, "owning", killed)
+        patched.setattr(ownership, "folder_lease", killed)
         with pytest.raises(KeyboardInterrupt):
             started(folder, own).prepare()
     (own / ownership.FILE).write_text("{}")  # the lease of a killed process
