@@ -18,7 +18,8 @@ import tfrecord_builders
 import xlnet_tf
 
 try:
-    from xlnet_tf import command_line, errors, shell_completion
+    from xlnet_tf import errors
+    from xlnet_tf.cli import command_line, shell_completion
 except ModuleNotFoundError as error:
     sys.exit(f"ERROR: the package {error.name} is not installed: pip install . in the checkout of xlnet-tf")
 

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from absl import flags
 
 from tfrecord_builders.conversion.options import ConversionOptions
-from xlnet_tf import command_line, errors
+from xlnet_tf import errors
 from xlnet_tf import flags as options
+from xlnet_tf.cli import command_line
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.manifest import Manifest

@@ -27,7 +27,8 @@ from tfrecord_builders.inspection import diff as inspect_diff
 from tfrecord_builders.inspection import example_sets, plot_distributions, plot_mask
 from tfrecord_builders.inspection import show as inspect_show
 from tfrecord_builders.inspection import statistics as inspect_statistics
-from xlnet_tf import command_line, errors
+from xlnet_tf import errors
+from xlnet_tf.cli import command_line
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest
 

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from absl import flags
 
 from run_scripts.common import experiment, training_flags
-from xlnet_tf import command_line, errors, folders, hub
+from xlnet_tf import errors, folders, hub
+from xlnet_tf.cli import command_line
 from xlnet_tf.config import MOST_MEMORY
 from xlnet_tf.flags import Setting
 

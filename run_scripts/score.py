@@ -20,7 +20,8 @@ from absl import flags
 
 from run_scripts.common.sharded import models
 from run_scripts.common.sharded import options as sharded
-from xlnet_tf import command_line, errors, hub
+from xlnet_tf import errors, hub
+from xlnet_tf.cli import command_line
 from xlnet_tf.flags import define_flags, from_flags
 
 FLAGS = flags.FLAGS

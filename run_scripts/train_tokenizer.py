@@ -14,8 +14,9 @@ from absl import flags, logging
 from etils import epath
 
 from tfrecord_builders import corpus
-from xlnet_tf import command_line, errors, files, folders
+from xlnet_tf import errors, files, folders
 from xlnet_tf import flags as options
+from xlnet_tf.cli import command_line
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig
 from xlnet_tf.text.marks import warn_of_dropped_marks

@@ -13,7 +13,7 @@ import tfrecord_builders
 from tests.conftest import REPOSITORY
 from tests.helpers.command_flags import fresh_flags
 from tests.helpers.commands import run_in_fork
-from xlnet_tf import command_line
+from xlnet_tf.cli import command_line
 
 
 def commands():

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from run_scripts import convert_checkpoint, evaluate, finetune, predict
-from run_scripts.export import __main__ as export
+from run_scripts import convert_checkpoint, evaluate, export, finetune, predict
 from run_scripts.tpu_compile import plan
 from tests.helpers import tasks
 from tests.helpers.command_flags import fresh_flags, parsed

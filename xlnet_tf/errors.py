@@ -21,8 +21,8 @@ from typing import Any
 from absl import app
 from absl import logging as absl_logging
 
-from xlnet_tf import command_line
-from xlnet_tf.signals import EXIT_STATUS, Signals
+from xlnet_tf.cli import command_line
+from xlnet_tf.cli.signals import EXIT_STATUS, Signals
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 

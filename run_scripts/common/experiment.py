@@ -10,7 +10,7 @@ from typing import Any
 from absl import flags, logging
 
 from xlnet_tf import hub
-from xlnet_tf.command_line import closest
+from xlnet_tf.cli.command_line import closest
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import Setting
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from absl import flags
 
 from run_scripts.common import experiment, training_flags
-from xlnet_tf import errors, files, signals, task_registry
+from xlnet_tf import errors, files, task_registry
+from xlnet_tf.cli import signals
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import Setting
 from xlnet_tf.progress_bar import ProgressBar

@@ -15,8 +15,9 @@ from tests.helpers.records import mutations
 from tfrecord_builders.pretraining import output_folder
 from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records
 from tfrecord_builders.pretraining.worker import done_name
-from xlnet_tf import files, manifest_checksum
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
+from xlnet_tf.records import manifest_checksum
 
 
 class Interrupt(Exception):

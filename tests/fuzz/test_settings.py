@@ -15,10 +15,10 @@ from tests.fuzz.test_records import write_examples
 from tests.helpers.command_flags import parsed
 from tests.helpers.records import mutations
 from tests.helpers.records.synthetic import make_set
-from xlnet_tf import manifest_checksum
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.files import read_yaml
+from xlnet_tf.records import manifest_checksum
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.reader import _Streams

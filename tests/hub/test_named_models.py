@@ -6,9 +6,8 @@ import pathlib
 import numpy as np
 import pytest
 
-from run_scripts import pretrain
+from run_scripts import export, pretrain
 from run_scripts.common import experiment
-from run_scripts.export import __main__ as export
 from tests.helpers import fake_hub
 from tests.helpers.command_flags import fresh_flags
 from tests.helpers.commands import run_command

@@ -8,7 +8,7 @@ import types
 import pytest
 import yaml
 
-from run_scripts.push import __main__ as script
+from run_scripts import push as script
 from tests.helpers import fake_hub
 from xlnet_tf import hub
 from xlnet_tf.checkpoints import publishing, save_model

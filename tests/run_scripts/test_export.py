@@ -5,8 +5,8 @@ import json
 import pytest
 from absl import flags
 
+from run_scripts import export
 from run_scripts.common import experiment
-from run_scripts.export import __main__ as export
 from tests.helpers import command_flags
 from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError

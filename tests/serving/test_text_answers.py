@@ -16,8 +16,8 @@ from xlnet_tf.serving.ranking import RankingModule
 from xlnet_tf.serving.signatures import plain
 from xlnet_tf.serving.tagging import TaggingModule
 from xlnet_tf.serving.text_answers import RowFunction, answer_texts
-from xlnet_tf.sorted_windows import sorted_windows, text_bytes
 from xlnet_tf.text.cleaning import CARD_FILE
+from xlnet_tf.text.sorted_windows import sorted_windows, text_bytes
 
 
 def rows_of(kind, module) -> list[dict]:

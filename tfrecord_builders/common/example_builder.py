@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from etils import epath
 
-from xlnet_tf import command_line, errors, files, folders
+from xlnet_tf import errors, files, folders
+from xlnet_tf.cli import command_line
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import define_flags, from_flags, option
 from xlnet_tf.records import example_report

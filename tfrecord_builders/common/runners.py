@@ -18,7 +18,8 @@ from typing import TypeVar
 from absl import logging
 from etils import epath
 
-from xlnet_tf import errors, signals
+from xlnet_tf import errors
+from xlnet_tf.cli import signals
 from xlnet_tf.errors import UserError, install_command
 from xlnet_tf.flags import option
 

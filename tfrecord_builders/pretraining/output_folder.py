@@ -16,9 +16,9 @@ from typing import Any
 from etils import epath
 
 from tfrecord_builders.pretraining import worker
-from xlnet_tf import manifest_checksum
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import manifest as manifest_lib
+from xlnet_tf.records import manifest_checksum
 from xlnet_tf.records.manifest import Manifest, Shard
 
 BUILD_NAME = "build.json"

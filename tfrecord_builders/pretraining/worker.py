@@ -18,9 +18,9 @@ from tfrecord_builders.corpus import CorpusShard, Lines, read_lines
 from tfrecord_builders.pretraining import compat_sampling
 from tfrecord_builders.pretraining.dedup import fingerprints
 from tfrecord_builders.pretraining.token_stream import TokenStream, tokenize
-from xlnet_tf import files, manifest_checksum
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import ranks, segments, spans
+from xlnet_tf.records import manifest_checksum, ranks, segments, spans
 from xlnet_tf.records.manifest import Manifest, Shard, shard_name, to_json
 from xlnet_tf.records.shards import ShardWriter
 from xlnet_tf.records.spans import MAX_RUN, run_histogram, target_positions

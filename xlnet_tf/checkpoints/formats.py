@@ -12,7 +12,7 @@ import tf_keras
 from absl import logging
 from etils import epath
 
-from xlnet_tf import checksums, files, folders, hub
+from xlnet_tf import files, folders, hub
 from xlnet_tf.checkpoints import hugging_face, hugging_face_config, names, tensorflow_files
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, Checkpoint
@@ -30,6 +30,7 @@ from xlnet_tf.checkpoints.of_runs import kept, runs_below
 from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safetensors
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.hub import checksums
 from xlnet_tf.hub.locating import HUGGING_FACE_WEIGHTS, WEIGHTS
 from xlnet_tf.ownership import folder_lease
 from xlnet_tf.text.tokenizer import XLNetTokenizer

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlnet_tf import command_line
+from xlnet_tf.cli import command_line
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.input_counts import PIECES, TEXTS, UNKNOWN_PIECES, UNKNOWN_TEXTS, fingerprints

@@ -25,9 +25,10 @@ from absl import logging
 from etils import epath
 from typing_extensions import Self
 
-from xlnet_tf import files, folders, manifest_checksum
+from xlnet_tf import files, folders
 from xlnet_tf.errors import UserError
 from xlnet_tf.ownership import folder_lease
+from xlnet_tf.records import manifest_checksum
 from xlnet_tf.records import shards as shards_lib
 from xlnet_tf.records.batching import LENGTHS_FILE, read_lengths, row_lengths, write_lengths
 from xlnet_tf.records.input_counts import InputCounts

@@ -10,9 +10,9 @@ import numpy as np
 from etils import epath
 from typing_extensions import Self
 
-from xlnet_tf import files, manifest_checksum
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import ranks, spans
+from xlnet_tf.records import manifest_checksum, ranks, spans
 from xlnet_tf.records import shards as shards_lib
 from xlnet_tf.records.spec import MAX_PASSES, MAX_SLICES, RecordSpec, stream_id
 from xlnet_tf.text import special_tokens

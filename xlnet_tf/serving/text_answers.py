@@ -16,7 +16,7 @@ import tensorflow as tf
 from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.generation.sampling import is_whole
 from xlnet_tf.serving.signatures import check_size, plain
-from xlnet_tf.sorted_windows import sorted_windows, text_bytes
+from xlnet_tf.text.sorted_windows import sorted_windows, text_bytes
 from xlnet_tf.text.tokenizer import check_no_table, check_text
 
 _WINDOW = 64  # batches that are sorted together

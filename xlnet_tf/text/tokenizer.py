@@ -16,8 +16,9 @@ from absl import logging
 from etils import epath
 from typing_extensions import Self
 
-from xlnet_tf import checksums, files, folders, hints, hub
+from xlnet_tf import files, folders, hints, hub
 from xlnet_tf.errors import UserError, short_repr
+from xlnet_tf.hub import checksums
 from xlnet_tf.text import cleaning as cleaning_lib
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig, clean_text, clean_texts, read_cleaning
 from xlnet_tf.text.commas import CommaRule

@@ -16,8 +16,9 @@ from typing import Any
 from etils import epath
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-from xlnet_tf import checksums, files
+from xlnet_tf import files
 from xlnet_tf.errors import UserError, short_repr
+from xlnet_tf.hub import checksums
 from xlnet_tf.text import special_tokens
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.vocabulary import MODEL_FILE, UNDERLINE, PieceTable, check_word_marks

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import tensorflow as tf
 
 from xlnet_tf.checkpoints.of_runs import newest
+from xlnet_tf.cli.signals import unignored_signals
 from xlnet_tf.errors import Cancelled, Interrupted, reason
-from xlnet_tf.signals import unignored_signals
 
 # What TensorFlow raises where it meant to talk to another machine.
 _LOST = (

@@ -21,7 +21,7 @@ from run_scripts.common.sharded.deaths import Deaths
 from tfrecord_builders import corpus
 from xlnet_tf import files
 from xlnet_tf.errors import UserError, reason
-from xlnet_tf.sorted_windows import sorted_windows, text_bytes
+from xlnet_tf.text.sorted_windows import sorted_windows, text_bytes
 
 UNFINISHED = (
     "unfinished_"  # and the shards' name: folder of the notes of finished shards, until all are finished

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from absl import flags
 
-from xlnet_tf import shell_completion
+from xlnet_tf.cli import shell_completion
 
 # Flags of the original's, Model Garden's and Hugging Face's scripts: what our commands call the same.
 OTHER_NAMES = {

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from xlnet_tf import command_line, errors, hub
+from xlnet_tf import errors, hub
+from xlnet_tf.cli import command_line
 from xlnet_tf.errors import UserError
 
 EXTRA = "serve"
