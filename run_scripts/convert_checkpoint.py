@@ -6,14 +6,23 @@
 The input's format is detected. Without --output every variable is checked and nothing is written.
 """
 
+import dataclasses
 from collections.abc import Sequence
-
-from absl import flags
 
 from xlnet_tf import errors, folders, hub
 from xlnet_tf.errors import UserError
+from xlnet_tf.flags import define_flags, from_flags, given, option
 
-FLAGS = flags.FLAGS
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConvertOptions:
+    """Which checkpoint is converted, and to what."""
+
+    input: str = option("Folder or file of the checkpoint, of any format, or hf://OWNER/NAME.")
+    output: str | None = option("Folder to write to. Default: only check the input.", None)
+    format: str = option("Format to write.", "ours", choices=("ours", "original", "hugging_face"))
+    config_file: str | None = option("xlnet_config.json or config.json, if not next to the weights.", None)
+    strict: bool = option("Refuse variables that are unknown; --nostrict leaves them out.", True)
 
 
 def convert(
@@ -58,20 +67,15 @@ def convert(
 
 
 def main(_: Sequence[str]) -> None:
-    if FLAGS.output is None and FLAGS["format"].present:
-        raise UserError(f"--format={FLAGS.format} writes nothing without --output: give --output=FOLDER")
-    if FLAGS.output is not None:
-        folders.claim(FLAGS.output, folders.WEIGHTS, flag="--output")
-    hub.require(FLAGS.input)
-    print(convert(FLAGS.input, FLAGS.output, FLAGS.format, FLAGS.config_file, FLAGS.strict))
+    options = from_flags(ConvertOptions)
+    if options.output is None and given(["format"]):
+        raise UserError(f"--format={options.format} writes nothing without --output: give --output=FOLDER")
+    if options.output is not None:
+        folders.claim(options.output, folders.WEIGHTS, flag="--output")
+    hub.require(options.input)
+    print(convert(options.input, options.output, options.format, options.config_file, options.strict))
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string(
-        "input", None, "Folder or file of the checkpoint, of any format, or hf://OWNER/NAME.", required=True
-    )
-    flags.DEFINE_string("output", None, "Folder to write to. Default: only check the input.")
-    flags.DEFINE_enum("format", "ours", ["ours", "original", "hugging_face"], "Format to write.")
-    flags.DEFINE_string("config_file", None, "xlnet_config.json or config.json, if not next to the weights.")
-    flags.DEFINE_boolean("strict", True, "Refuse variables that are unknown; --nostrict leaves them out.")
+    define_flags(ConvertOptions)
     errors.run(main)

@@ -12,28 +12,33 @@ import json
 import sys
 from collections.abc import Sequence
 
-from absl import flags
-
 from xlnet_tf import errors, files, hub
+from xlnet_tf.flags import define_flags, from_flags, option
 
-FLAGS = flags.FLAGS
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VerifyOptions:
+    """What is checked, and how the outcome is printed."""
+
+    model_dir: str = option("Name or folder of pretrained weights.")
+    text_file: str | None = option(
+        "Paragraph in the model's language. Default: a bundled one, in English or Chinese.", None
+    )
+    json: bool = option("Print json.", False)
 
 
 def main(_: Sequence[str]) -> None:
-    hub.require(FLAGS.model_dir)
+    options = from_flags(VerifyOptions)
+    hub.require(options.model_dir)
     from xlnet_tf.verification import verify_pretrained  # which --help need not wait for
 
-    text = files.read_text(FLAGS.text_file) if FLAGS.text_file else None
-    found = verify_pretrained(FLAGS.model_dir, text)
+    text = files.read_text(options.text_file) if options.text_file else None
+    found = verify_pretrained(options.model_dir, text)
     as_json = {"passed": found.passed, **dataclasses.asdict(found)}
-    print(json.dumps(as_json, indent=1) if FLAGS.json else found.table())
+    print(json.dumps(as_json, indent=1) if options.json else found.table())
     sys.exit(int(not found.passed))
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("model_dir", None, "Name or folder of pretrained weights.", required=True)
-    flags.DEFINE_string(
-        "text_file", None, "Paragraph in the model's language. Default: a bundled one, in English or Chinese."
-    )
-    flags.DEFINE_bool("json", False, "Print json.")
+    define_flags(VerifyOptions)
     errors.run(main, positional="model_dir")

@@ -207,7 +207,9 @@ def test_help_exits_with_status_0(flag):
         ("sizing", ["--text_gb=nan"], "--text_gb=nan: expected "),
         ("pretrain", ["--model_dir=a", "--train_data=a", "--dropout=nan"], "--dropout=nan: expected a"),
         ("finetune", ["--model_dir=a", "--data=a", "--weight_decay=1e999"], "--weight_decay=inf: expected a"),
-        ("pretrain", ["--model_dir=a", "--train_data=a", f"--seed={2**63}"],
+        ("pretrain", ["--seed=-1"], "--seed=-1: expected an integer in the range [0, 4294967295]"),
+        ("pretrain", ["--dropout=1"], "--dropout=1: expected a number of at least 0 and less than 1"),
+        ("generate", ["--model_dir=a", "--prompt=a", f"--seed={2**63}"],
          f"--seed={2**63}: expected a whole number between -2**63 and 2**63 - 1"),
         ("train_tokenizer", ["--input=a", "--output_prefix=a", "--character_coverage=nan"],
          "--character_coverage=nan: expected "),
@@ -242,7 +244,7 @@ NAME = "hf://nobody/nothing"
             }.items()
         ),
         ("convert_checkpoint", [f"--input={NAME}", "--output=a"]),
-        ("serve", [f"--explain={NAME}"]),
+        ("serve", [f"--language_model={NAME}"]),
     ],
 )
 def test_a_name_that_is_not_cached_is_reported_before_tensorflow_is_loaded(command, arguments):

@@ -12,7 +12,7 @@ limits. A Setting is an option for one field of an experiment, which files may s
 
 import dataclasses
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from absl import flags
@@ -95,6 +95,16 @@ def from_flags(cls: type[Options], values: flags.FlagValues = flags.FLAGS, **def
     defined = {field.name: values[_flag_name(field)] for field in _options(cls)}
     given = {name: flag.value for name, flag in defined.items() if flag.present or name not in defaults}
     return cls(**defaults | given)
+
+
+def given(names: Iterable[str], values: flags.FlagValues = flags.FLAGS) -> dict[str, Any]:
+    """Returns the values of those flags that the command was given; for mains."""
+    return {name: values[name].value for name in names if values[name].present}
+
+
+def given_of(cls: type, values: flags.FlagValues = flags.FLAGS) -> dict[str, Any]:
+    """Returns the values of those flags of a dataclass of options that the command was given; for mains."""
+    return given(map(_flag_name, _options(cls)), values)
 
 
 def _options(cls: type) -> list[dataclasses.Field]:
@@ -184,14 +194,8 @@ def define_of_tasks(settings: SettingsOfTasks) -> None:
         dataclasses.replace(first, help=f"{first.help} For {', '.join(of_tasks)}.").define()
 
 
-def given_of_task(settings: SettingsOfTasks, task: str, values: flags.FlagValues) -> dict[str, Any]:
-    """Returns the values of a task's own settings whose flags are given, by flag.
-
-    Raises:
-        UserError: a flag is given that concerns other tasks only.
-    """
-    given = [flag for flag in settings if values[flag].present]
-    for flag in given:
+def check_task(settings: SettingsOfTasks, names: Iterable[str], task: str) -> None:
+    """Raises UserError if one of some flags concerns other tasks only."""
+    for flag in names:
         if task not in settings[flag]:
             raise UserError(f"--{flag} is for {' and '.join(settings[flag])}, not for {task}: leave it out")
-    return {flag: values[flag].value for flag in given}

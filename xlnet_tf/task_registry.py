@@ -106,50 +106,50 @@ class TaskEntry:
 _SUMMARY = Setting("summary", "task.model.summary", ("last", "first", "mean", "attn"),
                    "Which tokens become the vector of a text.")  # fmt: skip
 _IN_SEGMENTS = (
-    Setting("segment_len", "task.model.segment_len", "integer",
+    Setting("segment_len", "task.model.segment_len", int,
             "Tokens of the segments in which long texts are read, each with memory; 0: at once.", 0),
-    Setting("memory_len", "task.model.memory_len", "integer", "Tokens of memory; 0: --segment_len.", 0),
-    Setting("memory_gradient", "task.model.memory_gradient", "integer",
+    Setting("memory_len", "task.model.memory_len", int, "Tokens of memory; 0: --segment_len.", 0),
+    Setting("memory_gradient", "task.model.memory_gradient", int,
             "Segments that the gradient of the last one flows back through the memory.", 0),
 )  # fmt: skip
 _OF_TEXTS = (
     _SUMMARY,
-    Setting("head_name", "task.model.head_name", "string",
+    Setting("head_name", "task.model.head_name", str,
             "The data set in the names of the head's variables. Default: the preset's name, or task."),
     *_IN_SEGMENTS,
 )  # fmt: skip
 _LABELS = (
-    Setting("class_weights", "task.class_weights", "string",
+    Setting("class_weights", "task.class_weights", str,
             "Weights of the classes in training: none, balanced (all weigh the same together), or "
             "LABEL:WEIGHT,LABEL:WEIGHT."),
-    Setting("label_smoothing", "task.label_smoothing", "float",
+    Setting("label_smoothing", "task.label_smoothing", float,
             "Part of a label's probability that training spreads over all classes.", 0, 1),
 )  # fmt: skip
 _SAMPLING = Setting("sampling", "task.sampling", ("uniform", "balanced"),
                     "Whether training sees each example equally often, or each class.")  # fmt: skip
 _ALERTS = (
-    Setting("alert_label", "task.alert.label", "string", "The class whose texts are alerts."),
-    Setting("alert_precision", "task.alert.precision", "float",
+    Setting("alert_label", "task.alert.label", str, "The class whose texts are alerts."),
+    Setting("alert_precision", "task.alert.precision", float,
             "What alerts must reach on the dev examples, with as much recall as possible.", 0),
-    Setting("alert_recall", "task.alert.recall", "float",
+    Setting("alert_recall", "task.alert.recall", float,
             "What alerts must reach on the dev examples, with as much precision as possible.", 0),
 )  # fmt: skip
 _ANSWERS = (
-    Setting("n_best", "task.n_best", "integer", "Most answers to a question in nbest_predictions.json.", 1),
-    Setting("max_answer_len", "task.max_answer_len", "integer", "Most tokens of an answer.", 1),
+    Setting("n_best", "task.n_best", int, "Most answers to a question in nbest_predictions.json.", 1),
+    Setting("max_answer_len", "task.max_answer_len", int, "Most tokens of an answer.", 1),
     Setting(
         "answer_precision",
         "task.answer_precision",
-        "float",
+        float,
         "Share of the given answers that must be right on the dev examples; others are refused.",
         0,
     ),
 )
 _EXPORT_OF_TEXTS = (
-    Setting("head_name", "", "string", "Which head, if there are several."),
-    Setting("pair", "", "boolean", "The model is of pairs of texts."),
+    Setting("head_name", "", str, "Which head, if there are several."),
+    Setting("pair", "", bool, "The model is of pairs of texts."),
 )
-_THRESHOLD = Setting("threshold", "", "float",
+_THRESHOLD = Setting("threshold", "", float,
                      "The logit of no answer above which an answer is refused. Default: none is, as of "
                      "models that were trained with questions that all have an answer.")  # fmt: skip
 

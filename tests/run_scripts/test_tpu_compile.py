@@ -72,8 +72,8 @@ def main(compiler, monkeypatch):
     return main
 
 
-def parsed(*arguments: str) -> flags.FlagValues:
-    return command_flags.parsed(tpu_compile.define_flags, *arguments)
+def parsed(*arguments: str) -> tpu_compile.CompileOptions:
+    return tpu_compile.from_flags(command_flags.parsed(tpu_compile.define_flags, *arguments))
 
 
 def test_a_step_is_compiled_for_each_topology(run):

@@ -14,6 +14,9 @@ from xlnet_tf.config import MOST_SEED
 from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.flags import option
 
+DTYPE_HELP = (
+    "Type of weights and activations; bfloat16 is less exact, faster on devices that compute with it."
+)
 _TEXT, _FLOAT, _INT = np.dtype(object), np.dtype(np.float32), np.dtype(np.int32)
 
 
@@ -53,11 +56,7 @@ class TextModel:
 
     path: str
     text_field: str = option("Column with the text.", "text")
-    dtype: str = option(
-        "Type of weights and activations; bfloat16 is less exact, faster on devices that compute with it.",
-        "float32",
-        choices=("float32", "bfloat16"),
-    )
+    dtype: str = option(DTYPE_HELP, "float32", choices=("float32", "bfloat16"))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

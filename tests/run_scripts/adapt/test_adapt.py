@@ -12,6 +12,7 @@ import time
 import pytest
 
 from run_scripts.adapt import __main__ as adapt
+from run_scripts.adapt import options
 from run_scripts.adapt.adaptation import Adaptation
 from tests.conftest import REPOSITORY, invent_texts
 from tests.helpers.command_flags import parsed
@@ -96,8 +97,8 @@ def arguments(folder, model_dir, **changes):
 
 def started(folder, model_dir, **changes):
     """Returns the adaptation that the command begins with."""
-    values = parsed(adapt.define_flags, *arguments(folder, model_dir, **changes))
-    return Adaptation(values, adapt.SETTINGS)
+    values = parsed(lambda: options.define_flags(adapt.SETTINGS), *arguments(folder, model_dir, **changes))
+    return Adaptation(*options.from_flags(adapt.SETTINGS, values), adapt.SETTINGS)
 
 
 def start(folder, model_dir, **changes):
