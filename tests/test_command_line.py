@@ -72,9 +72,8 @@ def test_help_shows_every_flag_and_loads_no_tensorflow(command):
                 "fill_mask": ["--text=<mask>"],
                 "generate": ["--prompt=ba"],
                 "predict": ["--input=text=ba"],
-                "push": ["--to=people/reviews"],
                 "score": ["--text=ba"],
-                "verify_pretrained": [],
+                "doctor": [],
             }.items()
         ),
         (
@@ -95,6 +94,11 @@ def test_help_shows_every_flag_and_loads_no_tensorflow(command):
         ("tpu_compile", ["--data=absent"], "absent/manifest.json does not exist"),
         ("tpu_compile", ["--export=absent"], "--export: absent has no saved_model.pb; expected a version"),
         ("tpu_compile", ["--config_file=absent.yaml"], "--config_file=absent.yaml: there is no such file"),
+        (
+            "convert_checkpoint",
+            ["--input=absent", "--output=hf://people/reviews"],
+            "there is no checkpoint at absent: expected",
+        ),
         ("convert_checkpoint", ["--input=absent"], "there is no checkpoint at absent: expected"),
         ("serve", ["--model=absent"], "absent is not a folder: expected one that `xlnet-tf export`"),
         (
@@ -162,10 +166,10 @@ def test_an_argument_without_a_name_stands_for_one_flag(arguments):
         assert (values.model_dir, values.json) == ("absent/a/b", "--json" in arguments)
 
 
-@pytest.mark.parametrize("command", ["verify_pretrained", "push"])
+@pytest.mark.parametrize("command", ["doctor", "convert_checkpoint"])
 def test_a_second_argument_without_a_name_is_refused(command):
     """So the first stands for a flag."""
-    done = run_in_fork(f"run_scripts.{command}", "one", "--to=a/b" if command == "push" else "--json", "two")
+    done = run_in_fork(f"run_scripts.{command}", "one", "two")
     assert "unexpected argument 'two'" in done.stderr
 
 
@@ -195,7 +199,7 @@ def test_help_exits_with_status_0(flag):
         ("predict", ["--text=a"], "there is no flag --text: did you mean --input? (--help"),
         ("generate", ["--text=a"], "there is no flag --text: did you mean --prompt? (--help"),
         ("train_tokenizer", ["--text=a"], "there is no flag --text: did you mean --input? (--help"),
-        ("sizing", ["--records=a"], "there is no flag --records (--help"),
+        ("sizing", ["--colour=a"], "there is no flag --colour (--help"),
         ("fill_mask", ["--top_k=five"], "--top_k=five: expected an integer in the range [1, 256]"),
         ("fill_mask", ["--text", "two", "words", "--model_dir=a"], "unexpected argument 'words': write"),
         ("pretrain", ["--preset=lagre"], "--preset=lagre: expected one of micro, tiny, "),
@@ -238,12 +242,12 @@ NAME = "hf://nobody/nothing"
                 "fill_mask": ["--text=<mask>"],
                 "generate": ["--prompt=a"],
                 "predict": ["--input=text=a"],
-                "push": ["--to=me/b"],
                 "score": ["--text=a"],
-                "verify_pretrained": [],
+                "doctor": [],
             }.items()
         ),
         ("convert_checkpoint", [f"--input={NAME}", "--output=a"]),
+        ("convert_checkpoint", [f"--input={NAME}", "--output=hf://me/b"]),
         ("serve", [f"--language_model={NAME}"]),
     ],
 )

@@ -1,21 +1,10 @@
-r"""Plans building records on many machines: of pretraining; the defaults are the paper's corpus.
-
-    python -m run_scripts.corpus_plan --machines=8 --cores=16
-    python -m run_scripts.corpus_plan --records=records --text_gb=158 --builder_mb=6.8
-
---records takes what it can from a set that was built of a part of the corpus: its tokens, sizes and passes.
-Plain arithmetic over measured rates, each a flag; docs/how-to/corpus.md says where they come from.
-"""
+"""What building the records of a corpus takes, on many machines: docs/how-to/corpus.md explains the rates."""
 
 import dataclasses
-from collections.abc import Sequence
 
-from absl import flags
-
-from run_scripts.common import estimates
-from xlnet_tf import errors
+from run_scripts.common.estimates.records import Records
 from xlnet_tf.errors import UserError
-from xlnet_tf.flags import define_flags, from_flags, option
+from xlnet_tf.flags import option
 from xlnet_tf.records import manifest as manifest_lib
 from xlnet_tf.records.manifest import Manifest
 
@@ -24,7 +13,7 @@ FINGERPRINT_BYTES = 20  # of a document, while documents are compared
 
 
 @dataclasses.dataclass(frozen=True)
-class CorpusPlan(estimates.Records):
+class BuildPlan(Records):
     """A corpus, how it is to be built, the machines and the rates; each field is a flag."""
 
     documents: float = option(
@@ -36,7 +25,7 @@ class CorpusPlan(estimates.Records):
     )
     vocab_size: int = option("pieces of the tokenizer", 32_000, positive=True)
     machines: int = option("machines that build the records", 8, positive=True)
-    cores: int = option("workers of a machine, one a core", 16, positive=True)
+    workers: int = option("workers of a machine that builds the records, one a core", 16, positive=True)
     builder_mb: float = option(
         "MB of text of which a core builds one pass, both directions, in a second", 5.0, positive=True
     )
@@ -69,7 +58,7 @@ def from_manifest(manifest: Manifest, text_gb: float) -> dict[str, float]:
         text_gb: text of the whole corpus, 10**9 bytes.
 
     Returns:
-        Fields of CorpusPlan.
+        Fields of BuildPlan.
 
     Raises:
         UserError: the set does not say how much text it was made of.
@@ -98,87 +87,78 @@ def from_manifest(manifest: Manifest, text_gb: float) -> dict[str, float]:
     }
 
 
-def plan(build: CorpusPlan) -> dict[str, dict[str, float]]:
+def plan(build: BuildPlan) -> dict[str, dict[str, float]]:
     """Estimates what a build takes.
 
     Returns:
         part of the plan -> what it takes -> how much; the unit is the last word of the name.
     """
-    text = build.text_gb * 1e9
-    record, records = build.record_bytes(build.vocab_size), build.records_of_pass
-    stored = build.num_passes * records * record
-
-    one_pass = text / (build.builder_mb * 1e6) * build.directions / 2
-    all_passes = one_pass * (build.once_share + build.num_passes * (1 - build.once_share))
-    workers = build.machines * build.cores
-    building = all_passes / (workers * build.scaling)
-    unpacking = build.packed_share * text / (build.unpack_mb * 1e6)
-    planning = unpacking + (1 - build.packed_share) * build.jobs / build.planner_slices
-    writing = stored / 1e6 / min(build.storage_mb, build.machines * build.network_mb)
-    seconds = max(building, planning, writing)
+    text, workers = build.text_gb * 1e9, build.machines * build.workers
+    time = _time(build)
+    hours = time["all, by the slowest of them, hours"]
+    stored = build.num_passes * build.records_of_pass * build.record_bytes(build.vocab_size)
+    read, written, seconds = text / build.compression / 1e6, stored / 1e6, hours * 3600
     job = build.slice_mb * 1e6
-    worker = build.worker_gb * 1e9 + build.unit_bytes * job
     waiting = JOBS_IN_FLIGHT * workers * job if build.packed_share else 0
+    busy = time["one core, hours"] / build.scaling / time["planning by the coordinator, hours"]
     return {
         "text": {
-            "text, GB": text / 1e9,
-            "files, GB": text / build.compression / 1e9,
+            "text, GB": build.text_gb,
+            "files, GB": build.text_gb / build.compression,
             "jobs": build.jobs,
         },
-        "records": {
-            "records of a pass, million": records / 1e6,
-            "a record with its frame, bytes": record,
-            "one pass, GB": records * record / 1e9,
-            "all passes, TB": stored / 1e12,
-            "bytes of records for a byte of text, a pass": records * record / text,
-            "shards": build.shards,
-            "a shard, MB": stored / build.shards / 1e6,
-            "manifest, MB": build.shards * build.shard_json / 1e6,
-        },
-        "time": {
-            "one core, hours": all_passes / 3600,
-            "workers": workers,
-            "their work, hours": building / 3600,
-            "planning by the coordinator, hours": planning / 3600,
-            "writing to the storage, hours": writing / 3600,
-            "all, by the slowest of them, hours": seconds / 3600,
-            "a job, all passes, on a worker, s": all_passes / build.jobs / build.scaling,
-            "checking it afterwards, hours": build.num_passes
-            * records
-            / build.check_records
-            / workers
-            / 3600,
-        },
+        "records": _records(build),
+        "time": time,
         "coordinator": {
-            "workers that it keeps busy": all_passes / build.scaling / planning,
+            "workers that it keeps busy": busy,
             "text that waits for workers, GB": waiting / 1e9,
             "fingerprints of documents, GB": FINGERPRINT_BYTES * build.documents / 1e9,
         },
         "a machine": {
-            "memory of its workers, GB": build.cores * worker / 1e9,
-            "reads, MB/s": text / build.compression / seconds / build.machines / 1e6,
-            "writes, MB/s": stored / seconds / build.machines / 1e6,
+            "memory of its workers, GB": build.workers * (build.worker_gb + build.unit_bytes * job / 1e9),
+            "reads, MB/s": read / seconds / build.machines,
+            "writes, MB/s": written / seconds / build.machines,
         },
         "storage": {
-            "reads, MB/s": text / build.compression / seconds / 1e6,
-            "writes, MB/s": stored / seconds / 1e6,
+            "reads, MB/s": read / seconds,
+            "writes, MB/s": written / seconds,
             "new files, 1/s": build.shards / seconds,
         },
     }
 
 
-def main(_: Sequence[str]) -> None:
-    values = flags.FLAGS
-    if values.records:
-        measured = from_manifest(Manifest.load(values.records), values.text_gb)
-    else:
-        measured = estimates.in_proportion(CorpusPlan(), values, "text_gb", "pieces", "documents")
-    print(estimates.table(plan(from_flags(CorpusPlan, **measured))))
+def _records(build: BuildPlan) -> dict[str, float]:
+    record, records = build.record_bytes(build.vocab_size), build.records_of_pass
+    stored = build.num_passes * records * record
+    return {
+        "records of a pass, million": records / 1e6,
+        "a record with its frame, bytes": record,
+        "one pass, GB": records * record / 1e9,
+        "all passes, TB": stored / 1e12,
+        "bytes of records for a byte of text, a pass": records * record / (build.text_gb * 1e9),
+        "shards": build.shards,
+        "a shard, MB": stored / build.shards / 1e6,
+        "manifest, MB": build.shards * build.shard_json / 1e6,
+    }
 
 
-if __name__ == "__main__":
-    define_flags(CorpusPlan)
-    flags.DEFINE_string(
-        "records", None, "set built from a part of the corpus; flags that you give take precedence"
-    )
-    errors.run(main)
+def _time(build: BuildPlan) -> dict[str, float]:
+    text, workers = build.text_gb * 1e9, build.machines * build.workers
+    records = build.num_passes * build.records_of_pass
+    stored = records * build.record_bytes(build.vocab_size)
+    one_pass = text / (build.builder_mb * 1e6) * build.directions / 2
+    all_passes = one_pass * (build.once_share + build.num_passes * (1 - build.once_share))
+    building = all_passes / (workers * build.scaling)
+    unpacking = build.packed_share * text / (build.unpack_mb * 1e6)
+    planning = unpacking + (1 - build.packed_share) * build.jobs / build.planner_slices
+    writing = stored / 1e6 / min(build.storage_mb, build.machines * build.network_mb)
+    return {
+        "one core, hours": all_passes / 3600,
+        "workers": workers,
+        "their work, hours": building / 3600,
+        "planning by the coordinator, hours": planning / 3600,
+        "writing to the storage, hours": writing / 3600,
+        "all, by the slowest of them, hours": max(building, planning, writing) / 3600,
+        "a job, all passes, on a worker, s": all_passes / build.jobs / build.scaling,
+        "checking it afterwards, hours": records / build.check_records / workers / 3600,
+    }
