@@ -137,7 +137,8 @@ def main(_: Sequence[str]):
 
 def served_module(options: ExportOptions, module_options: dict[str, Any]):
     """Returns the module to export, with the buckets and the temperature that are to be measured."""
-    from xlnet_tf.serving import models, module
+    from xlnet_tf.serving import models
+    from xlnet_tf.serving.graph import module
 
     if options.bucket_data:
         seq_len = options.seq_len or models.seq_len_of(options.model_dir)

@@ -132,7 +132,7 @@ def main(_: Sequence[str]):
     options, checks = from_flags(FinetuneOptions), from_flags(experiment.DryRunOptions)
     model_dir, of_tasks = flags.FLAGS.model_dir, task_registry.settings("settings")
     folders.claim(model_dir, folders.RUN, folders.RUNS, flag="--model_dir")
-    entry = task_registry.of_examples(ExampleSet.load(options.folder("train")))
+    entry = task_registry.entry_for_set(ExampleSet.load(options.folder("train")))
     check_task(of_tasks, given(of_tasks), entry.name)
     check_data(options, model_dir)
     settings = (*SETTINGS, *entry.settings)

@@ -64,7 +64,7 @@ def main(_: Sequence[str]):
     if not epath.Path(settings.model_dir).exists():
         hub.require(settings.given.get("init_checkpoint"), "init_checkpoint: ")
 
-    from xlnet_tf.tasks import pretraining
+    from xlnet_tf.tasks.pretraining import task as pretraining
 
     params = experiment.load(pretraining.EXPERIMENT, SETTINGS, settings)
     if checks.dry_run:

@@ -11,7 +11,7 @@ from tests.tfrecord_builders.conftest import make_text
 from tfrecord_builders.pretraining import worker
 from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records
 from xlnet_tf.serving.export import export
-from xlnet_tf.tasks import pretraining
+from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.text.training import train_tokenizer
 from xlnet_tf.training.progress import Progress
 
@@ -74,7 +74,7 @@ def test_a_corpus_of_1_gb(tmp_path, monkeypatch):
         """The disk need not hold all records."""
         result = build(job)
         for shard in result["shards"]:
-            (tmp_path / "records" / shard["file"]).write_bytes(b"")
+            (tmp_path / "records" / shard.file).write_bytes(b"")
         return result
 
     monkeypatch.setattr(worker, "build_job", build_and_forget)

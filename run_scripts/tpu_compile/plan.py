@@ -135,11 +135,11 @@ def without_effect_on(task: str) -> Sequence[str]:
 def load_params(options: CompileOptions):
     """Returns the experiment that the flags ask for; its data are still to be given."""
     if options.task == PRETRAINING:
-        from xlnet_tf.tasks import pretraining
+        from xlnet_tf.tasks.pretraining import task as pretraining
 
         params = experiment.load(pretraining.EXPERIMENT, (MEMORY, *SETTINGS), options)
     else:
-        from xlnet_tf.tasks.losses.labels import BALANCED, NONE
+        from xlnet_tf.tasks.label_losses import BALANCED, NONE
 
         params = experiment.load(task_registry.find(options.task).experiment, SETTINGS, options)
         params.task.reinit_layers = 0  # of init_checkpoint, which no step is compiled with

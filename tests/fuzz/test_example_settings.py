@@ -12,7 +12,7 @@ from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import manifest_checksum
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
-from xlnet_tf.tasks.predictions.classification import write_files
+from xlnet_tf.tasks.classification.files import write_files
 
 
 def settings_of(task: str) -> dict:
@@ -39,7 +39,7 @@ def write_set(folder, tokenizer, task):
 
 
 def build(folder):
-    params = exp_factory.get_exp_config(task_registry.of_examples(ExampleSet.load(folder)).experiment).task
+    params = exp_factory.get_exp_config(task_registry.entry_for_set(ExampleSet.load(folder)).experiment).task
     params.train_data.input_path = params.validation_data.input_path = str(folder)
     params.model.preset = "micro"
     task = task_factory.get_task_cls(type(params))(params)

@@ -32,7 +32,8 @@ from xlnet_tf.records.layout import Column
 from xlnet_tf.records.reader import pretraining_dataset
 from xlnet_tf.records.shards import framed_bytes, read_shard
 from xlnet_tf.records.spec import RecordSpec
-from xlnet_tf.tasks import finetuning, pretraining
+from xlnet_tf.tasks import finetuning
+from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.training.run import named_damage
 
 OF_OTHERS = ("another set", "swapped", "duplicate")  # whole shards, their records sound
@@ -319,9 +320,9 @@ def example_set(tmp_path_factory, small_tokenizer):
         "more columns": {"columns": ("label", "more")},
     }.items():
         made = write_examples(folder / kind, small_tokenizer, **options)
-        others[kind] = {shard["file"]: (made.folder / shard["file"]).read_bytes() for shard in made.shards}
+        others[kind] = {shard.file: (made.folder / shard.file).read_bytes() for shard in made.shards}
     examples = write_examples(folder / "set", small_tokenizer)
-    files = [shard["file"] for shard in examples.shards]
+    files = [shard.file for shard in examples.shards]
     return examples, Folder(folder / "set", files, examples.layout, others)
 
 

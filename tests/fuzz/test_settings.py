@@ -22,7 +22,7 @@ from xlnet_tf.records import manifest_checksum
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.reader import _Streams
-from xlnet_tf.tasks import pretraining
+from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.text.cleaning import read_cleaning
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -112,7 +112,7 @@ def test_manifests_of_examples(tmp_path, small_tokenizer, count):
         loaded.arrays()
         loaded.table()
         loaded.load_tokenizer()
-        assert all((loaded.folder / shard["file"]).parent == tmp_path for shard in loaded.shards)
+        assert all((loaded.folder / shard.file).parent == tmp_path for shard in loaded.shards)
 
     load_all(count, path, use, of_sealed)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from tfrecord_builders.common.tables import TableFormat
 
-# What can be evaluated (xlnet_tf/tasks/metrics/classification.py), the usual first.
+# What can be evaluated (xlnet_tf/tasks/classification/metrics.py), the usual first.
 METRICS: Mapping[str, tuple[str, ...]] = {
     "classification": (
         "accuracy", "macro_f1", "f1", "matthews", "auc", "average_precision", "log_loss",
@@ -43,13 +43,14 @@ class Dataset:
 
     Attributes:
         sources: split -> where it is.
-        metrics: names of metrics (xlnet_tf/tasks/metrics/classification.py); the first decides which
+        metrics: names of metrics (xlnet_tf/tasks/classification/metrics.py); the first decides which
             checkpoint is the best one; (): the usual ones for the kind.
         kind: classification, regression or multi_label.
         labels: all of them, in the order of the model's outputs; (): as the training data has them.
         separator: multi_label: what separates the labels in one column.
         submissions: split -> file that GLUE's server expects.
         dev_fraction: part of the training rows that becomes the dev split, where there is none.
+        skip_ragged: whether to leave out rows with too few or many fields; else they are errors.
     """
 
     sources: Mapping[str, SplitSource]
@@ -59,6 +60,7 @@ class Dataset:
     separator: str = ""
     submissions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     dev_fraction: float = 0.0
+    skip_ragged: bool = False
 
 
 _PLAIN_TSV = TableFormat("tsv")

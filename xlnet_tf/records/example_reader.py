@@ -191,8 +191,8 @@ class _ShardFiles:
         self._examples = examples
         self._lengths = lengths
         self._layout = examples.layout
-        self._paths = [examples.folder / shard["file"] for shard in examples.shards]
-        self._first = np.cumsum([0] + [shard["records"] for shard in examples.shards])
+        self._paths = [examples.path(shard) for shard in examples.shards]
+        self._first = np.cumsum([0] + [shard.records for shard in examples.shards])
         self._size = shards_lib.framed_bytes(self._layout)
         self._remote = {path: path.read_bytes() for path in self._paths if "://" in str(path)}
 

@@ -1,6 +1,6 @@
 """What all fine-tuning tasks share: data, initial weights, metrics of a whole set, the best model.
 
-A task of its own is one head and one file (see tasks/classification.py): it says how to build its model,
+A task of its own is one head and one file (see tasks/classification/task.py): it says how to build its model,
 what its loss is, what it predicts for each example, and how predictions are scored and written.
 """
 
@@ -23,6 +23,7 @@ from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.model_card import BEST, PARAMS_FILE, ModelCard
 from xlnet_tf.checkpoints.names import head_scope
 from xlnet_tf.config import XLNetConfig
+from xlnet_tf.differences import settings_difference
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.reading import TOKEN_FEATURES, packed_source
@@ -30,7 +31,6 @@ from xlnet_tf.records import example_report
 from xlnet_tf.records.batching import FILLER, MULTIPLE, WINDOW, Batches
 from xlnet_tf.records.example_reader import ExampleTable, example_dataset
 from xlnet_tf.records.examples import MANIFEST_FILE, TOKENIZER_FILE, ExampleSet
-from xlnet_tf.records.manifest import settings_difference
 from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.cutting import cut_rows, whole_rows
 from xlnet_tf.tasks.metrics.calibration import Probabilities
@@ -175,7 +175,7 @@ class FinetuningTask(Task):
 
     def dev_set(self):
         parts = [
-            *(shard["sha256"] for shard in self.validation_set.shards),
+            *(shard.sha256 for shard in self.validation_set.shards),
             self.validation_set.sidecar_sha256,
         ]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -189,7 +189,7 @@ class FinetuningTask(Task):
 
     def new_scopes(self) -> list[str]:
         """Returns the scopes of the model (see names.head_scope) that a pretrained checkpoint lacks."""
-        head = task_registry.of_examples(self.example_set).head
+        head = task_registry.entry_for_set(self.example_set).head
         return ["summary", "pooling", head.format(task=getattr(self, "head_name", ""))]
 
     def counts(self, features):
@@ -458,7 +458,7 @@ class FinetuningTask(Task):
         return found + example_report.shared_with_train(self.sets)
 
     def data_bytes(self) -> int:
-        return sum(shard["bytes"] for examples in self.sets.values() for shard in examples.shards)
+        return sum(shard.bytes for examples in self.sets.values() for shard in examples.shards)
 
     def check_data(self):
         for examples in self.sets.values():

@@ -11,8 +11,8 @@ from xlnet_tf import files
 from xlnet_tf.checkpoints import read_architecture
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.config import XLNetConfig
+from xlnet_tf.differences import settings_difference
 from xlnet_tf.errors import UserError
-from xlnet_tf.records.manifest import settings_difference
 
 # How texts are read, which weights do not say, where neither settings nor a checkpoint say it.
 READING = {"attention_type": "bi", "same_length": False, "clamp_len": -1}
