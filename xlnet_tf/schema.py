@@ -112,7 +112,7 @@ def kind_of(hint: Any) -> Kind:
     """Returns what an annotation says."""
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     options = typing.get_args(hint) if is_union else (hint,)
-    first = next(option for option in options if option is not types.NoneType)
+    first = next((option for option in options if option is not types.NoneType), types.NoneType)
     kind, parts = typing.get_origin(first) or first, typing.get_args(first)
     return Kind(kind, parts[0] if parts and kind in _LISTS else None, types.NoneType in options)
 
