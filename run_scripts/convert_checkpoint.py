@@ -45,21 +45,13 @@ class ConvertOptions:
 def convert(
     source: str, output: str | None, target_format: str, config_file: str | None, strict: bool
 ) -> str:
-    """Converts a checkpoint.
+    """Converts a checkpoint; returns what was done and the coverage, for a person.
 
     Args:
-        source: the checkpoint (see xlnet_tf.checkpoints.open_checkpoint).
+        source: see xlnet_tf.checkpoints.open_checkpoint.
         output: folder to write to; None only checks.
-        target_format: "ours", "original" or "hugging_face".
         config_file: the architecture's file, if it is not next to the weights.
         strict: refuse checkpoints with missing or unknown variables.
-
-    Returns:
-        What was done and the coverage, for a person.
-
-    Raises:
-        UserError: the checkpoint is damaged, of another model, or cannot be written in this format.
-        FileNotFoundError: there is no checkpoint.
     """
     import tensorflow as tf  # which --help need not wait for
 

@@ -72,11 +72,7 @@ def define_flags():
 
 
 def check_flags(options: ExportOptions, head_options: Mapping[str, Any]):
-    """Raises UserError for flags that do not go together.
-
-    Args:
-        head_options: the flags of heads that are given, with their values.
-    """
+    """Raises UserError for flags that do not go together, those of heads included."""
     from xlnet_tf.checkpoints.model_card import is_run
 
     if is_run(hub.locate(options.model_dir).folder):

@@ -85,11 +85,7 @@ def check_together(options: InspectOptions) -> None:
 
 
 def run(options: InspectOptions) -> int:
-    """Shows, summarizes, checks or compares what the options say.
-
-    Returns:
-        The exit status.
-    """
+    """Shows, summarizes, checks or compares what the options say; returns the exit status."""
     check_together(options)
     if options.examples:
         report = example_sets.report(example_sets.load(options.examples))
@@ -122,12 +118,7 @@ def run(options: InspectOptions) -> int:
 
 
 def write_page(found: Mapping[str, Any], folder: str, path: str) -> None:
-    """Writes the report on sets of examples as one page that needs nothing else.
-
-    Args:
-        found: of `example_sets.report`.
-        folder: what it is about, for the title.
-    """
+    """Writes a report of `example_sets.report` as one page that needs nothing else."""
     head, *rows = [("", *found), *example_sets.rows(found)]
     with tempfile.TemporaryDirectory() as temporary:
         picture = pathlib.Path(temporary) / "lengths.png"

@@ -61,13 +61,6 @@ def train(
 
     Args:
         **options: of `xlnet_tf.text.training.train_tokenizer`.
-
-    Returns:
-        The tokenizer.
-
-    Raises:
-        UserError: the files exist or would be part of the corpus, or the corpus or the options are wrong.
-        FileNotFoundError: there is no such corpus.
     """
     prefix = os.fspath(output_prefix)
     if not os.path.basename(prefix):

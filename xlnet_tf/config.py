@@ -95,11 +95,7 @@ class XLNetConfig:
         """Builds a config from the fields of `xlnet_config.json`: all that the released ones have, no others.
 
         Args:
-            values: field names to values.
             source: what the values come from, for the error message.
-
-        Raises:
-            UserError: a field is missing, unknown or invalid.
         """
         schema.check_object(values, cls, source)
         with prefixed(source):

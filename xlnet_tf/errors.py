@@ -169,7 +169,6 @@ def run(main: Callable[[Sequence[str]], None], positional: str | None = None, af
     errors only.
 
     Args:
-        main: the script's main, called with the arguments that are left after the flags.
         positional: see command_line.parse.
         after_ctrl_c: what the line after Ctrl-C says of the same command, started again.
     """

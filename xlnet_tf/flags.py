@@ -51,11 +51,9 @@ def option(
     flag: str = "",
     aliases: Sequence[str] = (),
 ) -> Any:
-    """Returns a field of a dataclass of options.
+    """Returns a field of a dataclass of options; without a default, the field and the flag are required.
 
     Args:
-        help: what it means; the flag's help.
-        default: of the field and the flag; left out, both are required.
         choices: the texts allowed; empty: all.
         least, most: smallest and largest number allowed.
         positive: whether a number must be above 0.
@@ -148,10 +146,8 @@ class Setting:
     """A flag that sets one field of the experiment, which files may set as well, or one option.
 
     Args:
-        flag: the flag's name.
         field: path of the field in the experiment; empty: the flag is an option.
         kind: its type, or a tuple of the strings allowed.
-        help: what it means.
         minimum: smallest number allowed.
         below: number that must not be reached.
     """

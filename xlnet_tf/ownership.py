@@ -87,14 +87,11 @@ class Ownership:
                 self._renewed = self._clock.monotonic()
 
     def take(self, locked: bool, at_once: bool) -> None:
-        """Writes the first lease.
+        """Writes the first lease, unless another process is at work there.
 
         Args:
             locked: whether this process has the folder's lock.
             at_once: as in `folder_lease`.
-
-        Raises:
-            _Occupied: another process is at work there.
         """
         there = _read(self._path)
         # On the machine that a lease names, the lock would have been taken.
@@ -190,11 +187,7 @@ class _Occupied(Exception):
 
 
 def _lock(folder: epath.Path, stack: contextlib.ExitStack) -> bool:
-    """Locks a folder until the stack ends; False if its file system has no locks.
-
-    Raises:
-        _Occupied: another process has it.
-    """
+    """Locks a folder until the stack ends; False if its file system has no locks."""
     if "://" in os.fspath(folder):
         return False
     descriptor = os.open(folder, os.O_RDONLY)

@@ -44,10 +44,7 @@ _EVALUATIONS, _WARMUP = 8, 0.1
 class Adaptation:
     """An adaptation in a folder; what an earlier start has finished is not done again.
 
-    All that can be wrong without reading the texts is refused by the constructor.
-
-    Args:
-        settings: flags of the pretraining.
+    The constructor refuses all that can be wrong without reading the texts.
     """
 
     def __init__(

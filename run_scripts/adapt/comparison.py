@@ -29,7 +29,6 @@ class Task:
     Args:
         data: folder of built examples: train, dev and, if there is one, test.
         config: settings of fine-tuning, over its defaults: recipes, files or NAME=VALUE, in turn.
-        num_seeds: how often to fine-tune from each beginning.
         runtime: the adaptation's devices and number type, which the fine-tuning shares.
     """
 

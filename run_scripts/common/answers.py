@@ -21,14 +21,11 @@ _CONTROLS = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}  # those that
 
 
 def rows_of_flags(pairs: Sequence[str], columns: Mapping[str, TensorInfo]) -> list[dict[str, Any]]:
-    """Reads rows from flags.
+    """Reads rows from --input flags.
 
     Args:
         pairs: NAME=VALUE; the second VALUE of a NAME is for the second row.
         columns: the inputs of the model; single strings stand for themselves, the rest is JSON.
-
-    Raises:
-        UserError: a pair is malformed, names no input or is not JSON, or rows do not have all inputs.
     """
     values: dict[str, list[Any]] = {}
     for pair in pairs:
@@ -57,11 +54,7 @@ def rows_of_flags(pairs: Sequence[str], columns: Mapping[str, TensorInfo]) -> li
 def rows_of_file(path: str) -> Iterator[dict[str, Any]]:
     """Yields rows from a .csv or .tsv file with named columns, or from a file of a JSON object in each line.
 
-    Blank lines of a JSON file are left out.
-
-    Raises:
-        UserError: it is a folder, it has no rows, or a row is damaged; the message has its number.
-        FileNotFoundError: it is not there.
+    Blank lines of a JSON file are left out. A file without rows is an error.
     """
     rows = _read_rows(path)
     if (first := next(rows, None)) is None:
@@ -110,16 +103,13 @@ def answered_lines(
 ) -> Iterator[str]:
     """Yields the rows of a file with their answers, as JSON lines.
 
+    What a row has under the name of an answer, such as the label to compare with, goes by "given_" and that
+    name, which is said once on stderr.
+
     Args:
         answer: rows -> the answer to each, in their order.
         inputs: names of the model's inputs, which an answer may repeat.
         first: number of the row to begin with, counted from 0.
-
-    What a row has under the name of an answer, such as the label to compare with, goes by "given_" and that
-    name, which is said once on stderr.
-
-    Raises:
-        UserError: a row has that, too.
     """
     noted = set()
     rows, copies = itertools.tee(itertools.islice(rows_of_file(path), first, None))
@@ -141,11 +131,7 @@ def check_output(data: str, output_dir: str) -> None:
 
 
 def renamed(row: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:
-    """Returns a row in which columns that are called as answers have "given_" before their names.
-
-    Raises:
-        UserError: it has such a column as well.
-    """
+    """Returns a row in which columns that are called as answers have "given_" before their names."""
     if clash := [name for name in taken if name in row and f"given_{name}" in row]:
         raise UserError(f"{clash[0]} and given_{clash[0]}, and the model answers {clash[0]}")
     return {f"given_{name}" if name in taken else name: value for name, value in row.items()}
@@ -188,13 +174,9 @@ def inputs_of_row(
 
     Args:
         row: column -> value.
-        ranks: the inputs, as Served.input_ranks has them.
-        chosen: the column of each.
+        ranks: 1: the input is a text; 2: a list of texts.
+        chosen: the column of each input.
         where: the row is, for messages.
-
-    Raises:
-        UserError: a column is missing, or is not a text or list of texts, as the input needs; or a text is
-            too long.
     """
     check_columns(row, ranks, chosen, where)
     found = {name: row[chosen[name]] for name in ranks}

@@ -77,14 +77,7 @@ def run_options(settings: Iterable[Setting], values: flags.FlagValues) -> RunOpt
 
 
 def split_checkpoint(options: Options) -> Options:
-    """Takes model_dir=RUN/ckpt-STEP of a fine-tuned run as model_dir=RUN, checkpoint=ckpt-STEP.
-
-    Args:
-        options: a dataclass with these two fields.
-
-    Raises:
-        UserError: the checkpoint is given as well.
-    """
+    """Takes model_dir=RUN/ckpt-STEP of a fine-tuned run as model_dir=RUN, checkpoint=ckpt-STEP."""
     folder, name = run_and_checkpoint(options.model_dir)
     if name and options.checkpoint not in ("", name):
         raise UserError(
@@ -117,11 +110,7 @@ def settings_file(source: str, flag: str = "--config_file") -> str:
     """Returns the file of a recipe that is given by name; other sources of settings as they are.
 
     Args:
-        source: a recipe's name, or another source of settings.
         flag: where it was given, for the message.
-
-    Raises:
-        UserError: a name is that of no recipe and no file.
     """
     known, name = recipes(), source.removesuffix(".yaml")
     if pathlib.Path(source).is_file() or not (name in known or re.fullmatch(r"[\w/-]+", name)):
@@ -162,12 +151,6 @@ def load(
     Args:
         name: the registered experiment.
         derived: settings over the defaults, by where they come from.
-
-    Returns:
-        The ExperimentConfig, each value of its type and in its limits.
-
-    Raises:
-        UserError: a setting is unknown or has a wrong value, or a file cannot be read.
     """
     from official.core import exp_factory
 

@@ -30,10 +30,7 @@ def check_weights(model_dir: str, data: str, weights: str, checkpoint: str, max_
     """Compares smaller weights with float32 on examples, and says what they cost.
 
     Args:
-        max_loss: points of the task's metric that they may cost.
-
-    Raises:
-        UserError: they cost more.
+        max_loss: points of the task's metric; it is an error if they cost more.
     """
     from xlnet_tf.serving import models
 

@@ -28,7 +28,6 @@ def variants(
 
     Args:
         params, name, settings: of the experiment; see `experiment.load`.
-        sweeps: as --sweep has them.
         samples: points to draw at random; 0: all.
         given: the flags that are given.
     """
@@ -46,16 +45,7 @@ def variants(
 
 
 def variant(params, name: str, settings: Sequence[Setting], point: Mapping[str, Any]):
-    """Returns a copy of an experiment with some settings changed.
-
-    Args:
-        params, name, settings: of the experiment; see `load`.
-        point: the settings by flag or by path, as learning_rate or task.model.dropout.
-
-    Raises:
-        UserError: there is no such setting, it is of the devices, which all variants share, or a value is of
-            another type or out of its limits.
-    """
+    """Returns a copy of an experiment with some settings changed, by flag or by path (task.model.dropout)."""
     from xlnet_tf.training.config import override
 
     changed, fields = copy.deepcopy(params), {setting.flag: setting.field for setting in settings}
@@ -87,15 +77,7 @@ def is_text(params, settings: Sequence[Setting], axis: str) -> bool:
 
 
 def check_effect(params, given: Collection[str], swept: Sequence[str] = ()):
-    """Warns of flags that other settings leave without effect.
-
-    Args:
-        given: the flags that are given.
-        swept: the settings of the --sweep, by flag or path.
-
-    Raises:
-        UserError: a setting of the sweep has none, so that all its runs would be the same.
-    """
+    """Warns of given flags that other settings leave without effect; refuses such settings of a sweep."""
     steps = params.trainer.train_steps, params.trainer.optimizer_config.warmup_steps
     varied = {name.rpartition(".")[2] for name in swept}
     for flag, other, value in zip(("epochs", "warmup_fraction"), ("train_steps", "warmup_steps"), steps):

@@ -26,9 +26,7 @@ def upload(source: str, name: str, target_format: str, options: UploadOptions) -
     """Uploads a model, or shows what would be uploaded.
 
     Args:
-        source: folder of a run or of weights.
         name: OWNER/NAME of the model on the hub.
-        target_format: of the weights.
     """
     from xlnet_tf import checkpoints  # which --help need not wait for
     from xlnet_tf.checkpoints import publishing

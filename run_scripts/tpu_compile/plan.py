@@ -155,11 +155,7 @@ def load_params(options: CompileOptions):
 
 
 def row_multiple(options: CompileOptions) -> int:
-    """Returns the number that a core's rows must be a multiple of.
-
-    Raises:
-        UserError: a setting is unknown or wrong, or --batch_per_core is not a multiple, and none is searched.
-    """
+    """Returns what a core's rows must be a multiple of; refuses other rows if none are searched."""
     if options.export:
         return 1
     parts = load_params(options).trainer.accumulation_steps
@@ -179,14 +175,11 @@ def lengths_of_flags(options: CompileOptions) -> list[int | None]:
 
 
 def lower_step(params, options: CompileOptions, rows: int, length: int | None = None):
-    """Lowers a training step of this many rows.
+    """Lowers a training step of this many rows to a lowering.Program.
 
     Args:
         params: of `load_params`; its data are replaced.
         length: that rows are cut to; None: they are not.
-
-    Returns:
-        A lowering.Program.
     """
     from xlnet_tf.tpu import steps, synthetic
 
@@ -268,7 +261,6 @@ def lower(arguments: Sequence[str], rows: int, length: int | None = None) -> Low
     """Lowers the program that the script's arguments ask for, of this many rows, cut to a length.
 
     Raises:
-        UserError: flags, settings and data do not go together.
         MemoryError: this machine's memory is too small.
     """
     import tensorflow as tf
@@ -288,9 +280,6 @@ def lower_apart(arguments: Sequence[str], rows: int, length: int | None = None) 
 
     Returns:
         What `lower` does; NotCompiled, if the process was killed or found no memory.
-
-    Raises:
-        UserError: what `lower` raises, which more or fewer rows would not change.
     """
     with futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         try:
@@ -338,15 +327,12 @@ def compile_rows(
     multiple: int,
     length: int | None = None,
 ) -> list[CompiledBatch]:
-    """Compiles for one topology the batch that the flags ask for, or those of a search.
+    """Compiles for one topology the batch that the flags ask for, or those of a search; returns each outcome.
 
     Args:
         compile_batch: of the rows; gives what compiling for the topology came to.
         multiple: search multiples of this many rows only.
         length: that its rows are cut to; None: they are not.
-
-    Returns:
-        What came of each compilation, by rows.
     """
     if not options.find_max_batch:
         rows = options.batch_per_core
@@ -361,14 +347,7 @@ def compile_rows(
 
 
 def run(options: CompileOptions, arguments: Sequence[str]) -> Iterator[Results]:
-    """Compiles what the flags ask for.
-
-    Args:
-        arguments: that they were parsed from.
-
-    Yields:
-        What came of all compilations so far, after each topology.
-    """
+    """Compiles what the flags ask for; yields all results so far, after each topology."""
     if options.hardware != "tpu":
         raise UserError(f"--hardware={options.hardware} is for --save_hlo: the compiler here is that of TPUs")
     if not options.topology:

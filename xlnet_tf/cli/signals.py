@@ -34,9 +34,6 @@ def end_while_importing() -> None:
 class Signals:
     """Turns Ctrl-C and SIGTERM, inside of a `with` block, into a KeyboardInterrupt.
 
-    Args:
-        after_ctrl_c: what the line after Ctrl-C ends with; "" for nothing.
-
     Attributes:
         received: number of the first signal; None while there is none. The KeyboardInterrupt may come out of
             the block as another exception.

@@ -52,17 +52,7 @@ class BuildPlan(Records):
 
 
 def from_manifest(manifest: Manifest, text_gb: float) -> dict[str, float]:
-    """Takes the figures of a plan that a built set has.
-
-    Args:
-        text_gb: text of the whole corpus, 10**9 bytes.
-
-    Returns:
-        Fields of BuildPlan.
-
-    Raises:
-        UserError: the set does not say how much text it was made of.
-    """
+    """Returns the fields of BuildPlan that a built set has, scaled to a corpus of `text_gb`."""
     statistics = manifest.statistics
     if not statistics.get("bytes"):
         raise UserError(
@@ -88,11 +78,7 @@ def from_manifest(manifest: Manifest, text_gb: float) -> dict[str, float]:
 
 
 def plan(build: BuildPlan) -> dict[str, dict[str, float]]:
-    """Estimates what a build takes.
-
-    Returns:
-        part of the plan -> what it takes -> how much; the unit is the last word of the name.
-    """
+    """Estimates a build: part -> what it takes -> how much; the unit is the last word of the name."""
     text, workers = build.text_gb * 1e9, build.machines * build.workers
     time = _time(build)
     hours = time["all, by the slowest of them, hours"]

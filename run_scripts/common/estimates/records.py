@@ -54,8 +54,7 @@ def in_proportion(paper: Records, given: Mapping[str, float], *names: str) -> di
     """Returns fields that measure a corpus, in the proportions of the paper's.
 
     Args:
-        paper: the figures of the paper's corpus.
-        given: those of the corpus that are known, by field.
+        given: what is known of the corpus, by field.
         *names: of the fields; the first that is given counts.
     """
     known = next((name for name in names if name in given), names[0])

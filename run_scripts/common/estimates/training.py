@@ -48,11 +48,7 @@ def parameters(config: XLNetConfig) -> int:
 
 
 def size(run: PretrainingRun) -> dict[str, dict[str, float]]:
-    """Estimates what a run takes.
-
-    Returns:
-        part of the run -> what it takes -> how much; the unit is the last word of the name.
-    """
+    """Estimates a run: part -> what it takes -> how much; the unit is the last word of the name."""
     config = XLNetConfig.preset(run.preset)
     record, records = run.record_bytes(config.n_token), run.records_of_pass
     stored = run.num_passes * records * record

@@ -16,11 +16,7 @@ from xlnet_tf.training import runtime
 
 
 def predict(options: PredictOptions, devices: Mapping[str, Any]) -> None:
-    """Writes the predictions and prints their scores, where the examples have answers.
-
-    Args:
-        devices: the flags of training_flags.DEVICES that are given, with their values.
-    """
+    """Writes the predictions and prints their scores, where the examples have answers."""
     run = Run.open(options.model_dir, options.data)
     experiment.override_by_flags(run.params, training_flags.DEVICES, devices)
     examples, task = run.task.validation_set, run.task

@@ -58,9 +58,6 @@ def ask(
         rows: by column; what the model does not take is left out.
         batch_size: most rows of a request. Rows whose lists have other lengths go into requests of their own.
         columns: of the inputs; None: they are called as the inputs.
-
-    Raises:
-        UserError: what is asked of the model gives no answer for each row; a row or an answer is wrong.
     """
     names, outputs = client.signature.inputs, client.signature.outputs
     if single := [name for name, output in outputs.items() if output.rank == 0]:

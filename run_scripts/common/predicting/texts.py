@@ -94,11 +94,7 @@ def refuse_devices(devices: Iterable[str]):
 
 
 def answer_corpus(options: PredictOptions, dtype: str | None, shards: ShardOptions):
-    """Answers the rows of a corpus into shards in --output_dir.
-
-    Args:
-        dtype: of the weights; None: as the model's run has it.
-    """
+    """Answers the rows of a corpus into shards in --output_dir."""
     from xlnet_tf.serving.models import find_source
 
     pairs = [pair.partition("=")[::2] for pair in options.column]

@@ -25,12 +25,7 @@ SCRATCH = "unfinished-scratch"  # what Beam's workers and the process that waits
 
 
 def first_rows(source: corpus.CorpusOptions, options: ShardOptions) -> list[corpus.Row]:
-    """Returns the first rows of a corpus that can be read: at least one.
-
-    Raises:
-        UserError: none of its first rows can be read.
-        FileNotFoundError: there is no such corpus.
-    """
+    """Returns the first rows of a corpus that can be read: at least one."""
     error = "it has no rows"
     for shard in corpus.plan_shards(corpus.find_sources(source, tables=True), options.shard_bytes):
         rows = list(corpus.read_rows(shard))
@@ -47,9 +42,6 @@ def run_texts(name: str, model: TextModel, texts: TextOptions, weights: str, opt
 
     Args:
         weights: a file that changes with the model's weights.
-
-    Raises:
-        UserError: as `run`; or none of the first rows has that column.
     """
     if not texts.output_dir:
         raise UserError("--output_dir is missing: the folder for the answers to a corpus")
@@ -93,10 +85,7 @@ def run(
 
     Args:
         name: of the shards, before their numbers.
-        model: which answers the rows.
-        source: of the rows.
-        options: how; resolved.
-        output_dir: folder for the shards.
+        options: resolved.
         batch_size: rows that are answered together.
         settings: all that the answers depend on besides the corpus and the options, as json can hold it.
         columns: of the corpus' first row, for formats whose files must all have the same.

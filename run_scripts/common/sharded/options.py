@@ -68,9 +68,6 @@ class ShardOptions(RunnerOptions):
         Args:
             data: files, folders and globs, with commas between them; or one file whose name has commas.
             text_field: the column with the text, by which parquet files are cut.
-
-        Raises:
-            UserError: there is none.
         """
         names = [data] if os.path.exists(data) else [name for name in data.split(",") if name]
         if not names and not self.tfds_name:
