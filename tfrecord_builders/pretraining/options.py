@@ -17,7 +17,7 @@ from xlnet_tf.records import manifest, ranks, segments, spans
 from xlnet_tf.records.spec import MAX_PASSES, MAX_SEQ_LEN
 from xlnet_tf.schema import check_fields
 from xlnet_tf.text.cleaning import CleaningConfig
-from xlnet_tf.text.tokenizer import cleaning_for
+from xlnet_tf.text.locating import cleaning_for
 
 DEV = "dev"  # name of the held-out set
 

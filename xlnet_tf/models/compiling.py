@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.errors import UserError
@@ -42,6 +43,10 @@ _OF_CLASSES = {
     *("SparseCategoricalAccuracy", "SparseCategoricalCrossentropy"),
 }
 _UNFIT = {CLASSES: _OF_LABELS, LABELS: _OF_CLASSES, SCORES: set()}
+_OF_NUMBERS = {  # names without case and "_"
+    *("cosinesimilarity", "huber", "logcosh", "meanabsoluteerror", "meanabsolutepercentageerror"),
+    *("meansquarederror", "meansquaredlogarithmicerror", "rootmeansquarederror"),
+}
 _WITHOUT_LOGITS = {  # which know no logits
     *("Accuracy", "FalseNegatives", "FalsePositives", "IoU", "KLDivergence", "MeanIoU", "Poisson"),
     *("Precision", "PrecisionAtRecall", "Recall", "RecallAtPrecision", "SensitivityAtSpecificity"),
@@ -57,7 +62,6 @@ def for_logits(argument: str, values: Any, outputs: Outputs) -> Any:
 
     Args:
         argument: of compile: loss, metrics or weighted_metrics; as messages call it.
-        values: as compile takes it.
         outputs: what the outputs are, by name if there are several; None: unknown.
 
     Raises:
@@ -87,16 +91,16 @@ def _fitting(argument: str, value: Any, outputs: str) -> Any:
         return library.BinaryAccuracy(value, threshold=0.0) if outputs == LABELS else value
     if short in ("crossentropy", "ce"):  # of classes, it depends on the answers which one is meant
         value = "BinaryCrossentropy" if outputs == LABELS else library.SparseCategoricalCrossentropy()
-    made = _as_object(library, value)
-    kind = type(made).__name__
-    if made is None or (outputs == VALUES and not kind.endswith("Crossentropy")):
+    built = _as_object(library, value)
+    kind = type(built).__name__
+    if built is None or (outputs == VALUES and not kind.endswith("Crossentropy")):
         return value
-    changes = _changes(made)
+    changes = _changes(built)
     if kind not in _UNFIT.get(outputs, kind) and changes is not None:
         if not changes:
             return value
         if isinstance(value, str) or hasattr(value, "__name__"):
-            return type(made)(**changes)
+            return type(built)(**changes)
         options = ", ".join(f"{name}={setting}" for name, setting in changes.items())
         line = f"{_path(library)}.{kind}({options})"
     elif is_loss or kind.endswith("Crossentropy"):
@@ -109,6 +113,38 @@ def _fitting(argument: str, value: Any, outputs: str) -> Any:
     raise UserError(
         f"{argument} has {kind}, which does not fit what this model answers, {outputs}: write {line}."
     )
+
+
+def check_labels(argument: str, values: Any, outputs: Outputs, labels: Any, logits: Any) -> None:
+    """Raises ValueError if a loss or metric would compare logits with the numbers of classes.
+
+    With a teacher's logits, which have the logits' shape, it may. The error is a built-in one, because `fit`
+    wraps others.
+
+    Args:
+        argument, values, outputs: see `for_logits`.
+        labels, logits: of a batch, by name if there are several outputs.
+    """
+    if isinstance(outputs, Mapping):
+        for name, kind in outputs.items():
+            parts = [
+                part.get(name) if isinstance(part, Mapping) else part for part in (values, labels, logits)
+            ]
+            check_labels(f"{argument}[{name!r}]", parts[0], kind, *parts[1:])
+    elif isinstance(values, list | tuple):
+        for value in values:
+            check_labels(argument, value, outputs, labels, logits)
+    elif outputs in (CLASSES, LABELS) and tf.is_tensor(labels) and tf.is_tensor(logits):
+        library = tf_keras.losses if argument.startswith("loss") else tf_keras.metrics
+        value = library.get(values) if isinstance(values, str) else values
+        name = getattr(value, "__name__", type(value).__name__)
+        is_logits = labels.dtype.is_floating and labels.shape.rank == logits.shape.rank
+        if name.replace("_", "").lower() in _OF_NUMBERS and not is_logits:
+            raise ValueError(
+                f"{argument} has {name}, and the labels are classes ({labels.dtype.name}, shape "
+                f"{labels.shape}): it fits logits of the shape {logits.shape}, such as a teacher's. For "
+                f"classes write {_path(library)}.{_LOSSES[outputs]}."
+            )
 
 
 def _path(library: Any) -> str:
@@ -127,16 +163,16 @@ def _as_object(library: Any, value: Any) -> Any:
     return kind and (getattr(library, kind, None) or getattr(tf_keras.losses, kind))()
 
 
-def _changes(made: Any) -> dict[str, Any] | None:
+def _changes(built: Any) -> dict[str, Any] | None:
     """Returns the options that make a loss or metric take logits: none if it does; None if no option does."""
-    if type(made).__name__ in _WITHOUT_LOGITS:
+    if type(built).__name__ in _WITHOUT_LOGITS:
         return None
-    config = made.get_config()
+    config = built.get_config()
     if "from_logits" in config:
         return {} if config["from_logits"] else {"from_logits": True}
     threshold = config.get("threshold")
     if threshold is None or not 0 < threshold < 1:
         return {}
-    if type(made).__name__ in ("F1Score", "FBetaScore"):
+    if type(built).__name__ in ("F1Score", "FBetaScore"):
         return None
     return {"threshold": round(math.log(threshold / (1 - threshold)), 4)}

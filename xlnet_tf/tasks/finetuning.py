@@ -30,7 +30,7 @@ from xlnet_tf.models.reading import TOKEN_FEATURES, packed_source
 from xlnet_tf.records import example_report
 from xlnet_tf.records.batching import FILLER, MULTIPLE, WINDOW, Batches
 from xlnet_tf.records.example_reader import ExampleTable, example_dataset
-from xlnet_tf.records.examples import MANIFEST_FILE, TOKENIZER_FILE, ExampleSet
+from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.cutting import cut_rows, whole_rows
 from xlnet_tf.tasks.metrics.calibration import Probabilities
@@ -42,6 +42,8 @@ from xlnet_tf.tasks.settings import (
     fill_defaults,
     finetuning_experiment,
 )
+from xlnet_tf.text.cleaning import MANIFEST_FILE
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 from xlnet_tf.training.early_stopping import keep_best, read_metrics
 from xlnet_tf.training.optimizer import layer_number
 from xlnet_tf.training.run import check_memory, run_training
