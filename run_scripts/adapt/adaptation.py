@@ -33,6 +33,7 @@ from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 from xlnet_tf.training import runtime
 from xlnet_tf.training.early_stopping import read_metrics
 from xlnet_tf.training.progress import HISTORY, read_history
+from xlnet_tf.training.run import check_batch_sizes
 
 WORK, NOTE, COUNTS, REPORT = "adaptation", "adaptation.json", "counts.json", "report.json"
 _SAME = ("use_eod", "sentence_split", "seq_len", "reuse_len", "num_predict", "perm_size", "objective",
@@ -85,7 +86,7 @@ class Adaptation:
         # Once: the operations of a second strategy would be taken for those of the first. And here, as the
         # task is checked with the devices.
         self._strategy = runtime.prepare(self.params.runtime)
-        run.check_batch_sizes(self.params, self._strategy.num_replicas_in_sync)
+        check_batch_sizes(self.params, self._strategy.num_replicas_in_sync)
         if self.task:
             self.task.check(self._before, self._strategy, self._finetuned)
 
