@@ -126,7 +126,7 @@ def keep_best(
             tf.io.gfile.rmtree(folder)
         return
     best, score, before = read_metrics(folder), task.dev_score(metrics), -math.inf
-    of_set = {_DEV_SET: task.dev_set()}
+    of_set = {_DEV_SET: task.data.dev_set()}
     if _is_of(best, task):
         of_set |= {name: best[name] for name in (_DEV_SET_SINCE,) if name in best}
     else:
@@ -162,4 +162,4 @@ def read_metrics(folder: str) -> dict[str, Any]:
 
 def _is_of(best: Mapping[str, Any], task: Task) -> bool:
     """Returns whether the best weights were chosen on the present dev set; earlier versions do not say."""
-    return best.get(_DEV_SET, task.dev_set()) == task.dev_set()
+    return best.get(_DEV_SET, task.data.dev_set()) == task.data.dev_set()

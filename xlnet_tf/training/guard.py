@@ -162,7 +162,7 @@ class Watch:
         guard = self._trainer.guard
         first = int(guard.first_in_a_row.numpy())
         if rows := self._trainer.bad_rows(first):
-            records = self._trainer.task.name_rows(first, rows)
+            records = self._trainer.batching.describe_rows(first, rows)
             found = "the model's outputs are NaN for these records:\n  " + "\n  ".join(records)
         else:
             found = "the model's outputs are finite for all of its rows"
