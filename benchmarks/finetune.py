@@ -165,7 +165,8 @@ class Ours:
         from official.core import exp_factory
 
         from xlnet_tf.layers.kernels import device
-        from xlnet_tf.tasks import classification, finetuning
+        from xlnet_tf.tasks import finetuning
+        from xlnet_tf.tasks.classification import task as classification
         from xlnet_tf.training import runtime
         from xlnet_tf.training.optimizer import build_optimizer
         from xlnet_tf.training.trainer import Trainer

@@ -139,7 +139,7 @@ def make_by_recipe(recipe: str, train: Manifest, seed: int) -> tuple[Learner, in
     import tf_keras
     from official.core import exp_factory
 
-    from xlnet_tf.tasks import pretraining
+    from xlnet_tf.tasks.pretraining import task as pretraining
     from xlnet_tf.training.config import override
     from xlnet_tf.training.optimizer import build_optimizer
 

@@ -61,7 +61,7 @@ def main(_: Sequence[str]):
     if not epath.Path(values.model_dir).exists():
         hub.require(values.init_checkpoint, "init_checkpoint: ")
 
-    from xlnet_tf.tasks import pretraining
+    from xlnet_tf.tasks.pretraining import task as pretraining
 
     params = experiment.load(pretraining.EXPERIMENT, SETTINGS, values)
     if values.dry_run:

@@ -11,7 +11,7 @@ from tests.tfrecord_builders.conftest import make_text
 from tfrecord_builders.pretraining import worker
 from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records
 from xlnet_tf.serving.export import export
-from xlnet_tf.tasks import pretraining
+from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.text.training import train_tokenizer
 from xlnet_tf.training.progress import Progress
 

@@ -13,7 +13,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import XLNetHead
 from xlnet_tf.records.examples import ExampleSet
-from xlnet_tf.serving.module import ServingModule
+from xlnet_tf.serving.graph.module import ServingModule
 from xlnet_tf.tasks.finetuning import FinetuningTask
 from xlnet_tf.tpu import synthetic
 

@@ -67,7 +67,7 @@ class Capitals(DemoTask):
         return score(max(models, key=lambda model: score(model, dev)), test)
 
     def answers(self, folder, test, predictions):
-        from xlnet_tf.tasks.predictions.tagging import tagged_sentences
+        from xlnet_tf.tasks.tagging.files import tagged_sentences
 
         return [
             tuple(

@@ -66,7 +66,7 @@ def make_model(recipe: str, train: Manifest, dev: Manifest, folder: pathlib.Path
     """Pretrains the model, or resumes where an earlier run stopped; returns the history of its losses."""
     from official.core import exp_factory
 
-    from xlnet_tf.tasks import pretraining
+    from xlnet_tf.tasks.pretraining import task as pretraining
     from xlnet_tf.training.config import override
     from xlnet_tf.training.progress import HISTORY, read_history
 

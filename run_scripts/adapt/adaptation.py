@@ -25,8 +25,8 @@ from xlnet_tf.checkpoints.of_runs import optimizer_state
 from xlnet_tf.errors import UserError, prefixed
 from xlnet_tf.flags import Setting
 from xlnet_tf.records.manifest import FILE_NAME, KIND, Manifest, settings_difference
-from xlnet_tf.tasks import pretraining
 from xlnet_tf.tasks.metrics.table import metric_table
+from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.text.tokenizer import MODEL_FILE
 from xlnet_tf.training import run, runtime
 from xlnet_tf.training.early_stopping import read_metrics

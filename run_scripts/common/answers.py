@@ -13,7 +13,7 @@ from tfrecord_builders.common.rows import other_delimiter
 from tfrecord_builders.corpus import is_text
 from xlnet_tf import files
 from xlnet_tf.errors import UserError, shown
-from xlnet_tf.serving.signatures import TensorInfo, check_size, printable
+from xlnet_tf.serving.graph.signatures import TensorInfo, check_size, printable
 
 LINES_FILE = "predictions.jsonl"
 _SHOWN = 8  # values of a list

@@ -8,9 +8,9 @@ import numpy as np
 from etils import epath
 
 from xlnet_tf import figures, files
+from xlnet_tf.tasks.classification.metrics import LOWER_IS_BETTER
 from xlnet_tf.tasks.metrics import calibration, resampling
 from xlnet_tf.tasks.metrics.calibration import Bin, Point
-from xlnet_tf.tasks.metrics.classification import LOWER_IS_BETTER
 from xlnet_tf.tasks.metrics.resampling import Difference, Interval
 
 REPORT_FILE = "evaluation.json"

@@ -21,7 +21,7 @@ from run_scripts.common.answers import (
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.client import Client, connect
-from xlnet_tf.serving.signatures import TensorInfo, plain, printable, without_padding
+from xlnet_tf.serving.graph.signatures import TensorInfo, plain, printable, without_padding
 
 
 def define_flags():

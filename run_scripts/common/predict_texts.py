@@ -25,7 +25,7 @@ from xlnet_tf import files, ownership
 from xlnet_tf.errors import UserError, reason
 from xlnet_tf.flags import from_flags
 from xlnet_tf.progress_bar import ProgressBar
-from xlnet_tf.serving.signatures import TensorInfo
+from xlnet_tf.serving.graph.signatures import TensorInfo
 
 _BAR = {"desc": "predict", "unit": "text"}
 _LINES_KEPT = 10_000  # in a piece
@@ -47,8 +47,8 @@ def main(values: flags.FlagValues):
     import tensorflow as tf
 
     from run_scripts.common.sharded import job
+    from xlnet_tf.serving.graph.text_answers import answer_texts
     from xlnet_tf.serving.models import find_source
-    from xlnet_tf.serving.text_answers import answer_texts
 
     if values.input:
         named = [pair.partition("=")[0] for pair in values.input]

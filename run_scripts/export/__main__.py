@@ -143,8 +143,9 @@ def main(_: Sequence[str]):
     values = flags.FLAGS
     folders.claim(values.output_dir, folders.EXPORT, flag="--output_dir")
     hub.require(values.model_dir)
-    from xlnet_tf.serving import config_files, models, module
+    from xlnet_tf.serving import config_files, models
     from xlnet_tf.serving.export import export
+    from xlnet_tf.serving.graph import module
 
     options = {}
     if values.seq_len:

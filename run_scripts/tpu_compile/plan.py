@@ -117,11 +117,11 @@ def without_effect_on(task: str) -> Sequence[str]:
 def load_params(values: flags.FlagValues):
     """Returns the experiment that the flags ask for; its data are still to be given."""
     if values.task == PRETRAINING:
-        from xlnet_tf.tasks import pretraining
+        from xlnet_tf.tasks.pretraining import task as pretraining
 
         params = experiment.load(pretraining.EXPERIMENT, (MEMORY, *SETTINGS), values)
     else:
-        from xlnet_tf.tasks.losses.labels import BALANCED, NONE
+        from xlnet_tf.tasks.label_losses import BALANCED, NONE
 
         params = experiment.load(task_registry.find(values.task).experiment, SETTINGS, values)
         params.task.reinit_layers = 0  # of init_checkpoint, which no step is compiled with

@@ -33,7 +33,7 @@ PRELOADED = (
     "xlnet_tf.generation.language_model",
     "xlnet_tf.serving.export",
     "xlnet_tf.tasks.finetuning",
-    "xlnet_tf.tasks.pretraining",
+    "xlnet_tf.tasks.pretraining.task",
     "xlnet_tf.training.trainer",
 )
 CLIENT = """#!{python} -IS

@@ -11,7 +11,7 @@ from tests.helpers.records import mutations
 from xlnet_tf import manifest_checksum, task_registry
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
-from xlnet_tf.tasks.predictions.classification import write_files
+from xlnet_tf.tasks.classification.files import write_files
 
 
 def settings_of(task: str) -> dict:

@@ -32,7 +32,8 @@ from xlnet_tf.records.layout import Column
 from xlnet_tf.records.reader import pretraining_dataset
 from xlnet_tf.records.shards import framed_bytes, read_shard
 from xlnet_tf.records.spec import RecordSpec
-from xlnet_tf.tasks import finetuning, pretraining
+from xlnet_tf.tasks import finetuning
+from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.training.run import named_damage
 
 OF_OTHERS = ("another set", "swapped", "duplicate")  # whole shards, their records sound

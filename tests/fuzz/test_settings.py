@@ -22,7 +22,7 @@ from xlnet_tf.files import read_yaml
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.reader import _Streams
-from xlnet_tf.tasks import pretraining
+from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.text.cleaning import read_cleaning
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 

@@ -16,8 +16,9 @@ from xlnet_tf.checkpoints import open_checkpoint, read_architecture, save_checkp
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.serving import models, text_answers
-from xlnet_tf.tasks import pretraining
+from xlnet_tf.serving import models
+from xlnet_tf.serving.graph import text_answers
+from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 NAME = "people/reviews"

@@ -14,8 +14,8 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering
 from xlnet_tf.serving import models
-from xlnet_tf.serving.classification import AlertRule
-from xlnet_tf.serving.text_answers import rows_of, split_rows
+from xlnet_tf.serving.graph.text_answers import rows_of, split_rows
+from xlnet_tf.tasks.classification.serving import AlertRule
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 OPTIONS = {

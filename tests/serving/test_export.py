@@ -22,9 +22,9 @@ from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.records.examples import ExampleWriter
 from xlnet_tf.serving import models
-from xlnet_tf.serving.classification import ClassificationModule
 from xlnet_tf.serving.export import export, versions
-from xlnet_tf.tasks.classification import ClassificationConfig, ClassificationTask
+from xlnet_tf.tasks.classification.serving import ClassificationModule
+from xlnet_tf.tasks.classification.task import ClassificationConfig, ClassificationTask
 from xlnet_tf.tasks.finetuning import finetune, finetuning_experiment
 from xlnet_tf.text.packing import pack
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -184,7 +184,7 @@ def test_what_smaller_weights_cost_is_measured(run, monkeypatch):
     assert found.metric == "score" and found.full == pytest.approx(kept["score"])
     assert found.points == pytest.approx(100 * (found.full - found.small))
     assert found.full > 0.9
-    monkeypatch.setattr("xlnet_tf.serving.int8._LARGEST", 0.01)  # all weights become zero
+    monkeypatch.setattr("xlnet_tf.serving.graph.int8._LARGEST", 0.01)  # all weights become zero
     assert models.compare_weights(str(run), data, models.INT8).points > 20
 
 

@@ -13,8 +13,8 @@ import tensorflow as tf
 from tests.conftest import REPOSITORY
 from tests.helpers.serving.exports import KINDS
 from xlnet_tf.serving.export import export
-from xlnet_tf.serving.module import EXAMPLES, SERVING_DEFAULT, TOKENS
-from xlnet_tf.serving.signatures import DTYPES
+from xlnet_tf.serving.graph.module import EXAMPLES, SERVING_DEFAULT, TOKENS
+from xlnet_tf.serving.graph.signatures import DTYPES
 
 WARMUP_BATCHES = (1, 3)
 PREDICT = "tensorflow/serving/predict"

@@ -10,8 +10,8 @@ from tests.helpers.serving.exports import KINDS
 from tests.helpers.training import programs
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.kernels import current, device
-from xlnet_tf.serving.classification import ClassificationModule
 from xlnet_tf.serving.export import export
+from xlnet_tf.tasks.classification.serving import ClassificationModule
 from xlnet_tf.tpu import steps
 from xlnet_tf.tpu.lowering import lower
 

@@ -17,7 +17,7 @@ from tests.conftest import REPOSITORY
 from tests.helpers import fake_bucket
 from tests.helpers.training import toy
 from tests.helpers.training.worker import settings
-from xlnet_tf.tasks import pretraining
+from xlnet_tf.tasks.pretraining import task as pretraining
 
 pytest.importorskip("cryptography", reason="the stand-in needs a certificate")
 STEPS = 12

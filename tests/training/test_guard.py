@@ -11,7 +11,7 @@ from tests.helpers.training import toy
 from tests.helpers.training.layouts import build_trainer, state, train
 from tests.helpers.training.worker import settings
 from xlnet_tf.checkpoints.of_runs import newest
-from xlnet_tf.tasks import pretraining
+from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.training import guard as guard_lib
 from xlnet_tf.training.guard import Diverged, Guard, Watch
 from xlnet_tf.training.optimizer import OptimizerConfig, build_optimizer

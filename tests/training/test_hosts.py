@@ -21,7 +21,7 @@ from tests.helpers.training import toy, toy_finetuning, worker
 from tests.helpers.training.worker import settings
 from tests.test_signals import LINES
 from xlnet_tf.errors import Interrupted, UserError
-from xlnet_tf.tasks import pretraining
+from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.training.progress import read_history
 from xlnet_tf.training.runtime import check_tf_config
 

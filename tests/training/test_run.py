@@ -23,7 +23,8 @@ from tests.helpers.training import synthetic_tpu, toy, toy_finetuning
 from tests.helpers.training.worker import settings
 from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.errors import Cancelled, Interrupted, UserError, of_file_systems
-from xlnet_tf.tasks import finetuning, pretraining
+from xlnet_tf.tasks import finetuning
+from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.training import runtime
 from xlnet_tf.training.config import RuntimeConfig
 from xlnet_tf.training.interruption import Preemption, lost_hosts

@@ -6,7 +6,7 @@ from official.core import exp_factory, task_factory
 
 from tests.helpers.training import synthetic_tpu
 from xlnet_tf import task_registry
-from xlnet_tf.tasks import pretraining
+from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.tpu import synthetic
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.trainer import Trainer

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from tfrecord_builders.common.tables import TableFormat
 
-# What can be evaluated (xlnet_tf/tasks/metrics/classification.py), the usual first.
+# What can be evaluated (xlnet_tf/tasks/classification/metrics.py), the usual first.
 METRICS: Mapping[str, tuple[str, ...]] = {
     "classification": (
         "accuracy", "macro_f1", "f1", "matthews", "auc", "average_precision", "log_loss",
@@ -43,7 +43,7 @@ class Dataset:
 
     Attributes:
         sources: split -> where it is.
-        metrics: names of metrics (xlnet_tf/tasks/metrics/classification.py); the first decides which
+        metrics: names of metrics (xlnet_tf/tasks/classification/metrics.py); the first decides which
             checkpoint is the best one; (): the usual ones for the kind.
         kind: classification, regression or multi_label.
         labels: all of them, in the order of the model's outputs; (): as the training data has them.

@@ -12,7 +12,7 @@ from xlnet_tf import files, folders
 from xlnet_tf.errors import UserError
 from xlnet_tf.ownership import Ownership, owning
 from xlnet_tf.serving import config_files
-from xlnet_tf.serving.module import ServingModule
+from xlnet_tf.serving.graph.module import ServingModule
 from xlnet_tf.serving.warmup import BUCKETS_FILE, write_warmup
 from xlnet_tf.text.tokenizer import MODEL_FILE
 

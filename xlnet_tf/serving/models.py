@@ -23,13 +23,13 @@ from xlnet_tf.models.head import XLNetHead
 from xlnet_tf.models.loading import Pretrained, keyword_options
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.serving import export
-from xlnet_tf.serving.classification import AlertRule
-from xlnet_tf.serving.int8 import Int8Weights
-from xlnet_tf.serving.language_model import EMBED, LanguageModelModule
-from xlnet_tf.serving.module import EXAMPLES, SERVING_DEFAULT, ServingModule, serialized_example
-from xlnet_tf.serving.signatures import plain
-from xlnet_tf.serving.text_answers import RowFunction, padding_buckets
+from xlnet_tf.serving.graph.int8 import Int8Weights
+from xlnet_tf.serving.graph.module import EXAMPLES, SERVING_DEFAULT, ServingModule, serialized_example
+from xlnet_tf.serving.graph.signatures import plain
+from xlnet_tf.serving.graph.text_answers import RowFunction, padding_buckets
 from xlnet_tf.task_registry import LANGUAGE_MODEL
+from xlnet_tf.tasks.classification.serving import AlertRule
+from xlnet_tf.tasks.pretraining.serving import EMBED, LanguageModelModule
 from xlnet_tf.text.tokenizer import MODEL_FILE as TOKENIZER_FILE
 from xlnet_tf.text.windows import NUM_SPECIAL
 

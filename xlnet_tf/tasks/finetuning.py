@@ -1,6 +1,6 @@
 """What all fine-tuning tasks share: data, initial weights, metrics of a whole set, the best model.
 
-A task of its own is one head and one file (see tasks/classification.py): it says how to build its model,
+A task of its own is one head and one file (see tasks/classification/task.py): it says how to build its model,
 what its loss is, what it predicts for each example, and how predictions are scored and written.
 """
 

@@ -142,7 +142,7 @@ def settings() -> str:
     from official.core import exp_factory
 
     from xlnet_tf import task_registry
-    from xlnet_tf.tasks import pretraining
+    from xlnet_tf.tasks.pretraining import task as pretraining
 
     experiments = {"pretraining": pretraining.EXPERIMENT}
     experiments |= {name: entry.experiment for name, entry in task_registry.tasks().items()}

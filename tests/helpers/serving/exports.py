@@ -18,13 +18,13 @@ from xlnet_tf.models.multiple_choice import XLNetMultipleChoice, XLNetRanker
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering
 from xlnet_tf.models.token_classifier import XLNetTokenClassifier
-from xlnet_tf.serving.classification import AlertRule, ClassificationModule, RegressionModule
-from xlnet_tf.serving.language_model import LanguageModelModule
-from xlnet_tf.serving.module import ServingModule
-from xlnet_tf.serving.multiple_choice import MultipleChoiceModule
-from xlnet_tf.serving.question_answering import QuestionAnsweringModule
-from xlnet_tf.serving.ranking import RankingModule
-from xlnet_tf.serving.tagging import TaggingModule
+from xlnet_tf.serving.graph.module import ServingModule
+from xlnet_tf.tasks.classification.serving import AlertRule, ClassificationModule, RegressionModule
+from xlnet_tf.tasks.multiple_choice.serving import MultipleChoiceModule
+from xlnet_tf.tasks.pretraining.serving import LanguageModelModule
+from xlnet_tf.tasks.question_answering.serving import QuestionAnsweringModule
+from xlnet_tf.tasks.ranking.serving import RankingModule
+from xlnet_tf.tasks.tagging.serving import TaggingModule
 from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
 
 LENGTHS = {"seq_len": 40, "buckets": [24]}

@@ -12,7 +12,7 @@ from etils import epath
 
 from tests.helpers.training.worker import settings
 from xlnet_tf import errors, ownership
-from xlnet_tf.tasks import pretraining
+from xlnet_tf.tasks.pretraining import task as pretraining
 
 
 def main(folder: str, steps: str):

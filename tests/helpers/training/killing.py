@@ -21,8 +21,8 @@ import tensorflow as tf
 from tests.conftest import invent_texts
 from tests.helpers.training import toy, toy_finetuning
 from tests.helpers.training.worker import settings
-from xlnet_tf.tasks import pretraining
 from xlnet_tf.tasks.finetuning import finetune
+from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.text.training import train_tokenizer
 from xlnet_tf.training import runtime
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 import tf_keras
 
 from tests.helpers.training import toy
-from xlnet_tf.tasks import pretraining
+from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.trainer import Trainer
 

@@ -8,7 +8,7 @@ from official.core import exp_factory, task_factory
 from xlnet_tf import task_registry
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.tasks import pretraining
+from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.tpu import steps, synthetic
 from xlnet_tf.tpu.lowering import Program
 

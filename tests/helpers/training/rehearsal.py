@@ -39,7 +39,7 @@ from tests.helpers.training.killing import checkpoint_files, make_data
 from tests.helpers.training.worker import settings
 from xlnet_tf import ownership
 from xlnet_tf.errors import Interrupted
-from xlnet_tf.tasks import pretraining
+from xlnet_tf.tasks.pretraining import task as pretraining
 
 HOSTS = 2
 EVENTS = ["dies", "returns", "hangs", "ends", "taken"]

@@ -16,7 +16,8 @@ import tensorflow as tf
 
 from tests.helpers.training import toy, toy_finetuning
 from xlnet_tf import errors
-from xlnet_tf.tasks import pretraining, seeds
+from xlnet_tf.tasks import seeds
+from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.training import runtime
 from xlnet_tf.training.progress import Progress
 

@@ -24,7 +24,7 @@ from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.records.manifest import Manifest
-from xlnet_tf.tasks import pretraining
+from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.training.early_stopping import read_metrics
 from xlnet_tf.training.progress import read_history
 

@@ -24,7 +24,8 @@ from tests.tasks import test_batching
 from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
-from xlnet_tf.tasks import finetuning, pretraining, sweep
+from xlnet_tf.tasks import finetuning, sweep
+from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.tpu import compilation, steps
 from xlnet_tf.tpu.lowering import Program
 from xlnet_tf.training import runtime

@@ -6,7 +6,7 @@ import numpy as np
 
 from run_scripts.common import evaluation
 from xlnet_tf.tasks.metrics.resampling import Difference, Interval
-from xlnet_tf.tasks.predictions import question_answering as squad_answers
+from xlnet_tf.tasks.question_answering import metrics as squad_metrics
 
 
 def test_a_lower_loss_is_not_called_a_better_one():
@@ -43,7 +43,7 @@ def answering(threshold):
             "no_answer_logit": logits,
             "threshold": np.full(4, threshold),
         },
-        score_units=lambda units: squad_answers.score(units, units["threshold"]),
+        score_units=lambda units: squad_metrics.score(units, units["threshold"]),
         probabilities=lambda examples, predictions: None,
     )
 

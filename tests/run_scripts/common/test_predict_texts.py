@@ -15,8 +15,9 @@ from tests.helpers.serving.toys import built
 from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.pretrainer import XLNetPretrainer
-from xlnet_tf.serving import models, text_answers
+from xlnet_tf.serving import models
 from xlnet_tf.serving.export import export
+from xlnet_tf.serving.graph import text_answers
 
 TEXTS = ["ba ne", "", "tor tor tor 1999, ba", "a film", "ne", "ren do su mi", "5, 12,"]
 ROWS = [*enumerate(["ba ne", "tor tor tor ba", "ne", "ren do su mi"])]

@@ -1,1 +1,1 @@
-"""Tests of xlnet_tf/tasks/metrics/. Begin with test_classification.py."""
+"""Tests of xlnet_tf/tasks/metrics/. Begin with test_calibration.py."""

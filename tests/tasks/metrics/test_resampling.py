@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
+from xlnet_tf.tasks.classification.metrics import scores
 from xlnet_tf.tasks.metrics import resampling
-from xlnet_tf.tasks.metrics.classification import scores
 
 
 def accuracy(units):

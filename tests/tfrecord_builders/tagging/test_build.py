@@ -13,7 +13,7 @@ from tfrecord_builders.tagging.data import AnnotatedText, Entity, TaggedWords, r
 from tfrecord_builders.tagging.words import SentenceEncoder
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
-from xlnet_tf.tasks.predictions.tagging import TaggedSentence, entities, tagged_sentences
+from xlnet_tf.tasks.tagging.files import TaggedSentence, entities, tagged_sentences
 from xlnet_tf.text.cleaning import clean_text
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID, UNK_ID
 from xlnet_tf.text.tokenizer import UNDERLINE, XLNetTokenizer

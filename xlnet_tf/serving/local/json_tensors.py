@@ -13,8 +13,8 @@ import numpy as np
 
 from xlnet_tf import files
 from xlnet_tf.errors import shown_as_json
+from xlnet_tf.serving.graph.signatures import TensorInfo
 from xlnet_tf.serving.local.loaded import called, invalid
-from xlnet_tf.serving.signatures import TensorInfo
 
 _B64 = "b64"
 _ROWS, _COLUMNS = "instances", "inputs"

@@ -18,10 +18,10 @@ from tensorflow_serving.apis.input_pb2 import Input
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.serving import signatures
 from xlnet_tf.serving.client_grpc import read_tensor
-from xlnet_tf.serving.module import SERVING_DEFAULT
-from xlnet_tf.serving.signatures import MOST_TEXT_BYTES
+from xlnet_tf.serving.graph import signatures
+from xlnet_tf.serving.graph.module import SERVING_DEFAULT
+from xlnet_tf.serving.graph.signatures import MOST_TEXT_BYTES
 from xlnet_tf.serving.warmup import BUCKETS_FILE, WARMUP_FILE
 from xlnet_tf.text.tokenizer import MODEL_FILE
 

@@ -22,10 +22,10 @@ from tensorflow_serving.apis.model_pb2 import ModelSpec
 
 from xlnet_tf.errors import reason
 from xlnet_tf.serving.config_files import METRICS_PATH
+from xlnet_tf.serving.graph.module import SERVING_DEFAULT
 from xlnet_tf.serving.local import json_tensors
 from xlnet_tf.serving.local.loaded import RequestError, invalid
 from xlnet_tf.serving.local.service import SIGNATURES, Caller, Service
-from xlnet_tf.serving.module import SERVING_DEFAULT
 
 HTTP_STATUS = {
     "CANCELLED": 499, "INVALID_ARGUMENT": 400, "DEADLINE_EXCEEDED": 504, "NOT_FOUND": 404,

@@ -9,11 +9,11 @@ import numpy as np
 from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataResponse
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 
+from xlnet_tf.serving.graph.module import SERVING_DEFAULT
 from xlnet_tf.serving.local.batching import Closed
 from xlnet_tf.serving.local.loaded import RequestError, invalid
 from xlnet_tf.serving.local.metrics import Metrics
 from xlnet_tf.serving.local.models import Models
-from xlnet_tf.serving.module import SERVING_DEFAULT
 
 SIGNATURES = "signature_def"  # the only field of metadata that there is
 MAX_ROWS = 256  # of a request: they are answered as a whole

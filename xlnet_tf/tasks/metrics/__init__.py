@@ -1,1 +1,4 @@
-"""The metrics of each task, from arrays of outputs and answers. Begin with `classification.py`."""
+"""What the metrics of all tasks share: calibration, resampling, thresholds, tables.
+
+Begin with `calibration.py`. The metrics of a task are in its folder.
+"""

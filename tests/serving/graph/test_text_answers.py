@@ -1,0 +1,191 @@
+"""Streams of texts are answered as rows one by one, in their order, in bounded memory."""
+
+import types
+
+import pytest
+import tensorflow as tf
+
+from tests.helpers.serving.exports import KINDS
+from xlnet_tf import task_registry
+from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint
+from xlnet_tf.serving import models
+from xlnet_tf.serving.export import export
+from xlnet_tf.serving.graph import text_answers
+from xlnet_tf.serving.graph.module import LOWEST, ServingModule
+from xlnet_tf.serving.graph.signatures import plain
+from xlnet_tf.serving.graph.text_answers import RowFunction, answer_texts
+from xlnet_tf.sorted_windows import sorted_windows, text_bytes
+from xlnet_tf.tasks.multiple_choice.serving import MultipleChoiceModule
+from xlnet_tf.tasks.ranking.serving import RankingModule
+from xlnet_tf.tasks.tagging.serving import TaggingModule
+from xlnet_tf.text.cleaning import CARD_FILE
+
+
+def rows_of(kind, module) -> list[dict]:
+    def text(value):
+        return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+    columns = {
+        name: [[*map(text, value)] if isinstance(value, list) else text(value) for value in values]
+        for name, values in kind.rows(module).items()
+    }
+    return [dict(zip(columns, row)) for row in zip(*columns.values())]
+
+
+def assert_same(found, expected, name):
+    if not isinstance(expected, list):
+        if isinstance(expected, float):
+            assert found == pytest.approx(expected, abs=1e-5), name
+        else:
+            assert found == expected, name
+        return
+    assert len(found) == len(expected), name
+    for one, other in zip(found, expected):
+        assert_same(one, other, name)
+
+
+def test_outputs_are_in_the_order_of_their_names():
+    """A SavedModel has them in another order in each process; columns of shards follow this one."""
+    columns = dict.fromkeys(["score", "label", "alert"], tf.TensorSpec([None]))
+    graph = types.SimpleNamespace(structured_outputs=columns)
+    function = RowFunction(graph, inputs=dict, without_padding=ServingModule.without_padding)
+    assert [*function.outputs] == ["alert", "label", "score"]
+
+
+@pytest.mark.parametrize(
+    ("module", "row", "answer", "expected"),
+    [
+        (
+            TaggingModule,
+            {"text": "Ada"},
+            {"num_entities": 1, "entity": ["Ada", ""], "start": [0, -1], "score": [0.5, 0.0]},
+            {"num_entities": 1, "entity": ["Ada"], "start": [0], "score": [0.5]},
+        ),
+        (
+            RankingModule,
+            {"query": "a", "candidates": ["b", "c"]},
+            {"scores": [0.1, 0.2, LOWEST], "order": [1, 0, -1]},
+            {"scores": [0.1, 0.2], "order": [1, 0]},
+        ),
+        (
+            MultipleChoiceModule,
+            {"context": "a", "question": "b", "options": ["c"]},
+            {"answer": 0, "option": "c", "probabilities": [1.0, 0.0]},
+            {"answer": 0, "option": "c", "probabilities": [1.0]},
+        ),
+    ],
+)
+def test_answers_have_nothing_that_fills_up_a_batch(module, row, answer, expected):
+    assert module.without_padding(row, answer) == expected
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("task", ["multiple_choice", "ranking", "tagging"])
+def test_exported_weights_that_do_not_say_their_task_answer_without_padding(small_tokenizer, tmp_path, task):
+    """As most of Hugging Face: the task was given with --head."""
+    kind, theirs = KINDS[task], tmp_path / "theirs"
+    kind.model(small_tokenizer).save_pretrained(tmp_path / "ours", small_tokenizer)
+    save_checkpoint(open_checkpoint(str(tmp_path / "ours")), str(theirs), "hugging_face")
+    (theirs / CARD_FILE).unlink()
+    module = models.module_of_checkpoint(str(theirs), head=task, buckets=[])
+    rows = rows_of(kind, module)[:2]
+    for name in {"options", "candidates"} & set(rows[0]):
+        rows[1] = rows[1] | {name: rows[1][name][:1]}
+    export(module, str(tmp_path / "served"), warmup_batches=(1,))
+    served = models.find_source(str(tmp_path / "served")).load(models.FLOAT32)
+    both = [list(answer_texts(each, iter(rows), batch_size=2)) for each in (served, module)]
+    lengths = [[{n: len(v) for n, v in a.items() if isinstance(v, list)} for a in found] for found in both]
+    assert lengths[0] == lengths[1]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("task", task_registry.tasks())
+def test_answers_are_those_of_each_row_alone(small_tokenizer, monkeypatch, task):
+    kind = KINDS[task]
+    module = kind.module(kind.model(small_tokenizer), small_tokenizer)
+    rows = rows_of(kind, module)
+    if "options" in rows[0]:
+        rows[1]["options"] = rows[1]["options"][:2]
+    monkeypatch.setattr(text_answers, "_WINDOW", 1)
+    found = list(answer_texts(module, iter(rows), batch_size=2))
+    for row, answer in zip(rows, found, strict=True):
+        inputs = {name: tf.constant([value]) for name, value in row.items()}
+        expected = {name: plain(values.numpy())[0] for name, values in module.answer(**inputs).items()}
+        assert answer.keys() == expected.keys()
+        for name in expected:
+            assert_same(answer[name], expected[name], f"{row}: {name}")
+
+
+@pytest.fixture(scope="module")
+def classifier(small_tokenizer):
+    kind = KINDS["classification"]
+    return kind.module(kind.model(small_tokenizer), small_tokenizer)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        pytest.param(task, marks=[pytest.mark.integration] * (task != "classification"))
+        for task in task_registry.tasks()
+    ],
+)
+def test_rows_are_answered_alike_without_a_graph(small_tokenizer, task):
+    kind = KINDS[task]
+    module = kind.module(kind.model(small_tokenizer), small_tokenizer)
+    rows = rows_of(kind, module)
+    tf.config.run_functions_eagerly(True)
+    try:
+        found = list(answer_texts(module, iter(rows), batch_size=2))
+    finally:
+        tf.config.run_functions_eagerly(False)
+    assert module.answer.experimental_get_tracing_count() == 0
+    del vars(module)["_rows"]
+    for answer, expected in zip(found, answer_texts(module, iter(rows), batch_size=2), strict=True):
+        assert answer.keys() == expected.keys()
+        for name in expected:
+            assert_same(answer[name], expected[name], name)
+
+
+def test_two_windows_are_in_memory_at_most(classifier, monkeypatch):
+    monkeypatch.setattr(text_answers, "_WINDOW", 2)
+    read = 0
+
+    def rows():
+        nonlocal read
+        for read in range(1, 41):
+            yield {"text": "ba " * (read % 7)}
+
+    for answered, _ in enumerate(answer_texts(classifier, rows(), batch_size=3), 1):
+        assert read <= answered + 2 * 2 * 3
+    assert answered == read == 40
+
+
+def test_no_rows_have_no_answers(classifier):
+    assert not list(answer_texts(classifier, iter([]), batch_size=2))
+
+
+def test_padding_follows_the_text():
+    assert text_answers.padding_buckets(40) == [8, 16, 24, 32]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [(7, [[6, 3], [5, 2], [4, 0]])]),
+        ({"earlier_first": True}, [(7, [[3, 6], [2, 5], [0, 4]])]),
+        ({"most_rows": 3}, [(3, [[2, 0]]), (3, [[0, 2], [1]]), (1, [[0]])]),
+        ({"most": 5}, [(4, [[3, 2], [0]]), (3, [[2, 1], [0]])]),
+        ({"batch": lambda largest: 4 - largest}, [(7, [[6], [3], [5, 2], [4, 0]])]),
+    ],
+)
+def test_windows_and_batches(options, expected):
+    rows = [1, None, 2, 3, 1, 2, 3]
+    windows = list(sorted_windows(rows, lambda row: row, **{"batch": 2, **options}))
+    assert [row for window, _ in windows for row in window] == rows
+    assert [(len(window), batches) for window, batches in windows] == expected
+
+
+def test_a_window_of_long_texts_ends_early():
+    windows = sorted_windows([{"text": "é" * 30}] * 5, text_bytes, batch=64, most=100)
+    assert [len(window) for window, _ in windows] == [2, 2, 1]
+    assert text_bytes({"context": "é", "options": ["a", "é"]}) == 5

@@ -1,0 +1,181 @@
+"""Served classifiers and regressors give what the model gives for the same texts, tokenized in Python."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.conftest import invent_texts
+from tests.helpers.serving.toys import HOSTILE, built
+from tfrecord_builders.classification.build import _pack
+from xlnet_tf.errors import UserError
+from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
+from xlnet_tf.records.examples import ExampleWriter
+from xlnet_tf.serving import models
+from xlnet_tf.serving.graph.module import buckets_for
+from xlnet_tf.tasks.classification.serving import AlertRule, ClassificationModule, RegressionModule
+from xlnet_tf.text.packing import pack
+
+LABELS = ["bad", "fair", "good"]
+SEQ_LEN = 48
+TEXTS = [*HOSTILE, *invent_texts(8), " ".join(invent_texts(20))]
+
+
+@pytest.fixture(scope="module")
+def model(small_tokenizer):
+    return built(XLNetClassifier, small_tokenizer, 3, labels=LABELS)
+
+
+@pytest.fixture(scope="module")
+def module(model, small_tokenizer):
+    return ClassificationModule(model, small_tokenizer, seq_len=SEQ_LEN, alert=AlertRule("bad", 0.4))
+
+
+def test_answers_are_the_models(model, module, small_tokenizer):
+    answers = module.serve(text=tf.constant(TEXTS))
+    expected = tf.nn.softmax(model(small_tokenizer(TEXTS, seq_len=SEQ_LEN))).numpy()
+    np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
+    assert np.ptp(expected, axis=0).max() > 0.1  # the texts differ
+    best = expected.argmax(axis=1)
+    assert [label.decode() for label in answers["label"].numpy()] == [LABELS[index] for index in best]
+    np.testing.assert_allclose(answers["score"], expected.max(axis=1), atol=1e-5)
+    np.testing.assert_array_equal(answers["alert"], expected[:, 0] >= 0.4)
+    assert (answers["labels"].numpy() == np.array(LABELS, object).astype(bytes)).all()
+
+
+def test_a_row_does_not_know_the_others(module):
+    together = module.serve(text=tf.constant(TEXTS))
+    for row, text in enumerate(TEXTS):
+        alone = module.serve(text=tf.constant([text]))
+        np.testing.assert_allclose(alone["probabilities"][0], together["probabilities"][row], atol=1e-5)
+
+
+def test_buckets_for_a_sets_texts_leave_least_padding(tmp_path, small_tokenizer):
+    settings = {"task": "toy", "split": "dev", "seq_len": 128, "columns": [], "settings": {}}
+    with ExampleWriter(tmp_path, tokenizer=small_tokenizer, **settings) as writer:
+        for number in range(300):
+            writer.write(pack([30] * (10 if number % 3 else 60), seq_len=128)._asdict(), {})
+    assert buckets_for(str(tmp_path), 128) == [16, 64]
+    assert buckets_for(str(tmp_path), 40) == [16, 40]
+
+
+def test_buckets_change_nothing_but_the_work(model, module, small_tokenizer):
+    texts = tf.constant(TEXTS[:12])
+    padded = []
+    for buckets in ([], [8, 16, 40]):
+        other = ClassificationModule(model, small_tokenizer, seq_len=SEQ_LEN, buckets=buckets)
+        np.testing.assert_allclose(
+            other.serve(text=texts)["probabilities"], module.serve(text=texts)["probabilities"], atol=1e-5
+        )
+        padded.append(other.pack(other.texts.encode([TEXTS[0]]))["input_word_ids"].shape[1])
+    assert padded == [48, 8]
+
+
+def test_pairs_are_packed_as_in_training(small_tokenizer):
+    model = built(XLNetClassifier, small_tokenizer, 2)
+    module = ClassificationModule(model, small_tokenizer, seq_len=24, pair=True)
+    first, second = TEXTS, TEXTS[::-1]
+    answers = module.serve(text_a=tf.constant(first), text_b=tf.constant(second))
+    expected = tf.nn.softmax(model(small_tokenizer(first, second, seq_len=24)))
+    np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
+
+
+def test_texts_that_are_too_long_lose_their_middle_as_in_training(small_tokenizer):
+    model = built(XLNetClassifier, small_tokenizer, 2)
+    module = ClassificationModule(model, small_tokenizer, seq_len=24, truncation="middle", buckets=[])
+
+    class Options:
+        seq_len, truncation = 24, "middle"
+
+    ids = np.array(
+        [_pack([np.array(small_tokenizer.encode(t), np.int32)], Options)[0].input_ids for t in TEXTS]
+    )
+    seen = []
+    module.serve_tokens = lambda features: seen.append(features["input_word_ids"]) or {}
+    module.serve(text=tf.constant(TEXTS))
+    np.testing.assert_array_equal(seen[0], ids)
+
+
+def test_several_labels_each_have_a_probability(small_tokenizer):
+    model = built(XLNetClassifier, small_tokenizer, 3, labels=LABELS, multi_label=True)
+    module = ClassificationModule(model, small_tokenizer, seq_len=SEQ_LEN)
+    answers = module.serve(text=tf.constant(TEXTS))
+    expected = tf.sigmoid(model(small_tokenizer(TEXTS, seq_len=SEQ_LEN)))
+    np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
+    np.testing.assert_array_equal(answers["assigned"], expected >= 0.5)
+    assert "label" not in answers
+
+
+def test_numbers(small_tokenizer):
+    model = built(XLNetRegressor, small_tokenizer)
+    module = RegressionModule(model, small_tokenizer, seq_len=SEQ_LEN)
+    values = module.serve(text=tf.constant(TEXTS))["value"]
+    np.testing.assert_allclose(values, model(small_tokenizer(TEXTS, seq_len=SEQ_LEN)), atol=1e-5)
+
+
+@pytest.mark.integration
+def test_long_texts_are_read_in_segments(small_tokenizer):
+    options = {"segment_len": 16, "encoder_options": {"memory_len": 16}}
+    model = built(XLNetClassifier, small_tokenizer, 2, **options)
+    module = ClassificationModule(model, small_tokenizer, seq_len=SEQ_LEN)
+    answers = module.signatures()["serving_default"](text=tf.constant(TEXTS))
+    expected = tf.nn.softmax(model(small_tokenizer(TEXTS, seq_len=SEQ_LEN)))
+    np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
+    with pytest.raises(UserError, match="reads in segments of 16"):
+        ClassificationModule(model, small_tokenizer, seq_len=SEQ_LEN, buckets=[32])
+    with pytest.raises(UserError, match="^seq_len is 40; expected a multiple of 16"):
+        ClassificationModule(model, small_tokenizer, seq_len=40)
+
+
+def test_texts_have_whole_segments_unless_an_option_says_otherwise(small_tokenizer, tmp_path):
+    model = built(XLNetClassifier, small_tokenizer, 2, segment_len=96)
+    model.save_pretrained(tmp_path, small_tokenizer)
+    model.tokenizer = small_tokenizer
+    assert models.module_of_model(model).seq_len == models.seq_len_of(str(tmp_path)) == 480
+    assert models.find_source(str(tmp_path)).load("float32").seq_len == 480
+
+
+def test_signatures_agree(module):
+    signatures, inputs = module.signatures(), module.example_inputs()
+    answers = {
+        name: function(**{key: tf.constant(value) for key, value in inputs[name].items()})
+        for name, function in signatures.items()
+    }
+    assert set(answers) == {"serving_default", "examples", "tokens", "classify"}
+    expected = answers["serving_default"]["probabilities"]
+    np.testing.assert_allclose(answers["examples"]["probabilities"], expected, atol=1e-6)
+    np.testing.assert_allclose(answers["classify"]["scores"], expected, atol=1e-6)
+    assert answers["classify"]["classes"].numpy().tolist() == [[label.encode() for label in LABELS]]
+
+
+def test_mismatches_are_named(model, module, small_tokenizer):
+    signatures = module.signatures()
+    ids, ones = tf.constant([[9, 4, 3]]), tf.ones([1, 3], tf.int32)
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="input_mask has another shape than input_word_ids"
+    ):
+        signatures["tokens"](input_word_ids=ids, input_mask=ids[:, :2], input_type_ids=ids)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="input_word_ids has ids above 89"):
+        signatures["tokens"](input_word_ids=ids + 90, input_mask=ones, input_type_ids=ones)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="input_mask has others than 0 to 1"):
+        signatures["tokens"](input_word_ids=ids, input_mask=ones * 2, input_type_ids=ones)
+    ids = tf.ones([1, module.seq_len + 1], tf.int32)
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=f"input_word_ids has more than {module.seq_len}"
+    ):
+        signatures["tokens"](input_word_ids=ids, input_mask=ids, input_type_ids=ids)
+    example = tf.train.Example().SerializeToString()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="text"):
+        signatures["examples"](examples=tf.constant([example]))
+    pair = ClassificationModule(model, small_tokenizer, seq_len=SEQ_LEN, pair=True).signatures()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="text_b has another number of rows than text_a"):
+        pair["serving_default"](text_a=tf.constant(["a", "b"]), text_b=tf.constant(["a"]))
+    for buckets in ([16, 8], [3], [SEQ_LEN + 1]):
+        with pytest.raises(UserError, match="ascending numbers from 4 to seq_len"):
+            ClassificationModule(model, small_tokenizer, seq_len=SEQ_LEN, buckets=buckets)
+    with pytest.raises(UserError, match="truncation is 'start'"):
+        ClassificationModule(model, small_tokenizer, seq_len=SEQ_LEN, truncation="start")
+
+
+def test_no_rows_give_no_answers(module):
+    answers = module.signatures()["serving_default"](text=tf.constant([], tf.string))
+    assert answers["probabilities"].shape == (0, 3) and answers["label"].shape == (0,)

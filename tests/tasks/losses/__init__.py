@@ -1,1 +1,0 @@
-"""Tests of xlnet_tf/tasks/losses/. Begin with test_labels.py."""

@@ -1,0 +1,179 @@
+"""Multiple choice: loss, accuracy by level, files; it learns; a recipe runs on a slice of RACE."""
+
+import csv
+import gzip
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from official.core import exp_factory
+from official.modeling import hyperparams
+
+from tests.conftest import REPOSITORY
+from tfrecord_builders.race.build import RaceOptions, build_race
+from xlnet_tf.errors import UserError
+from xlnet_tf.tasks import prediction
+from xlnet_tf.tasks.finetuning import finetune
+from xlnet_tf.tasks.multiple_choice import task as multiple_choice
+from xlnet_tf.tasks.multiple_choice.files import write_files
+from xlnet_tf.tasks.multiple_choice.metrics import accuracies
+
+STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")
+RECIPE = REPOSITORY / "run_scripts/recipes/race_small.yaml"
+
+
+def questions(count, seed, answered=True):
+    """Invents questions of which the option with `tor` is right."""
+    rng = np.random.default_rng(seed)
+    for number in range(count):
+        answer = int(rng.integers(3))
+        options = [f"{rng.choice(['ba', 'ne', 'mi'])} {rng.choice(['ren', 'do'])}" for _ in range(3)]
+        options[answer] = f"tor {rng.choice(['ren', 'do'])}"
+        row = {"context": "Kal sumi ren.", "question": "Su _ ?", "options": options}
+        row |= {"level": ["high", "middle"][number % 3 == 0], "id": f"q{number}"}
+        yield {**row, "answer": answer} if answered else row
+
+
+def write_jsonl(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory, small_tokenizer):
+    folder = tmp_path_factory.mktemp("choice")
+    tokenizer = folder / "spiece.model"
+    tokenizer.write_bytes(small_tokenizer.model_proto)
+    files = {
+        "train": [write_jsonl(folder / "train.jsonl", questions(64, 0))],
+        "dev": [write_jsonl(folder / "dev.jsonl", questions(20, 1))],
+        "test": [write_jsonl(folder / "test.jsonl", questions(5, 2, answered=False))],
+    }
+    build_race(RaceOptions(str(tokenizer), str(folder / "records"), seq_len=32, max_qa_len=16, **files))
+    return folder / "records"
+
+
+def settings(data, recipe=RECIPE, **overrides):
+    params = exp_factory.get_exp_config(multiple_choice.EXPERIMENT)
+    hyperparams.override_params_dict(params, str(recipe), is_strict=True)
+    params.task.train_data.input_path = str(data / "train")
+    params.task.validation_data.input_path = str(data / "dev")
+    params.override(overrides)
+    return params
+
+
+@pytest.fixture(scope="module")
+def run(data):
+    """The folder of a run, and its last metrics."""
+    params = settings(data, task={"model": {"n_layer": 1}}, trainer={"validation_interval": 12})
+    return data / "run", finetune(params, multiple_choice.MultipleChoiceTask, STRATEGY, str(data / "run"))
+
+
+def test_it_learns_and_reports_each_level(run):
+    _, metrics = run
+    assert {"accuracy", "accuracy_high", "accuracy_middle", "loss"} <= set(metrics)
+    assert metrics["accuracy"] >= 0.9
+
+
+def test_predictions_of_questions_without_answers(run, data, tmp_path):
+    model_dir, _ = run
+    opened = prediction.Run.open(str(model_dir), str(data / "test"))
+    examples = opened.task.validation_set
+    assert not opened.task.has_answers(examples)
+    predictions = prediction.Predictor(opened, STRATEGY, 4).predict(opened.checkpoint(""))
+    tsv, jsonl = opened.task.write_predictions(examples, predictions, str(tmp_path))
+    with open(tsv) as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    with open(jsonl) as file:
+        lines = [json.loads(line) for line in file]
+    assert [row["id"] for row in rows] == [line["id"] for line in lines] == [f"q{i}" for i in range(5)]
+    for row, line in zip(rows, lines, strict=True):
+        probabilities = [float(row[letter]) for letter in "ABC"]
+        assert sum(probabilities) == pytest.approx(1, abs=1e-5)
+        assert row["answer"] == line["answer"] == "ABC"[np.argmax(probabilities)]
+        assert line["answer_text"] == line["options"]["ABC".index(row["answer"])]
+        assert line["option"] == line["answer_text"] and line["answer_text"].startswith("tor")
+        np.testing.assert_allclose(line["probabilities"], probabilities, atol=1e-6)
+    stored = predictions["probabilities"].tolist()
+    assert [line["probabilities"] for line in lines] == stored  # all their digits
+
+
+def test_more_options_than_letters_are_called_as_a_spreadsheets_columns(tmp_path):
+    options = [f"tor {number}" for number in range(28)]
+    question = {"id": "q", "level": "", "question": "", "options": options}
+    tsv, jsonl = write_files([question], np.eye(28, dtype=np.float32)[27:], tmp_path)
+    with open(tsv) as file:
+        (row,) = csv.DictReader(file, delimiter="\t")
+    assert [*row][26:] == ["Y", "Z", "AA", "AB"] and row["answer"] == "AB"
+    with open(jsonl) as file:
+        assert json.loads(file.read())["option"] == "tor 27"
+
+
+def test_training_on_questions_without_answers_is_refused(data, tmp_path):
+    params = settings(data)
+    params.task.train_data.input_path = str(data / "test")
+    with pytest.raises(UserError, match="without answers"):
+        finetune(params, multiple_choice.MultipleChoiceTask, STRATEGY, str(tmp_path))
+
+
+def test_rows_that_fill_up_a_batch_do_not_count(data):
+    task = multiple_choice.MultipleChoiceTask(settings(data).task)
+    logits = tf.constant([[2.0, 1.0, 0.0], [0.0, 3.0, 0.0], [9.0, -9.0, 0.0]])
+    features = {"label": tf.constant([0, 2, 1]), "index": tf.constant([4, 5, -1], tf.int64)}
+    sums = {name: [float(x) for x in pair] for name, pair in task.sums(features, logits).items()}
+    log_probabilities = logits.numpy() - np.log(np.exp(logits.numpy()).sum(axis=1, keepdims=True))
+    assert sums["loss"] == pytest.approx([-log_probabilities[0, 0] - log_probabilities[1, 2], 2])
+    assert sums["accuracy"] == [1, 2]
+    assert float(task.counts(features)["loss"]) == 2
+
+
+def test_accuracy_by_level_counts_questions_without_one_in_all():
+    probabilities = np.eye(3)[[0, 1, 2, 0]]
+    found = accuracies(probabilities, np.array([0, 1, 0, 1]), ["high", "middle", "high", ""])
+    assert found == {"accuracy": 0.5, "accuracy_high": 0.5, "accuracy_middle": 1.0}
+
+
+def test_options_tied_for_the_best_share_a_hit_in_training_too(data):
+    logits = tf.constant([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [2.0, 2.0, 2.0], [1.0, 1.0, 0.0]])
+    features = {"label": tf.constant([0, 1, 2, 2]), "index": tf.range(4, dtype=tf.int64)}
+    hits, _ = multiple_choice.MultipleChoiceTask(settings(data).task).sums(features, logits)["accuracy"]
+    assert float(hits) == pytest.approx(1 / 2 + 1 / 2 + 1 / 3 + 0)
+
+
+def test_sets_with_other_numbers_of_options_do_not_go_together(data, tmp_path):
+    rows = [{**row, "options": row["options"][:2], "answer": 0} for row in questions(4, 3)]
+    options = RaceOptions(
+        str(data / "dev/spiece.model"),
+        str(tmp_path),
+        dev=[write_jsonl(tmp_path / "dev.jsonl", rows)],
+        seq_len=32,
+        max_qa_len=16,
+    )
+    build_race(options)
+    params = settings(data)
+    params.task.validation_data.input_path = str(tmp_path / "dev")
+    with pytest.raises(UserError, match="sequences of .* is 2, but the model is for 3"):
+        multiple_choice.MultipleChoiceTask(params.task)
+
+
+@pytest.mark.integration
+def test_the_small_recipe_on_a_slice_of_race(tmp_path, shared):
+    options = {}
+    for split, name, count in (("train", "train_middle", 8), ("dev", "dev_high", 3)):
+        with gzip.open(shared(f"data/race/race_{name}.jsonl.gz"), "rt") as file:
+            rows = [json.loads(next(file)) for _ in range(count)]
+        options[split] = [write_jsonl(tmp_path / f"{split}.jsonl", rows)]
+    tokenizer = str(shared("data/xlnet_cased/spiece.model"))
+    build_race(RaceOptions(tokenizer, str(tmp_path), seq_len=96, max_qa_len=48, **options))
+    params = settings(tmp_path, task={"epochs": 1, "model": {"n_layer": 1}})  # half the time of tracing
+    metrics = finetune(params, multiple_choice.MultipleChoiceTask, STRATEGY, str(tmp_path / "run"))
+    assert metrics["accuracy"] == metrics["accuracy_high"]
+    assert metrics["loss"] == pytest.approx(np.log(4), abs=0.2)  # so few steps: near chance
+
+
+def test_tied_options_share_the_hit():
+    probabilities = np.array([[0.25] * 4, [0.4, 0.4, 0.1, 0.1], [0.4, 0.4, 0.1, 0.1], [0.7, 0.1, 0.1, 0.1]])
+    assert accuracies(probabilities, np.array([0, 1, 2, 0]), [""] * 4) == {
+        "accuracy": pytest.approx((1 / 4 + 1 / 2 + 0 + 1) / 4)
+    }

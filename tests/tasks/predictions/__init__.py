@@ -1,1 +1,0 @@
-"""Tests of xlnet_tf/tasks/predictions/. Begin with test_question_answering.py."""

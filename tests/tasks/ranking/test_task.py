@@ -1,0 +1,268 @@
+"""Ranking: losses, records gathered to queries, run files; it learns; a recipe runs on a slice of WikiQA."""
+
+import gzip
+import itertools
+import json
+import logging
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from official.core import exp_factory
+from official.modeling import hyperparams
+
+from tests.conftest import REPOSITORY
+from tfrecord_builders.ranking.build import RankingOptions, build_ranking
+from xlnet_tf.errors import UserError
+from xlnet_tf.tasks import prediction
+from xlnet_tf.tasks.finetuning import finetune
+from xlnet_tf.tasks.ranking import task as ranking
+from xlnet_tf.tasks.ranking.files import ranked_queries, write_files
+from xlnet_tf.tasks.ranking.losses import LOSSES
+
+STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")
+RECIPE = REPOSITORY / "run_scripts/recipes/wikiqa_small.yaml"
+
+LOGITS = np.array([[2.0, 0.5, -1.0, 7.0], [0.3, -0.2, 1.1, 0.0], [1.0, 2.0, 3.0, 4.0]], np.float32)
+RELEVANCE = np.array([[0, 1, 0, -1], [2, 1, 0, 0], [0, 0, -1, -1]], np.int32)
+
+
+def value(name, logits=LOGITS, relevance=RELEVANCE, relevant_from=1):
+    return [float(x) for x in LOSSES[name](tf.constant(logits), tf.constant(relevance), relevant_from)]
+
+
+class TestLosses:
+    def test_pointwise_loss_matches_manual_values(self):
+        losses = [
+            np.log1p(np.exp(-score if grade >= 1 else score))
+            for score, grade in zip(LOGITS.ravel(), RELEVANCE.ravel(), strict=True)
+            if grade >= 0
+        ]
+        assert value("pointwise") == pytest.approx([sum(losses), 9])
+
+    def test_pairwise_loss_matches_manual_values(self):
+        losses = [
+            np.log1p(np.exp(scores[j] - scores[i]))
+            for scores, grades in zip(LOGITS, RELEVANCE, strict=True)
+            for i, j in itertools.permutations(range(4), 2)
+            if grades[i] > grades[j] >= 0
+        ]
+        assert len(losses) == 2 + 5
+        assert value("pairwise") == pytest.approx([sum(losses), 7])
+
+    def test_listwise_loss_matches_manual_values(self):
+        first = np.log(np.exp(LOGITS[0, :3]).sum()) - LOGITS[0, 1]
+        log_sum = np.log(np.exp(LOGITS[1]).sum())
+        second = 2 / 3 * (log_sum - LOGITS[1, 0]) + 1 / 3 * (log_sum - LOGITS[1, 1])
+        assert value("listwise") == pytest.approx([first + second, 2])
+
+    def test_the_threshold_of_relevance(self):
+        assert value("listwise", relevant_from=2)[1] == 1
+        assert value("pointwise", relevant_from=2) != pytest.approx(value("pointwise"))
+
+    @pytest.mark.parametrize("name", LOSSES)
+    def test_slots_without_a_candidate_take_no_part(self, name):
+        other = np.where(RELEVANCE < 0, 50.0, LOGITS).astype(np.float32)
+        assert value(name, other) == pytest.approx(value(name))
+        nothing = np.full_like(RELEVANCE, -1)
+        assert value(name, relevance=nothing) == [0, 0]
+        with tf.GradientTape() as tape:
+            logits = tf.Variable(LOGITS)
+            loss, _ = LOSSES[name](logits, tf.constant(RELEVANCE), 1)
+        gradient = tape.gradient(loss, logits).numpy()
+        assert np.isfinite(gradient).all() and (gradient[RELEVANCE < 0] == 0).all()
+
+    @pytest.mark.parametrize("name", ["pairwise", "listwise"])
+    def test_only_differences_of_scores_count(self, name):
+        assert value(name, LOGITS + 3) == pytest.approx(value(name), rel=1e-5)
+
+    @pytest.mark.parametrize("name", LOSSES)
+    def test_going_down_puts_the_relevant_first(self, name):
+        logits = tf.Variable(tf.zeros([3, 4]))
+        for _ in range(100):
+            with tf.GradientTape() as tape:
+                loss, count = LOSSES[name](logits, tf.constant(RELEVANCE), 1)
+                loss = loss / count
+            logits.assign_sub(tape.gradient(loss, logits))
+        scores = logits.numpy()
+        assert scores[0, 1] > max(scores[0, 0], scores[0, 2])
+        assert min(scores[1, :2]) > max(scores[1, 2:])
+
+
+def read_lines(path):
+    return pathlib.Path(path).read_text().splitlines()
+
+
+RECORDS = [
+    {"query_id": "q 1", "query": "ba ?", "passages": [{"id": "a", "text": "A"}, {"id": "b", "text": "B"}]},
+    {"query_id": "q 1", "query": "ba ?", "passages": [{"id": "c d", "text": "C"}]},
+    {"query_id": "q2", "query": "ne ?", "passages": [{"id": "a", "text": "A"}, {"id": "b", "text": "B"}]},
+]
+SCORES = np.array([[1.0, 3.0], [2.0, 99.0], [0.5, 0.5]])
+
+
+def test_records_of_a_query_are_ranked_together_and_written(tmp_path):
+    records = [{**record, "missing": []} for record in RECORDS]
+    queries = ranked_queries(records, SCORES, np.array([[0, 0], [1, -1], [0, 1]]))
+    run, jsonl = write_files(queries, tmp_path)
+    assert read_lines(run) == [
+        "q_1 Q0 b 1 3 xlnet",
+        "q_1 Q0 c_d 2 2 xlnet",
+        "q_1 Q0 a 3 1 xlnet",
+        "q2 Q0 a 1 0.5 xlnet",
+        "q2 Q0 b 2 0.5 xlnet",
+    ]
+    lines = [json.loads(line) for line in read_lines(jsonl)]
+    assert [line["query_id"] for line in lines] == ["q 1", "q2"]
+    assert [passage["text"] for passage in lines[0]["passages"]] == ["B", "C", "A"]
+    assert list(queries[0].judged().relevance) == [0, 0, 1]
+
+
+def test_a_passage_of_several_records_counts_once():
+    records = [{**RECORDS[0], "missing": []}] * 2
+    (query,) = ranked_queries(records, SCORES[:2], np.zeros((2, 2), int))
+    assert len(query.judged().scores) == 2
+
+
+def support(path, queries, seed):
+    """Invents messages with replies, of which those with `tor` help."""
+    rng = np.random.default_rng(seed)
+    lines = ["message,reply,helped"]
+    for number in range(queries):
+        good = rng.permutation(5) == 0
+        for helps in good:
+            word = "tor" if helps else rng.choice(["ba", "ne", "mi"])
+            lines.append(f"su {number} ?,{word} {rng.choice(['ren', 'do', 'kal'])},{int(helps)}")
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory, small_tokenizer):
+    folder = tmp_path_factory.mktemp("ranking")
+    (folder / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    unlabelled = folder / "test.csv"
+    unlabelled.write_text("message,reply\nsu ?,ba ren\nsu ?,tor ren\nsu ?,ne do\n")
+    build_ranking(
+        RankingOptions(
+            str(folder / "spiece.model"),
+            str(folder),
+            train=support(folder / "train.csv", 40, 0),
+            dev=support(folder / "dev.csv", 9, 1),
+            test=str(unlabelled),
+            query_column="message",
+            passage_column="reply",
+            relevance_column="helped",
+            candidates=4,
+            seq_len=24,
+            max_query_len=8,
+        )
+    )
+    return folder
+
+
+def settings(data, **overrides):
+    params = exp_factory.get_exp_config(ranking.EXPERIMENT)
+    hyperparams.override_params_dict(params, str(RECIPE), is_strict=True)
+    params.task.train_data.input_path = str(data / "train")
+    params.task.validation_data.input_path = str(data / "dev")
+    params.override(overrides)
+    return params
+
+
+@pytest.fixture(scope="module")
+def run(data):
+    """The folder of a run, and its last metrics."""
+    task = {"epochs": 6, "model": {"n_layer": 1}}
+    params = settings(data, task=task, trainer={"validation_interval": 20})
+    return data / "run", finetune(params, ranking.RankingTask, STRATEGY, str(data / "run"))
+
+
+@pytest.mark.integration
+def test_it_learns_to_rank_the_helpful_reply_first(run):
+    _, metrics = run
+    assert metrics["map"] == metrics["mrr"] >= 0.9  # one relevant reply for each message
+    assert (metrics["queries"], metrics["queries_left_out"]) == (9, 0)
+    assert isinstance(metrics["queries"], int)  # tables print 9, not 9.0000
+    assert metrics["pair_accuracy"] >= 0.9
+
+
+@pytest.mark.integration
+def test_replies_that_nobody_has_judged_are_ranked(run, data, tmp_path):
+    model_dir, _ = run
+    opened = prediction.Run.open(str(model_dir), str(data / "test"))
+    examples = opened.task.validation_set
+    assert not opened.task.has_answers(examples)
+    predictions = prediction.Predictor(opened, STRATEGY, 2).predict(opened.checkpoint(""))
+    run_file, _ = opened.task.write_predictions(examples, predictions, str(tmp_path))
+    fields = [line.split() for line in read_lines(run_file)]
+    assert [(f[0], f[1], f[3], f[5]) for f in fields] == [("1", "Q0", str(r), "xlnet") for r in (1, 2, 3)]
+    assert fields[0][2] == "2"
+    scores = [float(f[4]) for f in fields]
+    assert scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.integration
+def test_equal_scores_for_all_candidates_give_a_warning(run, data, caplog):
+    model_dir, _ = run
+    opened = prediction.Run.open(str(model_dir), str(data / "dev"))
+    examples = opened.task.validation_set
+    predictor = prediction.Predictor(opened, STRATEGY, 2)
+    predictions = predictor.predict(opened.checkpoint(""))
+    assert "all alike" not in caplog.text
+    caplog.set_level(logging.WARNING, logger="absl")
+    flat = {**predictions, "score": np.full_like(predictions["score"], 0.3)}
+    opened.task.warn_if_alike(examples, flat)
+    assert f"the model's scores are all alike for {examples.folder}" in caplog.text
+    assert opened.task.score(examples, flat)["map"] < 0.8
+
+
+def test_rows_that_fill_up_a_batch_do_not_count(data):
+    for name in LOSSES:
+        task = ranking.RankingTask(settings(data, task={"loss": name}).task)
+        features = {"relevance": tf.constant(RELEVANCE), "index": tf.constant([0, -1, 1], tf.int64)}
+        sums = task.sums(features, tf.constant(LOGITS))
+        loss, count = (float(x) for x in sums["loss"])
+        assert [loss, count] == pytest.approx(value(name, LOGITS[[0, 2]], RELEVANCE[[0, 2]]))
+        assert float(task.counts(features)["loss"]) == count
+    assert [float(x) for x in sums["pair_accuracy"]] == [1, 2]
+
+
+def test_an_unknown_loss_is_named(data):
+    with pytest.raises(UserError, match="task.loss is 'hinge', expected one of pointwise, pairwise"):
+        ranking.RankingTask(settings(data, task={"loss": "hinge"}).task).build_model()
+
+
+@pytest.mark.integration
+def test_the_small_recipe_on_a_slice_of_wikiqa(tmp_path, shared):
+    for split, lines in (("train", 400), ("dev", 60)):
+        with gzip.open(shared(f"data/wikiqa/WikiQA-{split}.txt.gz"), "rt", encoding="utf-8") as file:
+            (tmp_path / f"{split}.txt").write_text("".join(itertools.islice(file, lines)))
+        judgements = shared(f"data/wikiqa/WikiQA-{split}.ref").read_text().splitlines(keepends=True)
+        (tmp_path / f"{split}.ref").write_text("".join(judgements[:lines]))
+    build_ranking(
+        RankingOptions(
+            str(shared("data/xlnet_cased/spiece.model")),
+            str(tmp_path / "records"),
+            format="wikiqa",
+            train=str(tmp_path / "train.txt"),
+            dev=str(tmp_path / "dev.txt"),
+            candidates=4,
+            seq_len=48,
+            max_query_len=16,
+        )
+    )
+    params = settings(tmp_path / "records", task={"model": {"n_layer": 1}})  # half the time of tracing
+    metrics = finetune(params, ranking.RankingTask, STRATEGY, str(tmp_path / "run"))
+    judged = [line.split() for line in read_lines(tmp_path / "dev.ref")]
+    answered, everything = {f[0] for f in judged if f[3] == "1"}, {f[0] for f in judged}
+    assert metrics["queries"] == len(answered)
+    assert metrics["queries"] + metrics["queries_left_out"] == len(everything)
+    assert 0 < metrics["map"] <= 1 and 0 < metrics["mrr_at_10"] <= metrics["mrr"] <= 1
+
+
+def test_tied_pairs_count_half(data):
+    task = ranking.RankingTask(settings(data).task)
+    features = {"relevance": tf.constant([[0, 1, 0, -1]]), "index": tf.constant([0], tf.int64)}
+    assert [float(x) for x in task.sums(features, tf.zeros([1, 4]))["pair_accuracy"]] == [1, 2]

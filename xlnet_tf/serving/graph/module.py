@@ -1,0 +1,451 @@
+"""What a SavedModel holds: a model, its tokenizer, and functions from texts to answers."""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from xlnet_tf.checkpoints import names
+from xlnet_tf.checkpoints.model_card import ModelCard
+from xlnet_tf.errors import UserError
+from xlnet_tf.models.head import PooledHead
+from xlnet_tf.models.reading import TOKEN_FEATURES
+from xlnet_tf.records.batching import choose_lengths
+from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.serving.graph import text_answers
+from xlnet_tf.serving.graph.int8 import Int8Weights
+from xlnet_tf.serving.graph.signatures import MOST_TEXT_BYTES
+from xlnet_tf.text.graph import packing as graph_packing
+from xlnet_tf.text.graph.tokenizer import GraphTokenizer
+from xlnet_tf.text.packing import PAD_SEGMENT
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+SERVING_DEFAULT, TOKENS, EXAMPLES = "serving_default", "tokens", "examples"
+CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
+LOWEST = tf.float32.min  # the score of what is not there; unlike infinity, JSON can hold it
+_SHORTEST_BUCKET = 32
+
+Signature = tf.types.experimental.ConcreteFunction
+
+
+class ServingModule(tf.Module):
+    """Base of what is exported: texts in, answers out, all of it in one graph.
+
+    A subclass says which strings it reads (`example_rows`), what it makes of them (`serve`) and of tokens
+    (`serve_tokens`). All inputs and outputs have the batch B, of any size, as their first axis, so that a
+    server can put requests together and take results apart. Texts have at most 512 KiB.
+
+    Args:
+        model: built, its weights loaded; of the dtype to serve in.
+        tokenizer: the model's.
+        seq_len: T, most tokens of a sequence.
+        buckets: lengths to which the sequences of a batch are padded, the first that holds the longest of
+            them, ascending; `seq_len` comes after them. None: 32, 64, 128, ... A model that reads in segments
+            has none.
+        int8: whether to store the weights as 8-bit integers (see Int8Weights).
+        keep_position_keys: whether to project the distances once; not if the weights may change.
+
+    Attributes:
+        METHODS: of TensorFlow Serving's, for the signatures that do not `predict`.
+        LENGTHS: options that are lengths of texts which go with a longer one, as the builders have them;
+            short sequences have room for half as many.
+        IN_EACH_SEGMENT: whether each segment repeats these texts, where a model reads in segments.
+        OF_EXAMPLES: options that are settings of the examples that a run was fine-tuned on.
+        card: of the model, for model.json.
+        texts: the tokenizer in graph.
+        answer: `serve`, as one graph that checks that all inputs have as many rows.
+
+    Raises:
+        UserError: tokenizer, model and lengths do not fit together.
+    """
+
+    METHODS: ClassVar[Mapping[str, str]] = {}
+    LENGTHS: ClassVar[Mapping[str, int]] = {}
+    IN_EACH_SEGMENT: ClassVar[bool] = False
+    OF_EXAMPLES: ClassVar[Sequence[str]] = ()
+
+    def __init__(
+        self,
+        model: tf_keras.Model,
+        tokenizer: XLNetTokenizer,
+        *,
+        seq_len: int,
+        buckets: Sequence[int] | None = None,
+        int8: bool = False,
+        keep_position_keys: bool = True,
+    ):
+        super().__init__()
+        self.vocab_size = model.encoder.config.n_token
+        if tokenizer.vocab_size != self.vocab_size:
+            raise UserError(
+                f"the tokenizer has {tokenizer.vocab_size} pieces, the model {self.vocab_size}: export the "
+                "model with the tokenizer that it was trained with"
+            )
+        self.tokenizer = tokenizer
+        self.card = ModelCard.of_model(model, tokenizer)
+        self.texts = GraphTokenizer(tokenizer)
+        self.seq_len = seq_len
+        segment_len = getattr(model, "segment_len", 0)
+        self.buckets = _check_buckets(seq_len, buckets, segment_len)
+        self.int8 = Int8Weights(model) if int8 else None
+        stored = self.int8.tables if int8 else {}
+        weights = {names.canonical(variable.name): variable for variable in model.variables}
+        self.weights = {name: variable for name, variable in weights.items() if name not in stored}
+        # Functions, so that the model, with Keras' own functions, does not become part of the SavedModel.
+        self._model = lambda: model
+        self._forward = tf.function(
+            lambda features: self.use(lambda model: self.forward(model, features)), autograph=False
+        )
+        # The same for all requests; an eighth of the work for one of 128 tokens.
+        self.position_keys = None
+        if keep_position_keys and not segment_len and not int8:
+            self.position_keys = tf.Variable(
+                model.encoder.position_keys(seq_len), trainable=False, name="position_keys"
+            )
+        # One graph, however many signatures lead to it.
+        self.answer = tf.function(lambda **inputs: self.serve(**self.check_inputs(inputs)), autograph=False)
+
+    @classmethod
+    def options_of_run(cls, task) -> dict[str, Any]:
+        """Returns the options that a fine-tuned run is served with, given its FinetuningTask."""
+        examples = task.example_set
+        return {"seq_len": examples.seq_len, **{name: examples.settings[name] for name in cls.OF_EXAMPLES}}
+
+    def input_specs(self) -> dict[str, tf.TensorSpec]:
+        """Returns the inputs of serving_default: [B] strings, or [B, C] where a row has a list."""
+        ranks = {name: 1 + isinstance(value, list) for name, value in self.example_rows().items()}
+        return {name: tf.TensorSpec([None] * rank, tf.string) for name, rank in ranks.items()}
+
+    def input_ranks(self) -> dict[str, int]:
+        """Returns the inputs of serving_default: 1 for a text, 2 for a list of texts."""
+        return {name: spec.shape.rank for name, spec in self.input_specs().items()}
+
+    def row_function(self) -> text_answers.RowFunction:
+        """Returns the function that answers rows in Python; it is traced once."""
+        if "_rows" not in vars(self):
+            found = text_answers.row_function(self.answer, self.input_specs(), self.without_padding)
+            vars(self)["_rows"] = found  # not exported
+        return vars(self)["_rows"]
+
+    def ask(self, texts: Sequence[Any], inputs: Mapping[str, Any], batch_size: int) -> Any:
+        """Answers texts for people; see XLNetHead.answer."""
+        rows, many = text_answers.rows_of(self.input_ranks(), texts, inputs)
+        answers = text_answers.answer_texts(self, rows, batch_size)
+        found = [self.readable(row, answer) for row, answer in zip(rows, answers, strict=True)]
+        return found if many else found[0]
+
+    @staticmethod
+    def check_inputs(inputs: dict[str, "Texts"]) -> dict[str, "Texts"]:
+        """Adds checks that all inputs have as many rows, and no text more than MOST_TEXT_BYTES."""
+        checks = [
+            tf.debugging.assert_less_equal(
+                tf.strings.length(value.flat_values if isinstance(value, tf.RaggedTensor) else value),
+                MOST_TEXT_BYTES,
+                f"{name} has a text of more than {MOST_TEXT_BYTES} bytes",
+            )
+            for name, value in inputs.items()
+        ]
+        with tf.control_dependencies(checks):
+            return check_rows(inputs)
+
+    @staticmethod
+    def without_padding(row: text_answers.Row, answer: dict[str, Any]) -> dict[str, Any]:
+        """Returns an answer without what fills it up to the longest one of its batch."""
+        return answer
+
+    def readable(self, row: text_answers.Row, answer: dict[str, Any]) -> dict[str, Any]:
+        """Returns an answer without padding as people read it in Python: by name."""
+        return answer
+
+    def serve(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Answers texts, given as `input_specs` has them."""
+        raise NotImplementedError
+
+    def serve_tokens(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Answers sequences that are packed already.
+
+        Args:
+            features: input_word_ids, input_mask, input_type_ids [B, T].
+        """
+        raise NotImplementedError
+
+    def example_rows(self) -> dict[str, Any]:
+        """Returns one typical row of serving_default's inputs: for warming up, and to show to people."""
+        raise NotImplementedError
+
+    def forward(self, model: tf_keras.Model, features: Mapping[str, tf.Tensor]) -> Any:
+        """Calls the model; for subclasses that want another of its methods."""
+        return model(features, training=False)
+
+    def run(self, features: Mapping[str, tf.Tensor]) -> Any:
+        """Returns what the model says of packed sequences; one graph of it serves all signatures."""
+        features = dict(features)
+        if self.position_keys is not None:
+            features["position_keys"] = tf.convert_to_tensor(self.position_keys)
+        return self._forward(features)
+
+    def use(self, function: Callable[[tf_keras.Model], Any]) -> Any:
+        """Returns function(model), computed with the weights that are to be stored, and for texts alone.
+
+        Whatever the model does in training, no answer depends on the padding that its text gets here.
+        """
+        model = self._model()
+        pooling = model.pooling if isinstance(model, PooledHead) else None
+        with (
+            self.int8.in_place() if self.int8 else contextlib.nullcontext(),
+            pooling.without_padding() if pooling else contextlib.nullcontext(),
+        ):
+            return function(model)
+
+    def pack(
+        self, ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor | None = None, *, padding: str = "left"
+    ) -> dict[str, tf.Tensor]:
+        """Packs texts as they were packed for training, cut to seq_len and padded to a bucket.
+
+        Args:
+            ids_a: [N, (pieces)] of the first texts.
+            ids_b: of the second; None: there are none.
+            padding: side.
+
+        Returns:
+            The model's features [N, T].
+        """
+        lengths = ids_a.row_lengths() + 2 if ids_b is None else ids_a.row_lengths() + ids_b.row_lengths() + 3
+        return graph_packing.pack(ids_a, ids_b, seq_len=self.padded_len(lengths), padding=padding)
+
+    def padded_len(self, lengths: tf.Tensor) -> int | tf.Tensor:
+        """Returns the tokens that sequences of `lengths` [N] are padded or cut to; static without buckets."""
+        if len(self.buckets) == 1:
+            return self.seq_len
+        return graph_packing.bucket(tf.cast(lengths, tf.int32), self.buckets)
+
+    def signatures(self) -> dict[str, Signature]:
+        """Returns the functions to serve, by name."""
+        specs = self.input_specs()
+        example = tf.TensorSpec([None], tf.string)
+
+        def answer_examples(examples):
+            return self.answer(**parse_examples(examples, specs))
+
+        tokens = tf.TensorSpec([None, None if len(self.buckets) > 1 else self.seq_len], tf.int32)
+        return {
+            SERVING_DEFAULT: signature(self.answer, **specs),
+            EXAMPLES: signature(answer_examples, examples=example),
+            TOKENS: signature(
+                lambda **features: self.serve_tokens(self._check_tokens(features)),
+                **dict.fromkeys(TOKEN_FEATURES, tokens),
+            ),
+        }
+
+    def example_inputs(self) -> dict[str, dict[str, np.ndarray]]:
+        """Returns inputs of one row, [1, ...], for each signature of this class."""
+        row = self.example_rows()
+        texts = {name: np.array([value], object) for name, value in row.items()}
+        features = {
+            name: values.numpy()
+            for name, values in self.pack(self.texts.encode(["An example of a text."])).items()
+        }
+        return {
+            SERVING_DEFAULT: texts,
+            EXAMPLES: {"examples": np.array([serialized_example(row)], object)},
+            TOKENS: features,
+        }
+
+    def _check_tokens(self, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        ids = features["input_word_ids"]
+        length, most, last = tf.shape(ids)[1], self.seq_len, self.vocab_size - 1
+        checks = [
+            tf.debugging.assert_equal(
+                tf.shape(value), tf.shape(ids), f"{name} has another shape than input_word_ids"
+            )
+            for name, value in features.items()
+        ]
+        for name, largest in (("input_mask", 1), ("input_type_ids", PAD_SEGMENT)):
+            within = (features[name] >= 0) & (features[name] <= largest)
+            checks.append(
+                tf.debugging.Assert(tf.reduce_all(within), [f"{name} has others than 0 to {largest}"])
+            )
+        checks += [
+            tf.debugging.assert_positive(length, "input_word_ids has no tokens"),
+            tf.debugging.assert_less_equal(length, most, f"input_word_ids has more than {most} tokens"),
+            tf.debugging.assert_non_negative(ids, "input_word_ids has negative ids"),
+            tf.debugging.assert_less_equal(ids, last, f"input_word_ids has ids above {last}, the last piece"),
+        ]
+        with tf.control_dependencies(checks):
+            return {name: tf.identity(value) for name, value in features.items()}
+
+
+class CandidatesModule(ServingModule):
+    """Base of what scores several texts of a row, each read by itself together with another text.
+
+    Attributes:
+        SCORES: name of the scores, an output.
+    """
+
+    SCORES: ClassVar[str]
+
+    def forward(self, model, features):
+        return model.pooled_logits(features, training=False)  # [B, 1]: each candidate is a text of its own
+
+    def serve_tokens(self, features):
+        return {self.SCORES: tf.squeeze(self.run(features), axis=-1)}
+
+    @staticmethod
+    def without_padding(row, answer):
+        [candidates] = (value for value in row.values() if not isinstance(value, str))
+        lists = {name: value for name, value in answer.items() if isinstance(value, list)}
+        return {**answer, **{name: value[: len(candidates)] for name, value in lists.items()}}
+
+
+def signature(function, **specs: tf.TensorSpec) -> Signature:
+    """Traces a function for inputs of given names.
+
+    Args:
+        function: takes the inputs by name, returns a dict of tensors.
+        **specs: of the inputs.
+    """
+
+    def checked(**inputs):
+        # A server feeds the graph what comes, whatever the specs say; the error names the input.
+        return function(**{name: tf.ensure_shape(inputs[name], spec.shape) for name, spec in specs.items()})
+
+    # No AutoGraph: nothing here needs it, and it can take one lambda of a file for another.
+    return tf.function(checked, autograph=False).get_concrete_function(
+        **{name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in specs.items()}
+    )
+
+
+Texts = tf.Tensor | tf.RaggedTensor
+
+
+def check_rows(inputs: dict[str, Texts]) -> dict[str, Texts]:
+    """Adds checks that all inputs have as many rows; the error names the inputs."""
+    (first, expected), *others = inputs.items()
+    checks = [
+        tf.debugging.assert_equal(
+            _rows(value), _rows(expected), f"{name} has another number of rows than {first}"
+        )
+        for name, value in others
+    ]
+    with tf.control_dependencies(checks):
+        return {name: tf.identity(value) for name, value in inputs.items()}
+
+
+def _rows(value: Texts) -> tf.Tensor:
+    return value.nrows() if isinstance(value, tf.RaggedTensor) else tf.shape(value, tf.int64)[0]
+
+
+def lists(values: Texts) -> tuple[tf.Tensor, tf.Tensor]:
+    """Makes lists of texts equally long.
+
+    Args:
+        values: [B, C] strings, or ragged [B, (C)], as tf.Examples have them.
+
+    Returns:
+        The lists [B, C], "" after the last text of each, and which of them are texts, [B, C] bool.
+    """
+    if not isinstance(values, tf.RaggedTensor):
+        return values, tf.ones(tf.shape(values), tf.bool)
+    return values.to_tensor(""), tf.sequence_mask(values.row_lengths())
+
+
+def parse_examples(examples: tf.Tensor, specs: Mapping[str, tf.TensorSpec]) -> dict[str, Texts]:
+    """Reads inputs from tf.Examples.
+
+    Args:
+        examples: [B] serialized tf.Example with a feature of bytes for each input; a missing one is an error,
+            a missing list an empty one.
+        specs: of the inputs, [B] or [B, C] strings; lists are ragged, each of its own length.
+    """
+    with tf.device("/CPU:0"):
+        features = {
+            name: tf.io.FixedLenFeature([], tf.string)
+            if spec.shape.rank == 1
+            else tf.io.RaggedFeature(tf.string, row_splits_dtype=tf.int64)
+            for name, spec in specs.items()
+        }
+        return tf.io.parse_example(examples, features)
+
+
+def serialized_example(row: Mapping[str, str | Sequence[str]]) -> bytes:
+    """Returns a tf.Example with a feature for each value of a row."""
+    feature = {
+        name: tf.train.Feature(
+            bytes_list=tf.train.BytesList(
+                value=[text.encode() for text in ([value] if isinstance(value, str) else value)]
+            )
+        )
+        for name, value in row.items()
+    }
+    return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+
+
+def check_room(name: str, most: int, seq_len: int):
+    """Raises UserError unless seq_len tokens have room for `most` pieces of one text and for another."""
+    room = seq_len - 3
+    if not 0 < most < room:
+        raise UserError(
+            f"{name} is {most}; expected 1 to {room - 1}, so that sequences of {seq_len} tokens have room "
+            f"for another text, or a seq_len of at least {max(most, 1) + 4}"
+        )
+
+
+def check_temperature(temperature: Sequence[float] | None, number: int) -> list[float]:
+    """Returns what logits are divided by, [number], 1 where no temperature is given.
+
+    Raises:
+        UserError: there are more or fewer, or one is not above 0.
+    """
+    if temperature is None:
+        return [1.0] * number
+    numbers = all(isinstance(v, int | float | np.floating) and 0 < v < np.inf for v in temperature)
+    if len(temperature) != number or not numbers:
+        raise UserError(f"temperature is {temperature}; expected {number}, each above 0")
+    return [float(value) for value in temperature]
+
+
+def buckets_for(data: str, seq_len: int) -> list[int]:
+    """Returns the buckets that leave least padding for requests as long as the texts of a set.
+
+    Args:
+        data: folder of a set of examples.
+        seq_len: most tokens of a sequence; longer texts are cut to it.
+
+    Raises:
+        UserError: the set is empty or damaged.
+        FileNotFoundError: there is none.
+    """
+    examples = ExampleSet.load(data)
+    if not examples.records:
+        raise UserError(f"{data} holds no examples: expected some, for buckets that fit their lengths")
+    lengths = np.clip(examples.lengths(), 4, seq_len)
+    return choose_lengths(lengths, seq_len)
+
+
+def _check_buckets(seq_len: int, buckets: Sequence[int] | None, segment_len: int) -> tuple[int, ...]:
+    """Returns the buckets with seq_len as the last one."""
+    if segment_len and seq_len % segment_len:
+        raise UserError(
+            f"seq_len is {seq_len}; expected a multiple of {segment_len}, the tokens of the segments that "
+            "the model reads"
+        )
+    if segment_len:
+        if buckets:
+            raise UserError(
+                f"buckets are {', '.join(map(str, buckets))}, but the model reads in segments of "
+                f"{segment_len}: its sequences are always of {seq_len} tokens; expected no buckets"
+            )
+        return (seq_len,)
+    if buckets is None:
+        buckets = []
+        while (length := _SHORTEST_BUCKET << len(buckets)) < seq_len:
+            buckets.append(length)
+    if list(buckets) != sorted(set(buckets)) or any(not 4 <= length <= seq_len for length in buckets):
+        raise UserError(
+            f"buckets are {', '.join(map(str, buckets))}; expected ascending numbers from 4 to seq_len "
+            f"({seq_len})"
+        )
+    return tuple(dict.fromkeys([*buckets, seq_len]))

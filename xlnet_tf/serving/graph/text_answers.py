@@ -1,0 +1,194 @@
+"""Answers texts as a served model does: any number of rows, in their order, in bounded memory.
+
+    read a window of rows -> sort by length -> tokenize and compute, batch by batch -> the rows' own order
+
+While the model computes a batch, the next one is tokenized; while it computes a window, the next one is read.
+"""
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, Protocol
+
+import tensorflow as tf
+
+from xlnet_tf.errors import UserError, shown
+from xlnet_tf.generation.sampling import is_whole
+from xlnet_tf.serving.graph.signatures import check_size, plain
+from xlnet_tf.sorted_windows import sorted_windows, text_bytes
+from xlnet_tf.text.tokenizer import check_no_table, check_text
+
+_WINDOW = 64  # batches that are sorted together
+_WINDOW_BYTES = 1 << 24  # of text, after which a window ends early
+_AT_ONCE = 2  # batches: one is tokenized, one computed
+_MULTIPLE = 8
+
+Row = Mapping[str, str | Sequence[str]]
+
+
+class RowFunction(NamedTuple):
+    """Answers a batch of rows with a graph function.
+
+    Attributes:
+        serve: the function.
+        inputs: from rows to what it takes, by name.
+        without_padding: see ServingModule.without_padding.
+    """
+
+    serve: Any
+    inputs: Callable[[Sequence[Row]], dict[str, Any]]
+    without_padding: Callable[[Row, dict[str, Any]], dict[str, Any]]
+
+    def __call__(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
+        return [*map(self.without_padding, rows, split_rows(self.serve(**self.inputs(rows))))]
+
+    @property
+    def outputs(self) -> Mapping[str, tf.TensorSpec]:
+        """What the answers have, with the axis of the batch; sorted, as a SavedModel keeps no order."""
+        return dict(sorted(self.serve.structured_outputs.items()))
+
+
+class Served(Protocol):
+    """What answers texts: a ServingModule, or a SavedModel of one."""
+
+    def input_ranks(self) -> Mapping[str, int]:
+        """Returns the inputs by name: 1 for a text, 2 for a list of texts."""
+
+    def row_function(self) -> RowFunction:
+        """Returns the function that answers a batch of rows."""
+
+
+def padding_buckets(seq_len: int) -> list[int]:
+    """Returns the lengths that leave little padding; without a compiler, many cost no more than few."""
+    return [*range(_MULTIPLE, seq_len, _MULTIPLE)]
+
+
+def answer_texts(served: Served, rows: Iterable[Row], batch_size: int) -> Iterator[dict[str, Any]]:
+    """Yields what a served model answers to rows, in their order.
+
+    Args:
+        served: the model; with padding_buckets, rows are as long as their text.
+        rows: its inputs by name: texts, or lists of texts.
+        batch_size: rows that are computed together.
+
+    Raises:
+        UserError: batch_size is below 1.
+    """
+    if not is_whole(batch_size) or batch_size < 1:
+        raise UserError(f"batch_size is {batch_size!r}; expected a whole number of at least 1")
+    serve = served.row_function()
+    windows = sorted_windows(rows, text_bytes, batch_size, _WINDOW * batch_size, _WINDOW_BYTES)
+    pool = ThreadPoolExecutor(_AT_ONCE)
+    started = (
+        [(batch, pool.submit(serve, [window[row] for row in batch])) for batch in batches]
+        for window, batches in windows
+    )
+    try:
+        ahead = deque(itertools.islice(started, 1))
+        while ahead:
+            ahead.extend(itertools.islice(started, 1))
+            answers: dict[int, dict[str, Any]] = {}
+            for batch, answered in ahead.popleft():
+                answers |= zip(batch, answered.result(), strict=True)
+            yield from map(answers.__getitem__, range(len(answers)))
+    finally:  # an interrupted caller does not wait for what it will not read
+        pool.shutdown(cancel_futures=True)
+
+
+def rows_of(
+    ranks: Mapping[str, int], texts: Sequence[Any], inputs: Mapping[str, Any]
+) -> tuple[list[Row], bool]:
+    """Makes rows of texts that a person gives.
+
+    Args:
+        ranks: the inputs, as Served.input_ranks has them.
+        texts: values of the first inputs.
+        inputs: values of others, by name.
+
+    Returns:
+        The rows, and whether they are a list of rows instead of a single one.
+
+    Raises:
+        UserError: inputs are missing, unknown, not texts, or differ in number.
+    """
+    names = ", ".join(name if rank == 1 else f"{name} (a list)" for name, rank in ranks.items())
+    given = {name: _as_lists(value) for name, value in (dict(zip(ranks, texts)) | inputs).items()}
+    if len(texts) + len(inputs) != len(ranks) or given.keys() != ranks.keys():
+        found = ", ".join([*map(shown, texts), *inputs])
+        raise UserError(f"this model answers {names}; found {found or 'nothing'}.")
+    for name, value in given.items():
+        check_no_table(value, name)
+    deciding = [name for name, rank in ranks.items() if rank == 1] or [*ranks]
+    lists = {name: _depth(given[name]) >= ranks[name] for name in deciding}
+    many = any(lists.values())
+    if not all(lists.values()) and many:
+        one, several = (next(name for name, is_list in lists.items() if is_list == kind) for kind in (0, 1))
+        raise UserError(
+            f"{several} is a list, {one} is {shown(given[one])}; expected lists of "
+            "equal length, or one text each."
+        )
+    columns = {name: given[name] if many else [given[name]] for name in ranks}
+    for (name, column), rank in zip(columns.items(), ranks.values()):
+        if not isinstance(column, list):
+            raise UserError(f"{name} is {shown(column)}; expected a text, or a list of them.")
+        for index, value in enumerate(column):
+            where = f"{name}[{index}]" if many else name
+            if rank == 1:
+                check_text(value, where)
+                check_size(value, where)
+                continue
+            if _depth(value) != 1:
+                raise UserError(f"{where} is {shown(value)}; expected a list of texts.")
+            for number, text in enumerate(value):
+                check_text(text, f"{where}[{number}]")
+                check_size(text, f"{where}[{number}]")
+    if len({len(column) for column in columns.values()}) > 1:
+        counts = ", ".join(f"{len(column)} of {name}" for name, column in columns.items())
+        raise UserError(f"there are {counts}; expected as many of each.")
+    return [dict(zip(columns, row)) for row in zip(*columns.values())], many
+
+
+def _depth(value: Any) -> int:
+    """Returns 0 for a text, 1 for a list of texts, 2 for a list of lists."""
+    return 1 + max(map(_depth, value), default=0) if isinstance(value, list) else 0
+
+
+def _as_lists(value: Any) -> Any:
+    """Returns tuples, arrays, iterators and pandas columns as lists, also within others; else the value."""
+    if hasattr(value, "tolist"):  # of pandas, in the order of the rows, whatever their numbers
+        value = value.tolist()
+    return [*map(_as_lists, value)] if isinstance(value, list | tuple | Iterator) else value
+
+
+def row_function(
+    answer: Callable[..., Any],
+    specs: Mapping[str, tf.TensorSpec],
+    without_padding: Callable[[Row, dict[str, Any]], dict[str, Any]],
+) -> RowFunction:
+    """Returns the function that answers rows with one of their columns: a graph, unless all run eagerly."""
+    columns = {name: _spec(spec) for name, spec in specs.items()}
+    serve = answer
+    if not tf.config.functions_run_eagerly():
+        serve = tf.function(answer, autograph=False).get_concrete_function(**columns)
+
+    def inputs(rows: Sequence[Row]) -> dict[str, Any]:
+        found = {}
+        for name, spec in columns.items():
+            values = [row[name] for row in rows]
+            is_text = isinstance(spec, tf.TensorSpec)
+            found[name] = tf.constant(values) if is_text else tf.ragged.constant(values, spec.dtype, 1)
+        return found
+
+    return RowFunction(serve, inputs, without_padding)
+
+
+def split_rows(answers: Mapping[str, tf.Tensor]) -> list[dict[str, Any]]:
+    """Returns the answers of a batch row by row, as lists of str, float, int or bool."""
+    columns = {name: plain(values.numpy()) for name, values in answers.items()}
+    return [dict(zip(columns, row)) for row in zip(*columns.values(), strict=True)]
+
+
+def _spec(spec: tf.TensorSpec) -> tf.TensorSpec | tf.RaggedTensorSpec:
+    """Returns an input's type where the lists of rows have lengths of their own."""
+    return tf.RaggedTensorSpec(spec.shape, spec.dtype, 1, tf.int64) if spec.shape.rank > 1 else spec

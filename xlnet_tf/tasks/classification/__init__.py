@@ -1,0 +1,1 @@
+"""Classification with one or several labels, and regression. Begin with `task.py`."""

@@ -1,0 +1,200 @@
+"""SavedModels that classify texts or pairs of texts, or give them a number."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.serving.graph.module import (
+    CLASSIFY,
+    REGRESS,
+    ServingModule,
+    check_temperature,
+    parse_examples,
+    serialized_example,
+    signature,
+)
+from xlnet_tf.tasks.metrics.thresholds import DECISION
+from xlnet_tf.text.graph.packing import without_middle
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+TRUNCATIONS = ("end", "middle")
+CLASSIFY_NAME, REGRESS_NAME = "classify", "regress"
+
+
+class AlertRule(NamedTuple):
+    """When a text is an alert: from this probability of a label on."""
+
+    label: str
+    threshold: float
+
+
+class _OneVector(ServingModule):
+    """What both kinds share: a text, or a pair, becomes one sequence.
+
+    Args:
+        pair: whether there are two texts, text_a and text_b.
+        truncation: what is cut of a text that is too long: its "end" or its "middle"; of pairs, the ends.
+        **options: of ServingModule.
+
+    Attributes:
+        SERVING_OUTPUTS: the signature in TensorFlow Serving's own form, and its names of our outputs.
+    """
+
+    SERVING_OUTPUTS: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    OF_EXAMPLES = ("pair", "truncation")
+
+    def __init__(
+        self,
+        model: tf_keras.Model,
+        tokenizer: XLNetTokenizer,
+        *,
+        pair: bool = False,
+        truncation: str = "end",
+        **options,
+    ):
+        if truncation not in TRUNCATIONS:
+            raise UserError(f"truncation is {truncation!r}; expected one of {', '.join(TRUNCATIONS)}")
+        super().__init__(model, tokenizer, **options)
+        self.pair = pair
+        self.truncation = truncation
+
+    def example_rows(self):
+        text = "A fine film, from the first minute to the last."
+        return {"text_a": text, "text_b": "The film is good."} if self.pair else {"text": text}
+
+    def serve(self, **texts):
+        ids = [self.texts.encode(text) for text in texts.values()]
+        if self.truncation == "middle" and not self.pair:
+            ids = [without_middle(ids[0], self.seq_len - 2)]
+        return self.serve_tokens(self.pack(*ids))
+
+    def signatures(self):
+        [(name, outputs)] = self.SERVING_OUTPUTS.items()
+        specs = self.input_specs()
+
+        def serve(inputs):  # as TensorFlow Serving asks: tf.Examples, and outputs by its own names
+            answers = self.answer(**parse_examples(inputs, specs))
+            return {name: answers[answer] for answer, name in outputs.items()}
+
+        inputs = tf.TensorSpec([None], tf.string)
+        return {**super().signatures(), name: signature(serve, inputs=inputs)}
+
+    def example_inputs(self):
+        [name] = self.SERVING_OUTPUTS
+        inputs = np.array([serialized_example(self.example_rows())], object)
+        return {**super().example_inputs(), name: {"inputs": inputs}}
+
+
+class ClassificationModule(_OneVector):
+    """Labels by name with their probabilities.
+
+    Signatures: serving_default (text, or text_a and text_b), examples, tokens: see ServingModule; they give
+        label [B] string and score [B], the likeliest label and its probability (with one label a text), or
+        assigned [B, C] bool (with several): the labels of at least 0.5;
+        labels [B, C] string, probabilities [B, C] float32;
+        alert [B] bool, if alerts are looked for.
+      classify: TensorFlow Serving's Classify; tf.Examples in, classes and scores [B, C] out.
+
+    Args:
+        model: an XLNetClassifier.
+        tokenizer: its tokenizer.
+        alert: what an alert is, of probabilities without a temperature; None: there are none.
+        temperature: what logits are divided by for the probabilities, one for all labels or one for each (see
+            metrics.calibration); None: they are as the model has them. It changes no label and no alert.
+        **options: pair, truncation, and those of ServingModule.
+
+    Example:
+        >>> module = ClassificationModule(model, tokenizer, seq_len=128)
+        >>> export(module, "served/reviews")
+    """
+
+    METHODS = {CLASSIFY_NAME: CLASSIFY}
+    SERVING_OUTPUTS = {CLASSIFY_NAME: {"labels": "classes", "probabilities": "scores"}}
+
+    def __init__(
+        self,
+        model: tf_keras.Model,
+        tokenizer: XLNetTokenizer,
+        *,
+        alert: AlertRule | Mapping[str, Any] | None = None,
+        temperature: Sequence[float] | None = None,
+        **options,
+    ):
+        super().__init__(model, tokenizer, **options)
+        self.labels, self.multi_label = tuple(model.labels), model.multi_label
+        self.alert = _alert_rule(alert, self.labels)
+        self.temperature = check_temperature(temperature, len(self.labels) if self.multi_label else 1)
+
+    @classmethod
+    def options_of_run(cls, task):
+        label = task.task_config.alert.label
+        alert = AlertRule(label, task.alert_threshold()) if label else None
+        return {**super().options_of_run(task), "alert": alert}
+
+    def ask(self, texts, inputs, batch_size):
+        if len(set(self.labels)) < len(self.labels):
+            raise UserError(
+                f"the model has the labels {', '.join(self.labels)}, and answers have a probability of each "
+                "label: expected each of them once. Set model.labels"
+            )
+        return super().ask(texts, inputs, batch_size)
+
+    def readable(self, row, answer):
+        answer = dict(answer)
+        answer["probabilities"] = dict(zip(labels := answer.pop("labels"), answer["probabilities"]))
+        if "assigned" in answer:
+            assigned = [label for label, is_one in zip(labels, answer.pop("assigned")) if is_one]
+            return {"assigned": assigned, "labels": assigned, **answer}  # `labels` is the old name
+        return {name: answer.pop(name) for name in ("label", "score")} | answer
+
+    def serve_tokens(self, features):
+        logits = self.run(features)  # [B, C]
+        to_probabilities = tf.nn.sigmoid if self.multi_label else tf.nn.softmax
+        probabilities = to_probabilities(logits / self.temperature)
+        labels = tf.constant(self.labels)
+        answers = {
+            "labels": tf.broadcast_to(labels, tf.shape(probabilities)),
+            "probabilities": probabilities,
+        }
+        if self.multi_label:
+            answers["assigned"] = to_probabilities(logits) >= DECISION
+        else:
+            answers["label"] = tf.gather(labels, tf.argmax(logits, axis=-1))
+            answers["score"] = tf.reduce_max(probabilities, axis=-1)
+        if self.alert:
+            watched = to_probabilities(logits)[:, self.labels.index(self.alert.label)]
+            answers["alert"] = watched >= self.alert.threshold
+        return answers
+
+
+class RegressionModule(_OneVector):
+    """A number for a text or a pair of texts.
+
+    Signatures: serving_default, examples, tokens: see ServingModule; they give value [B] float32.
+      regress: TensorFlow Serving's Regress; tf.Examples in, outputs [B] out.
+
+    Args:
+        model: an XLNetRegressor.
+        tokenizer: its tokenizer.
+        **options: pair, truncation, and those of ServingModule.
+    """
+
+    METHODS = {REGRESS_NAME: REGRESS}
+    SERVING_OUTPUTS = {REGRESS_NAME: {"value": "outputs"}}
+
+    def serve_tokens(self, features):
+        return {"value": self.run(features)}
+
+
+def _alert_rule(alert: AlertRule | Mapping[str, Any] | None, labels: Sequence[str]) -> AlertRule | None:
+    if isinstance(alert, Mapping):
+        if set(alert) != set(AlertRule._fields):
+            raise UserError(f"alert has {', '.join(alert) or 'nothing'}; expected label and threshold")
+        alert = AlertRule(**alert)
+    if alert and alert.label not in labels:
+        raise UserError(f"alert.label is {alert.label!r}; expected one of {', '.join(labels)}")
+    return alert

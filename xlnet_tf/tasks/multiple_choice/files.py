@@ -1,0 +1,42 @@
+"""What `predict` writes for questions with options."""
+
+import csv
+import json
+
+import numpy as np
+from etils import epath
+
+from xlnet_tf import files
+from xlnet_tf.records.examples import option_letters
+
+TSV_FILE, JSONL_FILE = "predictions.tsv", "predictions.jsonl"
+
+
+def write_files(questions, probabilities: np.ndarray, folder: epath.PathLike) -> list[str]:
+    """Writes predictions.tsv (id, answer's letter, probability of each option) and predictions.jsonl.
+
+    Args:
+        questions: dicts with id, level, question and options.
+        probabilities: [questions, C].
+        folder: for the files.
+
+    Returns:
+        The files' paths.
+    """
+    folder = files.make_folder(folder)
+    letters = option_letters(probabilities.shape[1])
+    with files.replacing(folder / TSV_FILE) as tsv, files.replacing(folder / JSONL_FILE) as jsonl:
+        table = csv.writer(tsv, delimiter="\t", lineterminator="\n")
+        table.writerow(["id", "answer", *letters])
+        for question, row in zip(questions, probabilities, strict=True):
+            best = int(np.argmax(row))
+            table.writerow([question["id"], letters[best], *(f"{p:.6f}" for p in row)])
+            line = {
+                **question,
+                "answer": letters[best],
+                "option": question["options"][best],
+                "answer_text": question["options"][best],  # the old name
+                "probabilities": row.tolist(),
+            }
+            jsonl.write(json.dumps(line, ensure_ascii=False) + "\n")
+    return [str(folder / TSV_FILE), str(folder / JSONL_FILE)]

@@ -1,0 +1,109 @@
+"""SavedModels that choose among several options, each read by itself with a question and a context."""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+import tf_keras
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.serving.graph import text_answers
+from xlnet_tf.serving.graph.module import LOWEST, CandidatesModule, check_room, check_temperature, lists
+from xlnet_tf.text.graph.packing import first_pieces, last_pieces
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+_BLANK = "_+"
+
+
+class MultipleChoiceModule(CandidatesModule):
+    """Probabilities of the options of a question.
+
+    Signatures: serving_default (context [B], question [B], options [B, C]; C may differ between requests) and
+        examples give
+        answer [B] int32 and option [B] string, the likeliest option;
+        probabilities [B, C] float32;
+        logits [B, C] float32, before the softmax.
+        Of tf.Examples with fewer options than others, the rest has a probability of 0.
+      tokens: sequences of single options; gives logits [B].
+
+    Args:
+        model: an XLNetMultipleChoice.
+        tokenizer: its tokenizer.
+        max_qa_len: most pieces of a question with an option.
+        temperature: what logits are divided by for the probabilities, [1]; None: 1.
+        **options: of ServingModule.
+    """
+
+    SCORES = "logits"
+    LENGTHS = {"max_qa_len": 128}
+    OF_EXAMPLES = ("max_qa_len",)
+
+    def __init__(
+        self,
+        model: tf_keras.Model,
+        tokenizer: XLNetTokenizer,
+        *,
+        max_qa_len: int,
+        temperature: Sequence[float] | None = None,
+        **options,
+    ):
+        super().__init__(model, tokenizer, **options)
+        check_room("max_qa_len", max_qa_len, self.seq_len)
+        self.max_qa_len = max_qa_len
+        self.temperature = check_temperature(temperature, 1)
+
+    def example_rows(self):
+        return {
+            "context": "The ship left the harbour at dawn and was never seen again.",
+            "question": "The ship left _ .",
+            "options": ["at night", "at dawn", "at noon", "in winter"],
+        }
+
+    def ask(self, texts, inputs, batch_size):
+        for number, row in enumerate(text_answers.rows_of(self.input_ranks(), texts, inputs)[0]):
+            if not row["options"]:
+                raise UserError(f"options of row {number} are empty; expected at least one")
+        return super().ask(texts, inputs, batch_size)
+
+    def serve(self, context, question, options):
+        options, is_option = lists(options)
+        rows, choices = tf.unstack(tf.shape(options))
+        has_options = tf.debugging.Assert(choices > 0, ["options has none; expected some for each question"])
+        with tf.control_dependencies([has_options]):
+            options = tf.identity(options)
+        answers = join_options(question, options)
+        answer_ids = self.texts.encode(tf.reshape(answers, [-1]))
+        answer_ids = last_pieces(answer_ids, self.max_qa_len)
+        context_ids = tf.gather(self.texts.encode(context), tf.repeat(tf.range(rows), choices))
+        context_ids = first_pieces(context_ids, self.seq_len - 3 - answer_ids.row_lengths())
+        logits = tf.reshape(self.run(self.pack(context_ids, answer_ids)), [rows, choices])
+        logits = tf.where(is_option, logits, LOWEST)
+        probabilities = tf.nn.softmax(logits / self.temperature)
+        best = tf.argmax(logits, axis=-1, output_type=tf.int32)
+        return {
+            "answer": best,
+            "option": tf.gather(options, best, batch_dims=1),
+            "probabilities": tf.where(is_option, probabilities, 0.0),  # those without any option, too
+            "logits": logits,
+        }
+
+
+def join_options(question: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
+    """Puts each option into the blanks of its question (runs of underscores), or after it if it has none.
+
+    Args:
+        question: [B] strings.
+        options: [B, C] strings.
+
+    Returns:
+        [B, C] strings, as tfrecord_builders/race/build.py joins them.
+    """
+    with tf.device("/CPU:0"):
+        choices = tf.shape(options)[1]
+        options = tf.reshape(options, [-1])
+        question = tf.repeat(question, choices)
+        parts = tf.strings.split(tf.strings.regex_replace(question, _BLANK, "_"), "_")  # [B * C, (parts)]
+        first = tf.ragged.range(parts.row_lengths()).flat_values == 0
+        before = tf.where(first, "", tf.gather(options, parts.value_rowids()))
+        filled = tf.strings.reduce_join(parts.with_flat_values(before + parts.flat_values), axis=-1)
+        joined = tf.where(parts.row_lengths() > 1, filled, question + " " + options)
+        return tf.reshape(joined, [-1, choices])

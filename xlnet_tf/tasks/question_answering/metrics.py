@@ -1,0 +1,163 @@
+"""SQuAD's metrics, and the thresholds above which an answer is refused. No TensorFlow."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
+
+from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.tasks.metrics.thresholds import threshold_between
+from xlnet_tf.tasks.question_answering.answers import Prediction, read_questions
+
+
+def question_scores(predictions: Sequence[Prediction], unanswerable: bool) -> dict[str, np.ndarray]:
+    """Scores each question by the official metrics, all in percent.
+
+    Questions whose answers are not known are left out; so are, in 1.1, those without one.
+
+    Args:
+        predictions: of questions, some with known answers.
+        unanswerable: whether a question may have no answer (SQuAD 2.0).
+
+    Returns:
+        exact, f1: [questions], of the best candidate. For 2.0 also no_answer_logit, and has_answer, bool.
+    """
+    known = [p for p in predictions if p.question.answers or (unanswerable and p.question.answers == [])]
+    score_one = score_v2 if unanswerable else score_v1
+    scores = [score_one(_dataset([p]), {p.question.id: p.answer(None)}) for p in known]
+    units = {name: np.array([each[name] for each in scores], float) for name in ("exact", "f1")}
+    if unanswerable:
+        units["no_answer_logit"] = np.array([p.no_answer_logit for p in known], float)
+        units["has_answer"] = np.array([bool(p.question.answers) for p in known], bool)
+    return units
+
+
+def score(
+    questions: Mapping[str, np.ndarray], threshold: float | np.ndarray | None = None, precision: float = 0.0
+) -> dict[str, float]:
+    """Scores questions, all in percent.
+
+    Args:
+        questions: as `question_scores` gives them.
+        threshold: the no-answer logit above which there is none, of all questions or of each, [questions].
+            None: the precise one if there is a precision, else the best one for F1.
+        precision: what the answers that are given must reach; see `precise_threshold`. 0: nothing.
+
+    Returns:
+        exact, f1 and best_f1, the highest that a threshold gives (in 1.1, which has none, f1). For 2.0 also
+        best_exact, the thresholds of both (best_exact_threshold, best_f1_threshold), and, at the given
+        threshold, the scores of questions with an answer and without: has_answer_exact, has_answer_f1,
+        no_answer_exact. With a precision also precise_threshold, precise_precision and precise_answered.
+    """
+    if "has_answer" not in questions:
+        exact, f1 = (float(np.mean(questions[name])) for name in ("exact", "f1"))
+        return {"exact": exact, "f1": f1, "best_f1": f1}
+    logits, has_answer = questions["no_answer_logit"], questions["has_answer"]
+    refused = np.where(has_answer, 0.0, 100.0)
+    best = {}
+    for name in ("f1", "exact"):
+        found = best_threshold(questions[name], refused, logits)
+        best[f"best_{name}"], best[f"best_{name}_threshold"] = found
+    precise = {}
+    if precision:
+        found = precise_threshold(questions["exact"] / 100 * has_answer, logits, precision)
+        precise = {f"precise_{name}": value for name, value in found._asdict().items()}
+    if threshold is None:  # as the run will answer
+        threshold = precise["precise_threshold"] if precise else best["best_f1_threshold"]
+    given = {name: np.where(logits > threshold, refused, questions[name]) for name in ("exact", "f1")}
+    scores = {name: float(np.mean(values)) for name, values in given.items()}
+    for name, rows in (("has_answer", has_answer), ("no_answer", ~has_answer)):
+        if rows.any():
+            scores |= {f"{name}_{metric}": float(np.mean(values[rows])) for metric, values in given.items()}
+    scores.pop("no_answer_f1", None)  # the same as no_answer_exact
+    return {**scores, **best, **precise}
+
+
+class PreciseThreshold(NamedTuple):
+    """From which no-answer logit on to refuse, so that the answers given are right often enough.
+
+    Attributes:
+        threshold: the logit.
+        precision: the share of the given answers that are exactly right, from 0 to 1.
+        answered: the share of all questions that get one.
+    """
+
+    threshold: float
+    precision: float
+    answered: float
+
+
+def precise_threshold(right: np.ndarray, logits: np.ndarray, precision: float) -> PreciseThreshold:
+    """Finds the threshold with which most questions are answered while enough of the answers are right.
+
+    Args:
+        right: [N], 1 where the best candidate is exactly right.
+        logits: [N] no-answer logits.
+        precision: the share that must be right. Out of reach, the threshold with the highest share counts.
+    """
+    order = np.argsort(logits, kind="stable")
+    answered = np.arange(1, len(order) + 1)
+    shares = np.cumsum(right[order]) / answered
+    ends = np.append(logits[order][:-1] != logits[order][1:], True)  # equal logits go together
+    reached = np.flatnonzero(ends & (shares >= precision))
+    best = reached[-1] if len(reached) else np.flatnonzero(ends)[np.argmax(shares[ends])]
+    threshold = _threshold_after(logits[order], best)
+    return PreciseThreshold(threshold, float(shares[best]), float(answered[best] / len(order)))
+
+
+def best_threshold(answered: np.ndarray, refused: np.ndarray, logits: np.ndarray) -> tuple[float, float]:
+    """Finds the logit above which it is best to say that there is no answer.
+
+    Args:
+        answered: [N] what each question scores with its best candidate.
+        refused: [N] what it scores with none.
+        logits: [N] no-answer logits.
+
+    Returns:
+        The mean score, and the threshold: SQuAD's own scorer has the logit of the last question that is
+        answered, or one less than the lowest if none is; here it is between that and the next one's.
+    """
+    order = np.argsort(logits, kind="stable")
+    sums = refused.sum() + np.concatenate([[0.0], np.cumsum((answered - refused)[order])])
+    candidates = np.concatenate([[logits.min() - 1], logits[order]])
+    possible = np.append(candidates[:-1] != candidates[1:], True)  # equal logits go together
+    best = np.flatnonzero(possible)[np.argmax(sums[possible])]
+    return float(sums[best] / len(logits)), _threshold_after(candidates, best)
+
+
+def _threshold_after(logits: np.ndarray, last: int) -> float:
+    """Returns the threshold that answers the questions up to the number `last`, given their rising logits."""
+    following = logits[last + 1] if last + 1 < len(logits) else logits[last] + 1
+    return threshold_between(logits[last], following)
+
+
+def share_without_answer(examples: ExampleSet) -> float:
+    """Returns how many questions of a set have no answer, in percent."""
+    questions = list(read_questions(examples))
+    return 100 * sum(question.answers == [] for question in questions) / len(questions)
+
+
+def score_v1(dataset: list[dict], answers: Mapping[str, str]) -> dict[str, float]:
+    """Scores answers as SQuAD 1.1 does.
+
+    Args:
+        dataset: the "data" of SQuAD's json.
+        answers: question id -> text.
+    """
+    scores = squad_evaluate_v1_1.evaluate(dataset, answers)
+    return {"exact": 100 * scores["exact_match"], "f1": 100 * scores["final_f1"]}
+
+
+def score_v2(dataset: list[dict], answers: Mapping[str, str]) -> dict[str, float]:
+    """Scores answers as SQuAD 2.0 does; an empty answer says that there is none. See `score_v1`."""
+    scores = squad_evaluate_v2_0.evaluate(dataset, answers)
+    return {name: scores[name] for name in ("exact", "f1")}
+
+
+def _dataset(predictions: Sequence[Prediction]) -> list[dict]:
+    """Returns the questions as the official scorers read them."""
+    questions = [
+        {"id": p.question.id, "answers": [{"text": text} for text in p.question.answers]} for p in predictions
+    ]
+    return [{"paragraphs": [{"qas": questions}]}]

@@ -1,0 +1,168 @@
+"""SavedModels that find entities, or what else is written as BIO tags of words, in texts of any length."""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+import tf_keras
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.layers.map_in_chunks import map_in_chunks
+from xlnet_tf.serving.graph import signatures
+from xlnet_tf.serving.graph.module import ServingModule, check_temperature
+from xlnet_tf.text.graph.characters import characters, substrings
+from xlnet_tf.text.graph.word_windows import WordWindows, word_windows
+from xlnet_tf.text.graph.words import WordFinder, Words
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+_OUTSIDE = "O"
+_WINDOWS_AT_ONCE = 16
+
+
+class TaggingModule(ServingModule):
+    """The entities of texts.
+
+    Words are found as in training (see tfrecord_builders/tagging/words.py), in any language; a word's tag is
+    that of its first piece; entities are read from tags as conlleval does. A text that is too long for one
+    sequence is read in windows that overlap, at most 16 at once, or as many as there are rows.
+
+    Signatures: serving_default (text [B] string), examples: see ServingModule; they give
+        num_entities [B] int32, and of each entity, E being the largest number of a text,
+        entity [B, E] string, as it stands in the text, "" after the last entity;
+        label [B, E] string, "" after the last;
+        start, end [B, E] int32, its first character and the one after its last, counted in the text's Unicode
+            characters, -1 after the last;
+        score [B, E] float32, the mean probability of its words' tags, 0 after the last.
+      tokens: labels [B, T] string and scores [B, T] float32, the likeliest tag of each token and its
+        probability, and probabilities [B, T, C] of all tags.
+
+    Args:
+        model: an XLNetTokenClassifier, its labels BIO tags.
+        tokenizer: its tokenizer.
+        stride: pieces between the starts of two windows; None: half of a window.
+        temperature: what logits are divided by for the probabilities, [1] (see metrics.calibration); None: 1.
+            It changes no tag.
+        **options: of ServingModule.
+
+    Raises:
+        UserError: see ServingModule; or the stride is out of range, or labels are not BIO tags.
+
+    Example:
+        >>> module = TaggingModule(model, tokenizer, seq_len=128)
+        >>> module.serve(text=tf.constant(["Ada met Charles in London."]))["entity"]
+    """
+
+    OF_EXAMPLES = ("stride",)
+
+    def __init__(
+        self,
+        model: tf_keras.Model,
+        tokenizer: XLNetTokenizer,
+        *,
+        stride: int | None = None,
+        temperature: Sequence[float] | None = None,
+        **options,
+    ):
+        super().__init__(model, tokenizer, **options)
+        self.temperature = check_temperature(temperature, 1)
+        self.room = self.seq_len - 2
+        self.stride = self.room // 2 if stride is None else stride
+        if not 0 < self.stride <= self.room:
+            raise UserError(
+                f"stride is {stride}; expected 1 to {self.room}, the pieces of a sequence of {self.seq_len} "
+                "tokens"
+            )
+        self.labels = tuple(model.labels)
+        if wrong := [label for label in self.labels if label != _OUTSIDE and label[:2] not in ("B-", "I-")]:
+            raise UserError(
+                f"the model has the labels {', '.join(wrong)}; expected O, B-TYPE and I-TYPE only"
+            )
+        self.find_words = WordFinder(tokenizer, self.texts)
+
+    def example_rows(self):
+        return {"text": "Ada Lovelace met Charles Babbage in London in June 1833."}
+
+    @staticmethod
+    def without_padding(row, answer):
+        return signatures.without_padding(answer)
+
+    def readable(self, row, answer):
+        columns = {name: values for name, values in answer.items() if isinstance(values, list)}
+        return {"entities": [dict(zip(columns, values)) for values in zip(*columns.values())]}
+
+    def serve_tokens(self, features):
+        probabilities = tf.nn.softmax(self.run(features) / self.temperature)
+        return {
+            "labels": tf.gather(tf.constant(self.labels), tf.argmax(probabilities, axis=-1)),
+            "scores": tf.reduce_max(probabilities, axis=-1),
+            "probabilities": probabilities,
+        }
+
+    def serve(self, text):
+        with tf.device("/CPU:0"):
+            codes = characters(tf.strings.join([self.texts.valid(text), " "]))
+        words = self.find_words(text, codes)
+        pieces = words.pieces[:, : self.room]
+        windows = word_windows(pieces.row_lengths(), words.row, self.room, self.stride)
+        tags = map_in_chunks(
+            lambda begin, end: self._tags(pieces, windows.slice(begin, end)),
+            tf.size(windows.start),
+            tf.maximum(tf.size(text), _WINDOWS_AT_ONCE),
+            {"tags": tf.TensorSpec([None], tf.int32), "scores": tf.TensorSpec([None], tf.float32)},
+        )
+        return self._entities(codes, words, **tags)
+
+    def _tags(self, pieces: tf.RaggedTensor, windows: WordWindows) -> dict[str, tf.Tensor]:
+        """Returns the best tag of each word that the windows predict, and its probability: [words]."""
+        offsets = pieces.row_splits
+        begin, end = tf.gather(offsets, windows.start), tf.gather(offsets, windows.stop)
+        features = self.pack(tf.gather(pieces.flat_values, tf.ragged.range(begin, end)))
+        logits = self.run(features)  # [C, T, labels]
+        words = tf.ragged.range(windows.predict_start, windows.predict_stop)
+        window = words.value_rowids()
+        first = tf.shape(logits, tf.int64)[1] - (self.seq_len - self.room) - end  # padding is on the left
+        tokens = tf.gather(first, window) + tf.gather(offsets, words.flat_values)
+        logits = tf.gather_nd(logits, tf.stack([window, tokens], 1))
+        return {
+            "tags": tf.argmax(logits, axis=-1, output_type=tf.int32),
+            "scores": tf.reduce_max(tf.nn.softmax(logits / self.temperature), axis=-1),
+        }
+
+    def _entities(
+        self, codes: tf.RaggedTensor, words: Words, tags: tf.Tensor, scores: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Reads entities from tags, as conlleval does: I-X that no X goes before begins one.
+
+        Args:
+            codes: [B, (characters)] of the texts and what may be after them.
+            words: W of them.
+            tags: [W], their numbers.
+            scores: [W], their probabilities.
+        """
+        types = list(dict.fromkeys(label[2:] for label in self.labels if label != _OUTSIDE))
+        type_of = [-1 if label == _OUTSIDE else types.index(label[2:]) for label in self.labels]
+        begins_one = [label.startswith("B-") for label in self.labels]
+        type_ = tf.gather(type_of, tags)
+        inside = type_ >= 0
+        goes_on = (words.row[1:] == words.row[:-1]) & (type_[1:] == type_[:-1])
+        goes_on = tf.concat([[False], goes_on], 0)[: tf.size(tags)]
+        opens = inside & (tf.gather(begins_one, tags) | ~goes_on)
+        closes = inside & tf.concat([opens | ~inside, [True]], 0)[1:]
+
+        first, last, within = (tf.where(mask)[:, 0] for mask in (opens, closes, inside))
+        number = tf.gather(tf.cumsum(tf.cast(opens, tf.int32)) - 1, within)
+        means = tf.math.unsorted_segment_mean(tf.gather(scores, within), number, tf.size(first))
+        begins, ends = tf.gather(words.begins, first), tf.gather(words.ends, last)
+        row = tf.gather(words.row, first)
+        text = tf.gather(codes.row_starts(), row)
+        found = {
+            "entity": (substrings(codes.flat_values, text + begins, text + ends), ""),
+            "label": (tf.gather(tf.constant(types, tf.string), tf.gather(type_, first)), ""),
+            "start": (tf.cast(begins, tf.int32), -1),
+            "end": (tf.cast(ends, tf.int32), -1),
+            "score": (means, 0.0),
+        }
+        rows = tf.RaggedTensor.from_value_rowids(first, row, codes.nrows(), validate=False)
+        entities = {
+            name: rows.with_values(values).to_tensor(padding) for name, (values, padding) in found.items()
+        }
+        return {**entities, "num_entities": tf.cast(rows.row_lengths(), tf.int32)}
