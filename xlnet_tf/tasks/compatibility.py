@@ -62,7 +62,7 @@ def _has_type(value: Any, type_: Any) -> bool:
     return True
 
 
-def check_alike(trained_on: ExampleSet, other: ExampleSet, names: Sequence[str]):
+def check_same_settings(trained_on: ExampleSet, other: ExampleSet, names: Sequence[str]):
     """Raises UserError unless one model can read both sets; they must agree in the named settings, too."""
     pairs = {
         "the tokenizer": (trained_on.tokenizer, other.tokenizer),

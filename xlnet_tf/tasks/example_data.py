@@ -1,4 +1,4 @@
-"""The examples of a fine-tuning, and how the rows of its steps are made: cut to their texts, packed or whole."""
+"""The examples of a fine-tuning, and how the rows of its steps are made: cut, packed or whole."""
 
 import functools
 import hashlib
@@ -79,7 +79,9 @@ class ExampleBatching(Batching):
         )
         if not names:
             return dataset
-        return dataset.map(lambda features: {names.get(name, name): value for name, value in features.items()})
+        return dataset.map(
+            lambda features: {names.get(name, name): value for name, value in features.items()}
+        )
 
     @property
     def steps(self):

@@ -26,11 +26,12 @@ from xlnet_tf.models.loading import Pretrained
 from xlnet_tf.records.batching import FILLER
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import compatibility
-from xlnet_tf.tasks.finetuning import FinetuningTask, in_order, without_numbers
+from xlnet_tf.tasks.finetuning import FinetuningTask
 from xlnet_tf.tasks.pieces import Pieces, weights_fingerprint
+from xlnet_tf.tasks.scoring import in_order, without_numbers
 from xlnet_tf.training.config import check_types, override
 from xlnet_tf.training.runtime import has_remote_hosts
-from xlnet_tf.training.trainer import all_rows, lengths_for_graph
+from xlnet_tf.training.trainer import all_rows
 
 _STEPS_KEPT = 100  # steps of predictions in a piece
 
@@ -199,17 +200,18 @@ class Predictor:
         self._task, self._strategy, self._batch_size, self._on_step = run.task, strategy, batch_size, on_step
         with strategy.scope():
             self.model: tf_keras.Model = run.task.build_model()
-            self._multiple = device.length_multiple()
+            self._length_multiple = device.length_multiple()
 
         run.task.task_config.validation_data.global_batch_size = batch_size
         if has_remote_hosts(strategy):
-            run.task.read_validation_in_graph()
-        self.steps = run.task.validation_steps()
+            run.task.data.use_tf_reader_for_dev()
+        self._batching = run.task.data.batching(training=False)
+        self.steps = self._batching.steps
 
         @tf.function(autograph=False)
         def step(features, length):
             def replica_step(features):
-                rows = run.task.cut(features, length, training=False)
+                rows = self._batching.cut(features, length)
                 return run.task.evaluation_rows(rows, self.model(rows, training=False))
 
             return strategy.run(replica_step, (features,))
@@ -239,7 +241,7 @@ class Predictor:
         rows, fresh = kept.read_steps() if kept else [], []
         if rows:
             self._on_step(min(len(rows) * self._batch_size, self._task.validation_set.records))
-        lengths = lengths_for_graph(self._task, self.steps, self._multiple)
+        lengths = self._batching.lengths_for_graph(self.steps, self._length_multiple)
         for number, features in enumerate(self._features(start_step=len(rows)), start=len(rows)):
             fresh.append(all_rows(self._strategy, self._step(features, lengths[number])))
             done = int((fresh[-1]["index"] != FILLER).sum())
@@ -257,13 +259,12 @@ class Predictor:
                 f"computed in {self.model.dtype_policy.compute_dtype}; expected a type that they fit in "
                 "(--dtype=float32)"
             )
-        self._task.warn_if_alike(self._task.validation_set, predictions)
+        self._task.warn_if_collapsed(self._task.validation_set, predictions)
         return predictions
 
     def _features(self, start_step: int):
-        data = self._task.task_config.validation_data
         return self._strategy.distribute_datasets_from_function(
-            lambda context: self._task.build_inputs(data, context, start_step)
+            lambda context: self._batching.dataset(context, start_step)
         )
 
     def _fingerprint(self, checkpoint: str) -> dict:
@@ -271,6 +272,6 @@ class Predictor:
             **weights_fingerprint(checkpoint),
             "shards": self._task.validation_set.shards,
             "batch_size": self._batch_size,
-            "multiple": self._multiple,
+            "multiple": self._length_multiple,
             "dtype": self.model.dtype_policy.name,
         }

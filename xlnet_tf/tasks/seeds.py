@@ -13,12 +13,14 @@ from absl import logging
 from official.core import config_definitions as cfg
 
 from xlnet_tf import files, folders
-from xlnet_tf.checkpoints.model_card import PARAMS_FILE
-from xlnet_tf.tasks.finetuning import BEST, UNREACHED, FinetuningTask, finetune, keep_batches, read_metrics
+from xlnet_tf.checkpoints.model_card import BEST, PARAMS_FILE
+from xlnet_tf.tasks.finetuning import FinetuningTask, finetune, keep_batches
 from xlnet_tf.tasks.metrics.table import metric_table
+from xlnet_tf.tasks.scoring import UNREACHED
+from xlnet_tf.training.early_stopping import read_metrics
 from xlnet_tf.training.guard import Diverged
 from xlnet_tf.training.progress import HISTORY, read_history
-from xlnet_tf.training.run import own
+from xlnet_tf.training.run import claim_model_dir
 
 SUMMARY = "seeds.json"
 _LEARNED = 0.95  # of its first value, which the training loss must have fallen below
@@ -73,9 +75,8 @@ def finetune_seeds(
     results = []
     if again := trained_again(params, model_dir, num_seeds):
         logging.warning("%s", again)
-    with contextlib.ExitStack() as stack:
-        if num_seeds > 1:  # of one seed, the folder is the run's own
-            own(strategy, model_dir, stack)
+    # Of one seed, the folder is the run's own.
+    with claim_model_dir(strategy, model_dir) if num_seeds > 1 else contextlib.nullcontext():
         for run_params, folder in runs(params, model_dir, num_seeds):
             tf_keras.backend.clear_session()
             try:

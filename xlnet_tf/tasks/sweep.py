@@ -4,7 +4,6 @@ Every run has a folder of its own below the sweep's, so that the same command re
 with more values or seeds adds their runs.
 """
 
-import contextlib
 import copy
 import dataclasses
 import itertools
@@ -24,15 +23,9 @@ from xlnet_tf.errors import UserError, prefixed
 from xlnet_tf.tasks.finetuning import FinetuningTask, build_task
 from xlnet_tf.tasks.metrics.table import metric_table
 from xlnet_tf.tasks.seeds import Result, finetune_seeds, runs, trained_again
+from xlnet_tf.training import checks
 from xlnet_tf.training.optimizer import build_optimizer
-from xlnet_tf.training.run import (
-    check_batch_sizes,
-    check_inputs,
-    check_memory,
-    check_resumable,
-    check_settings,
-    own,
-)
+from xlnet_tf.training.run import claim_model_dir
 from xlnet_tf.training.task import Task
 
 SUMMARY, PICTURE = "sweep.json", "sweep.svg"
@@ -249,8 +242,7 @@ def sweep(
     tpu_replicas = strategy.num_replicas_in_sync if on_tpu else 0
     check(trainings(variants, task_class, model_dir, num_seeds, tpu_replicas), strategy)
     trials: list[Trial] = []
-    with contextlib.ExitStack() as stack:
-        own(strategy, model_dir, stack)
+    with claim_model_dir(strategy, model_dir):
         for point, params in variants:
             folder = f"{model_dir}/{label(point)}"
             results = finetune_seeds(
@@ -267,14 +259,14 @@ def check(planned: Iterable[Training], strategy: tf.distribute.Strategy):
     """Raises UserError unless each can begin or resume; nothing has been written then."""
     for training in planned:
         with prefixed(training.name):
-            check_batch_sizes(training.params, strategy.num_replicas_in_sync)
-            check_memory(training.params, training.task, strategy)
+            checks.check_batch_sizes(training.params, strategy.num_replicas_in_sync)
+            checks.check_memory(training.params, training.task, strategy)
             trainer = training.params.trainer
             build_optimizer(trainer.optimizer_config, trainer.train_steps, training.task.n_layer)
-            check_inputs(training.params, training.task, strategy.num_replicas_in_sync)
+            checks.check_inputs(training.params, training.task.data, strategy.num_replicas_in_sync)
             for params, folder in training.runs:
-                check_settings(params, folder)
-                check_resumable(params, training.task, folder)
+                checks.check_settings(params, folder)
+                checks.check_resumable(params, training.task, folder)
 
 
 def best(trials: Sequence[Trial]) -> Trial | None:

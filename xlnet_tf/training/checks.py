@@ -6,8 +6,11 @@ import tensorflow as tf
 from absl import logging
 
 from xlnet_tf import files, folders
+from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.of_runs import check_name, newest
+from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.records.manifest import settings_difference
 from xlnet_tf.training import runtime
 from xlnet_tf.training.config import flatten
 from xlnet_tf.training.data import TaskData
@@ -177,7 +180,8 @@ def check_resumable(params, task: Task, model_dir: str):
         for name, line in changed.items()
         if name.startswith(MUST_MATCH_ON_RESUME) and not name.startswith(MAY_CHANGE)
     )
-    different = [f"  {line}" for line in (*must_match, *task.data.difference(model_dir))]
+    architecture = _architecture_difference(task.xlnet_config, model_dir)
+    different = [f"  {line}" for line in (*must_match, *architecture, *task.data.difference(model_dir))]
     if different:
         begin = f"(--init_checkpoint={model_dir} begins with its weights)"
         if not saved:
@@ -189,3 +193,15 @@ def check_resumable(params, task: Task, model_dir: str):
     changed.pop("trainer.summary_interval", None)  # follows steps_per_loop
     if lines := [line for name, line in changed.items() if name.startswith("trainer.")]:
         logging.warning("%s holds a run with other settings, and resumes: %s", model_dir, "; ".join(lines))
+
+
+def _architecture_difference(config: XLNetConfig, model_dir: str) -> list[str]:
+    """Returns in what an architecture differs from that of the run in model_dir, one line each.
+
+    The settings alone do not say: they name a file or a checkpoint, whose content may be another by now.
+    """
+    path = f"{model_dir}/{CONFIG_FILE}"
+    if not tf.io.gfile.exists(path):
+        return []
+    before, now = XLNetConfig.from_dict(files.read_json(path), path).to_dict(), config.to_dict()
+    return [f"architecture's {line}" for line in settings_difference(before, now)]

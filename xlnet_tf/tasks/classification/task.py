@@ -22,10 +22,11 @@ from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks import compatibility, label_losses
 from xlnet_tf.tasks.classification import metrics
 from xlnet_tf.tasks.classification.files import write_files
-from xlnet_tf.tasks.finetuning import FinetuningTask, alike, register, row_weights
+from xlnet_tf.tasks.finetuning import FinetuningTask, register
 from xlnet_tf.tasks.label_losses import BALANCED, UNIFORM, LabelConfig
 from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import SummaryModelConfig
+from xlnet_tf.tasks.scoring import is_constant, row_weights
 from xlnet_tf.training.task import Ratio, weighted
 
 EXPERIMENT = "xlnet/classification"
@@ -89,7 +90,7 @@ class ClassificationTask(FinetuningTask):
         "labelled": bool,
     }
     ANSWERED = "labelled"
-    ALIKE = ("kind", "labels")
+    MUST_AGREE = ("kind", "labels")
 
     def __init__(self, params: ClassificationConfig, *args, trained_on: ExampleSet | None = None, **kwargs):
         super().__init__(params, *args, trained_on=trained_on, **kwargs)
@@ -239,9 +240,9 @@ class ClassificationTask(FinetuningTask):
     def shown_metric(self):
         return self.example_set.settings["metrics"][0]
 
-    def outputs_alike(self, examples, predictions):
+    def has_collapsed(self, examples, predictions):
         """Leaves out the labels, which are floats for regression."""
-        return alike(predictions["outputs"], axis=0)
+        return is_constant(predictions["outputs"], axis=0)
 
     def constant_score(self, examples):
         targets = examples.column("label")

@@ -12,18 +12,18 @@ from xlnet_tf.models.question_answering import XLNetQuestionAnswering, span_loss
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
-from xlnet_tf.tasks.finetuning import FinetuningTask, register, row_weights
+from xlnet_tf.tasks.finetuning import FinetuningTask, register
 from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import SegmentsModelConfig
 from xlnet_tf.tasks.question_answering import answers as squad_answers
 from xlnet_tf.tasks.question_answering import files as squad_files
 from xlnet_tf.tasks.question_answering import metrics as squad_metrics
+from xlnet_tf.tasks.scoring import row_weights
 from xlnet_tf.tasks.settings import FinetuningConfig
 from xlnet_tf.text.graph.passage_windows import window_tokens
 from xlnet_tf.training.task import Ratio, weighted
 
 EXPERIMENT = "xlnet/question_answering"
-_TARGETS = {"answer_first": "start_position", "answer_last": "end_position"}
 
 
 @dataclasses.dataclass
@@ -76,6 +76,7 @@ class QuestionAnsweringTask(FinetuningTask):
     IN_PERCENT = True
     TOKEN_COLUMNS = ("answer_mask",)
     POSITION_COLUMNS = ("start_position", "end_position")
+    TRAINING_NAMES = {"answer_first": "start_position", "answer_last": "end_position"}
     POSITION_PREDICTIONS = ("start_top_index", "end_top_index")
     SETTINGS = {"unanswerable": bool, "max_question_len": int, "stride": int, "answered": bool}
     ANSWERED = "answered"
@@ -134,17 +135,8 @@ class QuestionAnsweringTask(FinetuningTask):
         return XLNetQuestionAnswering(encoder, **options)
 
     @property
-    def least_length(self):
+    def min_length(self):
         return max(self.task_config.model.start_top, self.task_config.model.end_top)
-
-    def build_inputs(self, params, input_context=None, start_step: int = 0):
-        """Returns batches; only in training does the model read where the answer begins."""
-        dataset = super().build_inputs(params, input_context, start_step)
-        if params is not self.task_config.train_data:
-            return dataset
-        return dataset.map(
-            lambda features: {_TARGETS.get(name, name): value for name, value in features.items()}
-        )
 
     def build_metrics(self, training: bool = True):
         return [Ratio(name) for name in ("loss", "start_accuracy", "end_accuracy")] if training else []
