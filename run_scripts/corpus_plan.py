@@ -16,8 +16,8 @@ from run_scripts.common import estimates
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import define_flags, from_flags, option
-from xlnet_tf.records import manifest as manifest_lib
 from xlnet_tf.records.manifest import Manifest
+from xlnet_tf.records.record_set import to_json
 
 JOBS_IN_FLIGHT = 2  # of each worker; the text of compressed files waits in the coordinator's memory
 FINGERPRINT_BYTES = 20  # of a document, while documents are compared
@@ -84,7 +84,7 @@ def from_manifest(manifest: Manifest, text_gb: float) -> dict[str, float]:
     scale = text_gb * 1e9 / statistics["bytes"]
     size = sum(file["bytes"] for file in manifest.corpus)
     packed = sum(file["bytes"] for file in manifest.corpus if file["file"].lower().endswith((".gz", ".zst")))
-    shards = manifest_lib.to_json({"shards": [dataclasses.asdict(shard) for shard in manifest.shards]})
+    shards = to_json({"shards": [dataclasses.asdict(shard) for shard in manifest.shards]})
     return {
         "text_gb": text_gb,
         "pieces": statistics["tokens"] * scale,

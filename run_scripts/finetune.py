@@ -115,7 +115,7 @@ def main(_: Sequence[str]):
 
     values = flags.FLAGS
     folders.claim(values.model_dir, folders.RUN, folders.RUNS, flag="--model_dir")
-    entry = task_registry.of_examples(ExampleSet.load(f"{values.data}/train"))
+    entry = task_registry.entry_for_set(ExampleSet.load(f"{values.data}/train"))
     given_of_task(task_registry.settings("settings"), entry.name, values)
     if values.dev_split and not epath.Path(f"{values.data}/{values.dev_split}").exists():
         raise errors.UserError(

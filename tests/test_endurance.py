@@ -74,7 +74,7 @@ def test_a_corpus_of_1_gb(tmp_path, monkeypatch):
         """The disk need not hold all records."""
         result = build(job)
         for shard in result["shards"]:
-            (tmp_path / "records" / shard["file"]).write_bytes(b"")
+            (tmp_path / "records" / shard.file).write_bytes(b"")
         return result
 
     monkeypatch.setattr(worker, "build_job", build_and_forget)

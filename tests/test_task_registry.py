@@ -46,7 +46,7 @@ def test_an_entry_names_what_is_there(entry, tmp_path):
     task = build(entry, tmp_path)
     assert type(task) is entry.load("task")
     assert (entry.examples or entry.name) == task.TASK
-    assert task_registry.of_examples(ExampleSet.load(tmp_path)) is entry
+    assert task_registry.entry_for_set(ExampleSet.load(tmp_path)) is entry
     assert isinstance(task.build_head(XLNetEncoder(task.xlnet_config)), entry.load("model"))
 
 
@@ -76,7 +76,7 @@ def test_an_entry_has_the_variables_of_its_head(entry, tmp_path):
     found = {names.canonical(variable.name) for variable in model.variables}
     shared = {name for name in found if names.head_scope(name) in ("encoder", "summary")}
     assert found - shared == {f"{scope}/{name}" for name, *_ in entry.variables}
-    assert all(task_registry.of_head(names.head_scope(name)) is entry for name in found - shared)
+    assert all(task_registry.entry_for_scope(names.head_scope(name)) is entry for name in found - shared)
 
 
 def test_names_lead_to_one_task():
@@ -95,7 +95,7 @@ def test_another_task_must_have_a_new_name(monkeypatch):
         value = "package.module:TASK"
 
         def load(self):
-            return task_registry.TASKS[0]
+            return task_registry.own_tasks()[0]
 
     monkeypatch.setattr(task_registry.metadata, "entry_points", lambda group: [Point()])
     message = "package.module:TASK, which a package installs, is .* expected a TaskEntry of a new name"
@@ -137,6 +137,6 @@ def test_help_says_which_tasks_a_flag_is_for():
 def test_a_registered_task_is_found(tmp_path, small_tokenizer):
     examples = toy.make_examples(tmp_path, small_tokenizer, 2)
     with pytest.raises(UserError, match="has examples for 'toy': expected one of classification, regression"):
-        task_registry.of_examples(examples)
+        task_registry.entry_for_set(examples)
     with tasks.registered(toy.ENTRY):
-        assert task_registry.of_examples(examples) is toy.ENTRY
+        assert task_registry.entry_for_set(examples) is toy.ENTRY

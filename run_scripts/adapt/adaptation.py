@@ -22,9 +22,10 @@ from xlnet_tf.checkpoints import names, open_checkpoint
 from xlnet_tf.checkpoints.checkpoint import Checkpoint
 from xlnet_tf.checkpoints.model_card import BEST, PARAMS_FILE
 from xlnet_tf.checkpoints.of_runs import optimizer_state
+from xlnet_tf.differences import settings_difference
 from xlnet_tf.errors import UserError, prefixed
 from xlnet_tf.flags import Setting
-from xlnet_tf.records.manifest import FILE_NAME, KIND, Manifest, settings_difference
+from xlnet_tf.records.manifest import FILE_NAME, KIND, Manifest
 from xlnet_tf.tasks.metrics.table import metric_table
 from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.tasks.pretraining.config import ModelConfig

@@ -12,9 +12,9 @@ from run_scripts.common import experiment
 from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.checkpoints.formats import other_architecture
+from xlnet_tf.differences import nested_differences
 from xlnet_tf.errors import UserError, prefixed
 from xlnet_tf.records.examples import ExampleSet
-from xlnet_tf.records.manifest import nested_differences
 from xlnet_tf.tasks import seeds, sweep
 from xlnet_tf.tasks.prediction import Predictor, Run
 from xlnet_tf.training.config import override
@@ -37,7 +37,7 @@ class Task:
         self.sets = {split: ExampleSet.load(f"{data}/{split}") for split in ("train", "dev")}
         if (self.sets["train"].folder.parent / "test").exists():
             self.sets["test"] = ExampleSet.load(f"{data}/test")
-        entry = task_registry.of_examples(self.sets["train"])
+        entry = task_registry.entry_for_set(self.sets["train"])
         params = exp_factory.get_exp_config(entry.experiment)
         params.runtime = copy.deepcopy(runtime)
         for source in config:

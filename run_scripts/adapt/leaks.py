@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from xlnet_tf.records.examples import ExampleSet
-from xlnet_tf.records.shards import read_shard
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID, UNK_ID
 
 WINDOW = 50  # letters and digits; different texts hardly ever share so long a run
@@ -67,8 +66,8 @@ def texts_of(examples: ExampleSet) -> Iterator[str]:
     pieces = np.array([piece.replace("▁", " ") for piece in tokenizer.pieces], object)
     pieces[UNK_ID] = _UNKNOWN
     borders = np.isin(np.arange(len(pieces)), (CLS_ID, SEP_ID, PAD_ID))  # not <eop>, which texts may spell
-    for shard in examples.shards:
-        for row in read_shard(examples.folder / shard["file"], examples.layout)["input_ids"].astype(np.int64):
+    for columns in examples.read_shards():
+        for row in columns["input_ids"].astype(np.int64):
             for run in np.split(row, np.flatnonzero(borders[row])):
                 if text := "".join(pieces[run[borders[run].sum() :]]).strip():
                     yield text

@@ -38,7 +38,7 @@ def write_set(folder, tokenizer, task):
 
 
 def build(folder):
-    params = exp_factory.get_exp_config(task_registry.of_examples(ExampleSet.load(folder)).experiment).task
+    params = exp_factory.get_exp_config(task_registry.entry_for_set(ExampleSet.load(folder)).experiment).task
     params.train_data.input_path = params.validation_data.input_path = str(folder)
     params.model.preset = "micro"
     task = task_factory.get_task_cls(type(params))(params)

@@ -320,9 +320,9 @@ def example_set(tmp_path_factory, small_tokenizer):
         "more columns": {"columns": ("label", "more")},
     }.items():
         made = write_examples(folder / kind, small_tokenizer, **options)
-        others[kind] = {shard["file"]: (made.folder / shard["file"]).read_bytes() for shard in made.shards}
+        others[kind] = {shard.file: (made.folder / shard.file).read_bytes() for shard in made.shards}
     examples = write_examples(folder / "set", small_tokenizer)
-    files = [shard["file"] for shard in examples.shards]
+    files = [shard.file for shard in examples.shards]
     return examples, Folder(folder / "set", files, examples.layout, others)
 
 

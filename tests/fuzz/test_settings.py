@@ -112,7 +112,7 @@ def test_manifests_of_examples(tmp_path, small_tokenizer, count):
         loaded.arrays()
         loaded.table()
         loaded.load_tokenizer()
-        assert all((loaded.folder / shard["file"]).parent == tmp_path for shard in loaded.shards)
+        assert all((loaded.folder / shard.file).parent == tmp_path for shard in loaded.shards)
 
     load_all(count, path, use, of_sealed)
 

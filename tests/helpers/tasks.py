@@ -10,13 +10,13 @@ from xlnet_tf.checkpoints import names
 @contextlib.contextmanager
 def registered(*tasks: task_registry.TaskEntry) -> Iterator[None]:
     """Adds tasks to the registry."""
-    before = task_registry.TASKS
-    task_registry.TASKS = (*before, *tasks)
+    before = task_registry.own_tasks
+    task_registry.own_tasks = lambda: (*before(), *tasks)
     _forget()
     try:
         yield
     finally:
-        task_registry.TASKS = before
+        task_registry.own_tasks = before
         _forget()
 
 

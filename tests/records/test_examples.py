@@ -22,6 +22,10 @@ from xlnet_tf.records.shards import framed_bytes
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
 
 T = 8
+WRONG_COLUMNS = [
+    *("abc", ["label", "int32"], [3, "int32", None], ["größe", "int32", None], ["label", "int9", None]),
+    *(["label", "int32", length] for length in ("1", 0, (1 << 20) + 1)),
+]
 
 
 def rows_of(number):
@@ -62,7 +66,7 @@ def test_examples_round_trip(write, monkeypatch):
     monkeypatch.setattr(examples_lib, "_SHARD_RECORDS", 6)
     monkeypatch.setattr(examples_lib, "_CHUNK_RECORDS", 3)
     examples = write(20)
-    assert [shard["records"] for shard in examples.shards] == [6, 6, 6, 2]
+    assert [shard.records for shard in examples.shards] == [6, 6, 6, 2]
     arrays = examples.arrays()
     for number in range(20):
         for name, values in rows_of(number).items():
@@ -235,14 +239,14 @@ def test_a_folder_of_splits_is_pointed_out(write, tmp_path):
 
 
 def damage(examples):
-    path = examples.folder / examples.shards[0]["file"]
+    path = examples.folder / examples.shards[0].file
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(bytes(data))
 
 
 def truncate(examples):
-    path = examples.folder / examples.shards[0]["file"]
+    path = examples.folder / examples.shards[0].file
     path.write_bytes(path.read_bytes()[:-1])
 
 
@@ -253,7 +257,7 @@ def cut_off(examples):
 
 def test_a_shard_that_ends_with_a_whole_record_too_early_is_named(write):
     examples = write(6)
-    path = examples.folder / examples.shards[0]["file"]
+    path = examples.folder / examples.shards[0].file
     path.write_bytes(path.read_bytes()[: -framed_bytes(examples.layout)])
     with pytest.raises(UserError, match=f"{path.name} ends inside a record"):
         examples.arrays()
@@ -263,7 +267,7 @@ def test_a_shard_that_was_replaced_is_named_with_its_record(write, monkeypatch):
     monkeypatch.setattr(examples_lib, "_SHARD_RECORDS", 3)
     monkeypatch.setattr(examples_lib, "_CHUNK_RECORDS", 3)
     examples = write(9)
-    _, second, third = (examples.folder / shard["file"] for shard in examples.shards)
+    _, second, third = (examples.folder / shard.file for shard in examples.shards)
     second.write_bytes(third.read_bytes())
     fault = f"{second.name}: record 1 .byte {framed_bytes(examples.layout)}. is example 7, expected 4"
     dataset = example_dataset(Batches(examples, 4, repeat=False), start_step=1)
@@ -295,56 +299,60 @@ def test_damaged_sets_are_named(write, harm, message):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("path", "value", "message"),
     [
         (
-            set_field("kind", "pretraining"),
+            ["kind"],
+            "pretraining",
             "has pretraining records, or is a run on them; expected fine-tuning examples",
         ),
-        (set_field("schema_version", 2), r"kind and schema_version are \['examples', 2\], expected"),
-        (set_field("seq_len", "8"), "of a wrong type: seq_len$"),
-        (set_field("extra", 1), "unknown or of a wrong type: extra$"),
-        (set_field("statistics", {"truncated": 1}), "manifest.json was changed"),
-        (set_field("seq_len", 4), "seq_len is 4"),
-        (set_field("seq_len", (1 << 20) + 1), "seq_len is 1048577"),
-        (set_field("sequences", 0), "sequences is 0"),
-        (set_field("sequences", (1 << 20) + 1), "sequences is 1048577"),
-        (set_field("tokenizer", "sha256", None), "tokenizer is"),
-        (set_field("tokenizer", "vocab_size", "90"), "tokenizer is"),
-        (set_field("tokenizer", "vocab_size", 0), "tokenizer is"),
-        (set_field("tokenizer", "vocab_size", (1 << 24) + 1), "tokenizer is"),
-        (set_field("cleaning", "lower", 1), "cleaning is"),
-        (set_field("cleaning", "upper", True), "cleaning is"),
-        (set_field("statistics", "truncated", 0.5), "statistics is"),
-        (set_field("skipped", "empty text", 3), "skipped is"),
-        (set_field("skipped", "empty text", {"count": "1", "places": []}), "skipped is"),
-        (set_field("skipped", "empty text", {"count": 1, "places": [2]}), "skipped is"),
-        (set_field("skipped", "empty text", {"count": 1}), "skipped is"),
-        (set_field("columns", 3, "abc"), r"columns is .*\]: no such set"),
-        (set_field("columns", 3, ["label", "int32"]), r"columns is .*\]: no such set"),
-        (set_field("columns", 3, [3, "int32", None]), r"columns is .*\]: no such set"),
-        (set_field("columns", 3, ["größe", "int32", None]), r"columns is .*\]: no such set"),
-        (set_field("columns", 3, ["label", "int9", None]), r"columns is .*\]: no such set"),
-        (set_field("columns", 3, ["label", "int32", "1"]), r"columns is .*\]: no such set"),
-        (set_field("columns", 3, ["label", "int32", 0]), r"columns is .*\]: no such set"),
-        (set_field("columns", 3, ["label", "int32", (1 << 20) + 1]), r"columns is .*\]: no such set"),
-        (set_field("columns", 0, ["input_ids", "int32", T]), "columns is .* do not fit seq_len"),
-        (set_field("columns", 4, ["label", "int32", None]), "columns is .* do not fit seq_len"),
-        (set_field("shards", [3]), "shards has 3"),
-        (set_field("shards", 0, "offset", 0), "shards has .*offset"),
-        (set_field("shards", 0, "file", "../escaped"), "shards has .*escaped"),
-        (set_field("shards", 0, {"file": "a", "records": -1, "bytes": 0, "sha256": ""}), "shards has .*-1"),
-        (set_field("shards", 0, "bytes", 7), "shards has .*'bytes': 7"),
-        (lambda values: values["shards"].append(values["shards"][0]), "shards has .*shard-00000"),
+        (["schema_version"], 2, "kind is examples and schema_version is 2, expected"),
+        (["seq_len"], "8", "seq_len is '8', expected int"),
+        (["extra"], 1, "unknown .'extra'"),
+        (["statistics"], {"truncated": 1}, "manifest.json was changed"),
+        (["seq_len"], 4, "seq_len is 4"),
+        (["seq_len"], (1 << 20) + 1, "seq_len is 1048577"),
+        (["sequences"], 0, "sequences is 0"),
+        (["sequences"], (1 << 20) + 1, "sequences is 1048577"),
+        (["tokenizer", "sha256"], None, "tokenizer: sha256 is None"),
+        (["tokenizer", "vocab_size"], "90", "tokenizer: vocab_size is '90'"),
+        (["tokenizer", "vocab_size"], 0, "tokenizer: vocab_size is 0"),
+        (["tokenizer", "vocab_size"], (1 << 24) + 1, "tokenizer: vocab_size is 16777217"),
+        (["cleaning", "lower"], 1, "cleaning: lower is 1"),
+        (["cleaning", "upper"], True, "cleaning: .*unknown .'upper'"),
+        (["statistics", "truncated"], 0.5, "statistics: truncated is 0.5"),
+        (["skipped", "empty text"], 3, "skipped: empty text: .*found int"),
+        (["skipped", "empty text"], {"count": "1", "places": []}, "skipped: empty text: count is '1'"),
+        (["skipped", "empty text"], {"count": 1, "places": [2]}, r"skipped: empty text: places is \[2"),
+        (["skipped", "empty text"], {"count": 1}, "skipped: empty text: fields missing .'places'"),
+        *(
+            (["columns", 3], column, "columns is .*, expected name, type and length")
+            for column in WRONG_COLUMNS
+        ),
+        (["columns", 0], ["input_ids", "int32", T], "columns is .* do not fit seq_len"),
+        (["columns", 4], ["label", "int32", None], "columns is .* do not fit seq_len"),
+        (["shards"], [3], r"shards\[0\]: .*found int"),
+        (["shards", 0, "offset"], 0, r"shards\[0\]: .*unknown .'offset'"),
+        (["shards", 0, "file"], "../escaped", "'../escaped' is listed twice or is not a plain file name"),
+        (
+            ["shards", 0],
+            {"file": "a", "records": -1, "bytes": 0, "sha256": ""},
+            "bytes of a is 0, .* -1 records",
+        ),
+        (["shards", 0, "bytes"], 7, "bytes of shard-00000.tfrecord is 7, expected"),
+        (["shards", 1], "again", "shard-00000.tfrecord' is listed twice"),
     ],
 )
-def test_wrong_fields_are_named(write, change, message):
-    path = write(6).folder / "manifest.json"
-    values = json.loads(path.read_text())
-    change(values)
-    path.write_text(json.dumps(values))
+def test_wrong_fields_are_named(write, path, value, message):
+    manifest = write(6).folder / "manifest.json"
+    values = json.loads(manifest.read_text())
+    if value == "again":
+        values["shards"] *= 2
+    else:
+        set_field(*path, value)(values)
+    manifest.write_text(json.dumps(values))
     with pytest.raises(UserError, match=message):
-        ExampleSet.load(path)
+        ExampleSet.load(manifest)
 
 
 def test_checksums_include_the_tokenizers(write):

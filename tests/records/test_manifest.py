@@ -7,8 +7,9 @@ import pytest
 from tests.helpers.records.mutations import set_field
 from tests.helpers.records.synthetic import make_set
 from xlnet_tf import manifest_checksum
+from xlnet_tf.differences import settings_difference
 from xlnet_tf.errors import UserError
-from xlnet_tf.records.manifest import Manifest, settings_difference
+from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.shards import read_shard
 from xlnet_tf.records.spec import RecordSpec
 from xlnet_tf.text import special_tokens
@@ -81,21 +82,28 @@ def test_missing_manifest(tmp_path):
 
 
 def test_a_folder_of_sets_is_pointed_out(folder):
-    with pytest.raises(FileNotFoundError, match=f"pretraining records, such as .*{folder.name}.*Build them"):
+    with pytest.raises(
+        FileNotFoundError, match=f"pretraining records; it has sets in .*{folder.name}.*Build them"
+    ):
         Manifest.load(folder.parent)
 
 
 def test_a_set_above_a_missing_folder_is_pointed_out(folder):
-    with pytest.raises(FileNotFoundError, match=f"pretraining records, such as {folder}. Build them"):
+    with pytest.raises(
+        FileNotFoundError, match=f"pretraining records; {folder} is one itself: give that. Build them"
+    ):
         Manifest.load(folder / "train")
 
 
 @pytest.mark.parametrize(
     "change,message",
     [
-        (set_field("schema_version", 2), "schema_version is 2 .* expected 1"),
-        (set_field("kind", "squad"), "kind is squad, expected"),
-        (set_field("kind", "examples"), "describes fine-tuning examples; expected pretraining records"),
+        (set_field("schema_version", 2), "schema_version is 2, expected pretraining and 1"),
+        (set_field("kind", "squad"), "kind is squad and schema_version is 1, expected"),
+        (
+            set_field("kind", "examples"),
+            "has fine-tuning examples, or is a run on them; expected pretraining records",
+        ),
         (set_field("extra", 1), r"unknown \['extra'\]"),
         (lambda values: values.pop("seed"), r"fields missing \['seed'\]"),
         (set_field("seq_len", "12"), "seq_len is '12', expected int"),

@@ -695,7 +695,7 @@ def test_what_does_not_fit_is_refused(data, run, registered, tmp_path, small_tok
     with pytest.raises(UserError, match="examples for parsing: expected some for toy"):
         toy.ToyTask(settings(data, task={"train_data": {"input_path": str(tmp_path / "strange")}}).task)
     with pytest.raises(UserError, match="'parsing': expected one of classification"):
-        task_registry.of_examples(ExampleSet.load(tmp_path / "strange"))
+        task_registry.entry_for_set(ExampleSet.load(tmp_path / "strange"))
     shutil.copytree(run[0], tmp_path / "run")
     toy.make_examples(tmp_path / "more" / "train", small_tokenizer, 80)
     with pytest.raises(UserError, match="examples' shards"):

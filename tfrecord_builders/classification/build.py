@@ -2,8 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from absl import logging
@@ -12,10 +11,10 @@ from tfrecord_builders.classification import labels as labels_lib
 from tfrecord_builders.classification.options import ClassificationOptions
 from tfrecord_builders.classification.presets import BINARY_METRICS, Dataset, SplitSource
 from tfrecord_builders.common import tables
+from tfrecord_builders.common.example_builder import Example, Split, build_sets, encoded
 from tfrecord_builders.common.rows import Row, other_delimiter
 from tfrecord_builders.pretraining.dedup import fingerprints, is_held_out
 from xlnet_tf.errors import UserError
-from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.text import packing
 from xlnet_tf.text.marks import DroppedMarks
@@ -23,29 +22,15 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TASK = "classification"
 
-_BATCH_ROWS = 512  # encoded at once
 _COUNTED_LABELS = 20  # with more labels, the table of a set does not count each
 _MOST_LABELS = 0.5  # of the rows: more are hardly classes
 
-
-@dataclasses.dataclass(frozen=True)
-class _Split:
-    """The rows of one split: those `chosen` (bool [rows of the source]) of the source of that name."""
-
-    name: str
-    source_name: str
-    chosen: np.ndarray
+_NumberedRow = tuple[int, Row]
+_Skipped = list[tuple[str, str]]  # reason and location of each row
 
 
 def build_classification(options: ClassificationOptions, progress: bool = False) -> dict[str, ExampleSet]:
     """Builds the examples of all splits.
-
-    Args:
-        options: what to build.
-        progress: whether to draw progress bars on stderr.
-
-    Returns:
-        split -> its examples, in `output_dir`/split.
 
     Raises:
         UserError: options, data or tokenizer are wrong; no example was written then.
@@ -55,31 +40,67 @@ def build_classification(options: ClassificationOptions, progress: bool = False)
     options.claim([*dataset.sources, *["dev"] * bool(dataset.dev_fraction)])
     tokenizer = options.load_tokenizer()
     packing.truncated([], [], options.seq_len)  # an impossible length stops here
-    dataset = _without_missing_labels(_with_labels(dataset, options), options)
+    dataset = _without_missing_labels(_with_labels(dataset))
     if len(dataset.labels) != 2 and (wrong := set(dataset.metrics) & set(BINARY_METRICS)):
         raise UserError(f"{', '.join(sorted(wrong))} needs two labels, here are {len(dataset.labels)}")
     marks = DroppedMarks(options.cleaning)
-    splits = [split for name in dataset.sources for split in _choose(name, dataset, options, marks)]
+    masks: dict[str, np.ndarray] = {}
+    ragged: dict[str, _Skipped] = {}
+    for name in dataset.sources:
+        ragged[name] = []
+        values = _check_rows(name, dataset, marks, ragged[name])
+        limit = options.train_limit if name == "train" else options.eval_limit
+        masks |= _choose(name, values, dataset, options.seed, limit, options.eval_limit)
     marks.warn()
-    writers = options.writers(TASK, tokenizer, {s.name: _arguments(s, dataset, options) for s in splits})
-    return {s.name: _write(s, writers[s.name], dataset, tokenizer, options, progress) for s in splits}
+
+    def read(name: str) -> Split[_NumberedRow]:
+        source_name = name if name in dataset.sources else "train"  # which the rows held out are from
+        source = dataset.sources[source_name]
+        examples = _Examples(
+            tokenizer=tokenizer,
+            seq_len=options.seq_len,
+            truncation=options.truncation,
+            dataset=dataset,
+            source=source,
+            training=name == "train",
+        )
+        settings = {
+            "name": options.preset or "",
+            "kind": dataset.kind,
+            "labels": list(dataset.labels),
+            "metrics": list(dataset.metrics),
+            "submissions": dict(dataset.submissions),
+            "truncation": options.truncation,
+            "pair": bool(source.text_pair),
+            "labelled": bool(source.label),
+        }
+        return Split(
+            itertools.compress(_read(source_name, dataset), masks[name]),
+            int(masks[name].sum()),
+            [labels_lib.label_column(dataset)],
+            settings,
+            examples.of,
+            skipped=ragged.get(name, ()),
+        )
+
+    return build_sets(TASK, options, tokenizer, [*masks], read, "texts", progress)
 
 
-def _read(name: str, dataset: Dataset, options: ClassificationOptions, skip: tables.Skip | None = None):
-    """Reads a source; `skip` hears of ragged rows, where they may be left out.
+def _read(name: str, dataset: Dataset, skipped: _Skipped | None = None) -> Iterator[_NumberedRow]:
+    """Reads a source; ragged rows are added to `skipped`, where they may be left out.
 
     Yields:
         (number, row). Numbers name rows in predictions, so those of dev and test count ragged rows, too.
     """
     source, ragged = dataset.sources[name], 0
 
-    def leave_out(reason: str, location: str) -> None:
+    def leave_out(*reason_and_location: str) -> None:
         nonlocal ragged
         ragged += name != "train"
-        if skip:
-            skip(reason, location)
+        if skipped is not None:
+            skipped.append(reason_and_location)
 
-    rows = tables.read_table(source.file, source.table, leave_out if options.skip_ragged else None)
+    rows = tables.read_table(source.file, source.table, leave_out if dataset.skip_ragged else None)
     for count, row in enumerate(rows):
         if not count:
             _check_columns(row, source)
@@ -101,7 +122,7 @@ def _check_columns(row: Row, source: SplitSource) -> None:
         )
 
 
-def _without_missing_labels(dataset: Dataset, options: ClassificationOptions) -> Dataset:
+def _without_missing_labels(dataset: Dataset) -> Dataset:
     """Test splits need no labels: notes which ones have none.
 
     Raises:
@@ -113,7 +134,7 @@ def _without_missing_labels(dataset: Dataset, options: ClassificationOptions) ->
             continue
         locations: dict[bool, str] = {}  # whether a row is labelled -> the first such row
         all_hidden = True
-        for _, row in _read(name, dataset, options):
+        for _, row in _read(name, dataset):
             locations.setdefault(labels_lib.is_labelled(row, source), row.location)
             all_hidden = all_hidden and labels_lib.is_hidden(row, source, dataset)
         if all_hidden:
@@ -128,12 +149,12 @@ def _without_missing_labels(dataset: Dataset, options: ClassificationOptions) ->
     return dataclasses.replace(dataset, sources=sources)
 
 
-def _with_labels(dataset: Dataset, options: ClassificationOptions) -> Dataset:
+def _with_labels(dataset: Dataset) -> Dataset:
     """Fills in the labels of the training data, where they are not known already."""
     if dataset.labels or dataset.kind == "regression":
         return dataset
     source, found, rows = dataset.sources["train"], set(), 0
-    for _, row in _read("train", dataset, options):
+    for _, row in _read("train", dataset):
         found.update(labels_lib.read_labels(row, source, dataset))
         rows += 1
     if not rows:
@@ -154,32 +175,47 @@ def _with_labels(dataset: Dataset, options: ClassificationOptions) -> Dataset:
     return dataclasses.replace(dataset, labels=labels)
 
 
-def _choose(name: str, dataset: Dataset, options: ClassificationOptions, marks: DroppedMarks) -> list[_Split]:
-    """Checks and counts all rows of a source and chooses which to use; "train" may give "dev", too."""
+def _check_rows(name: str, dataset: Dataset, marks: DroppedMarks, skipped: _Skipped) -> np.ndarray:
+    """Checks all rows of a source; returns the fingerprints of their texts, uint64 [rows]."""
     source, values = dataset.sources[name], []
-    for _, row in _read(name, dataset, options):
+    for _, row in _read(name, dataset, skipped):
         labels_lib.encode(row, source, dataset)
         texts = _texts(row, source)
         marks.add(*texts.values())
         values.append(_fingerprint(texts))
     if not values:
         raise UserError(f"{source.file} has no rows")
+    return np.array(values, np.uint64)
+
+
+def _choose(
+    name: str, values: np.ndarray, dataset: Dataset, seed: int, limit: int, dev_limit: int
+) -> dict[str, np.ndarray]:
+    """Chooses which rows of a source to use; "train" may give "dev", too.
+
+    Args:
+        values: fingerprints of the rows.
+        limit, dev_limit: how many rows to take at random, of "dev" from "train"; 0: all.
+
+    Returns:
+        split -> bool [rows].
+    """
     count = len(values)
-    order = np.random.default_rng(options.seed).permutation(count)
+    order = np.random.default_rng(seed).permutation(count)
     if name != "train":
-        return [_Split(name, name, _mask(order, count, options.eval_limit))]
+        return {name: _mask(order, count, limit)}
     # The text alone decides, as in pretraining: equal ones are on the same side, and rows that are added move
     # no others.
-    held_out = is_held_out(np.array(values, np.uint64), dataset.dev_fraction)[order]
+    held_out = is_held_out(values, dataset.dev_fraction)[order]
     if dataset.dev_fraction and not 0 < held_out.sum() < count:
         raise UserError(
             f"dev_fraction {dataset.dev_fraction} holds out {held_out.sum()} of the {count} rows of "
-            f"{source.file}: choose another"
+            f"{dataset.sources[name].file}: choose another"
         )
-    splits = [_Split("train", name, _mask(order[~held_out], count, options.train_limit))]
+    masks = {"train": _mask(order[~held_out], count, limit)}
     if dataset.dev_fraction:
-        splits.append(_Split("dev", name, _mask(order[held_out], count, options.eval_limit)))
-    return splits
+        masks["dev"] = _mask(order[held_out], count, dev_limit)
+    return masks
 
 
 def _fingerprint(texts: Mapping[str, str]) -> int:
@@ -203,82 +239,61 @@ def _texts(row: Row, source: SplitSource) -> dict[str, str]:
     return texts
 
 
-def _arguments(split: _Split, dataset: Dataset, options: ClassificationOptions) -> dict[str, Any]:
-    """Returns the arguments of a split's writer."""
-    source = dataset.sources[split.source_name]
-    settings = {
-        "name": options.preset or "",
-        "kind": dataset.kind,
-        "labels": list(dataset.labels),
-        "metrics": list(dataset.metrics),
-        "submissions": dict(dataset.submissions),
-        "truncation": options.truncation,
-        "pair": bool(source.text_pair),
-        "labelled": bool(source.label),
-    }
-    return {"columns": [labels_lib.label_column(dataset)], "settings": settings}
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Examples:
+    """Turns the rows of a split into examples.
 
+    Attributes:
+        truncation: where a text that is too long is cut: "end" or "middle".
+        source: of the rows.
+        training: whether rows with an empty text are left out.
+    """
 
-def _write(
-    split: _Split,
-    writer: ExampleWriter,
-    dataset: Dataset,
-    tokenizer: XLNetTokenizer,
-    options: ClassificationOptions,
-    progress: bool,
-) -> ExampleSet:
-    source = dataset.sources[split.source_name]
-    counted = dataset.kind == "classification" and source.label and len(dataset.labels) <= _COUNTED_LABELS
-    label_names = [f"label {label}" for label in dataset.labels] if counted else []
-    lengths: list[int] = []
-    with writer, ProgressBar(total=int(split.chosen.sum()), desc=split.name, disable=not progress) as bar:
+    tokenizer: XLNetTokenizer
+    seq_len: int
+    truncation: str
+    dataset: Dataset
+    source: SplitSource
+    training: bool
+
+    def of(self, rows: Iterable[_NumberedRow], writer: ExampleWriter) -> Iterator[Example]:
+        source, dataset = self.source, self.dataset
+        counted = dataset.kind == "classification" and source.label and len(dataset.labels) <= _COUNTED_LABELS
+        label_names = [f"label {label}" for label in dataset.labels] if counted else []
+        lengths: list[int] = []
         if dataset.labels and not label_names:
             writer.count("labels", len(dataset.labels))
         for name in (*label_names, "empty texts (kept)", "texts cut", "pieces cut"):
             writer.count(name, 0)  # the order of the table
-        skip = writer.skip if split.name == split.source_name else None
-        rows = _read(split.source_name, dataset, options, skip)
-        for number, row, ids in _encoded(itertools.compress(rows, split.chosen), source, tokenizer):
-            bar.update()
+        for (number, row), ids in encoded(rows, self._row_texts, self.tokenizer):
             lengths.append(sum(map(len, ids)))
             if not all(map(len, ids)):
-                if split.name == "train":
+                if self.training:
                     writer.skip("empty text", row.location)
                     continue
                 writer.count("empty texts (kept)")
-            packed, dropped = _pack(ids, options)
+            packed, dropped = pack_texts(ids, self.seq_len, self.truncation)
             writer.count("texts cut", int(dropped > 0))
             writer.count("pieces cut", dropped)
             label = labels_lib.encode(row, source, dataset)
             if label_names:
                 writer.count(label_names[label])
             row_id = row.text(source.id) if source.id else str(number)
-            writer.write({**packed._asdict(), "label": label}, {"id": row_id, **_texts(row, source)})
+            yield {**packed._asdict(), "label": label}, {"id": row_id, **_texts(row, source)}
         if not any(lengths):
             raise UserError(f"all texts of {source.file} are empty: is {', '.join(source.text)} the column?")
         writer.count_lengths("pieces of a text", lengths)
-    return writer.example_set
+
+    def _row_texts(self, numbered: _NumberedRow) -> list[str]:
+        return [*_texts(numbered[1], self.source).values()]
 
 
-def _encoded(
-    rows: Iterator[tuple[int, Row]], source: SplitSource, tokenizer: XLNetTokenizer
-) -> Iterator[tuple[int, Row, tuple[np.ndarray, ...]]]:
-    """Yields (number, row, piece ids of its text and, if there is one, of its second text)."""
-    while batch := list(itertools.islice(rows, _BATCH_ROWS)):
-        texts = [text for _, row in batch for text in _texts(row, source).values()]
-        ids, lengths = tokenizer.encode_batch(texts)
-        parts = iter(np.split(ids, np.cumsum(lengths)[:-1]))
-        per_row = len(texts) // len(batch)
-        for number, row in batch:
-            yield number, row, tuple(itertools.islice(parts, per_row))
-
-
-def _pack(ids: Sequence[np.ndarray], options: ClassificationOptions) -> tuple[packing.Packed, int]:
+def pack_texts(ids: Sequence[np.ndarray], seq_len: int, truncation: str) -> tuple[packing.Packed, int]:
     """Returns the sequence of a text, or of two, and how many pieces were too many."""
-    *_, dropped = packing.truncated(ids[0], *ids[1:] or (None,), options.seq_len)
-    if dropped and options.truncation == "middle":
+    *_, dropped = packing.truncated(ids[0], *ids[1:] or (None,), seq_len)
+    if dropped and truncation == "middle":
         # The proportion of Sun et al. 2019, How to fine-tune BERT for text classification: 128 of 510.
         room = len(ids[0]) - dropped
         head = room // 4
         ids = [np.concatenate([ids[0][:head], ids[0][head - room :]])]
-    return packing.pack(*ids, seq_len=options.seq_len), dropped
+    return packing.pack(*ids, seq_len=seq_len), dropped

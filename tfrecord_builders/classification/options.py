@@ -91,7 +91,9 @@ class ClassificationOptions(ExampleOptions):
             if self.dev_fraction:
                 raise UserError("dev_fraction is for data without a dev split, but there is one")
             fraction = 0.0
-        return dataclasses.replace(dataset, metrics=metrics, dev_fraction=fraction)
+        return dataclasses.replace(
+            dataset, metrics=metrics, dev_fraction=fraction, skip_ragged=self.skip_ragged
+        )
 
     def _preset(self) -> Dataset:
         if given := [name for name in _GENERIC_ONLY if getattr(self, name) is not None]:

@@ -50,6 +50,7 @@ class Dataset:
         separator: multi_label: what separates the labels in one column.
         submissions: split -> file that GLUE's server expects.
         dev_fraction: part of the training rows that becomes the dev split, where there is none.
+        skip_ragged: whether to leave out rows with too few or many fields; else they are errors.
     """
 
     sources: Mapping[str, SplitSource]
@@ -59,6 +60,7 @@ class Dataset:
     separator: str = ""
     submissions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     dev_fraction: float = 0.0
+    skip_ragged: bool = False
 
 
 _PLAIN_TSV = TableFormat("tsv")

@@ -1,19 +1,29 @@
-"""What all builders of labelled examples share: their options and their command."""
+"""The frame of all builders of labelled examples.
+
+    read and check a split -> encode many rows at once -> columns and a line of the side file -> a set
+
+A builder says what it alone knows: its options, how a split is read, and what a row becomes. The rest is
+here: the options that all have, which sets may be replaced, writing them, the command.
+"""
 
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
+import numpy as np
 from etils import epath
 
 from xlnet_tf import command_line, errors, files, folders
+from xlnet_tf.differences import settings_difference
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import check_limits, define_flags, from_flags, option
+from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records import example_report
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter, discard
-from xlnet_tf.records.manifest import settings_difference
+from xlnet_tf.records.layout import Column
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer, cleaning_for, find_file
 
@@ -22,13 +32,17 @@ BUILDS_ANEW = "the same command builds the examples anew"
 
 _OF_A_SPLIT = ("labelled", "answered", "tagged", "judged", "unanswerable")  # settings that its data decide
 
+_BATCH_ROWS = 512  # encoded at once
+
 Columns = TypeVar("Columns")
+Read = TypeVar("Read")  # what a builder reads as a row
+Example = tuple[Mapping[str, Any], Mapping[str, Any]]  # its columns, and its line of the side file
 Options = TypeVar("Options", bound="ExampleOptions")
 
 
 @dataclasses.dataclass(frozen=True)
 class ExampleOptions:
-    """Where the tokenizer and the examples are, and how text is cleaned; each field is a flag.
+    """What every builder must know; each field is a flag.
 
     A builder's options derive from these and have a field for each of SPLITS: where its data is.
     """
@@ -89,54 +103,127 @@ class ExampleOptions:
         """Raises FileNotFoundError if there is none."""
         return XLNetTokenizer(find_file(self.tokenizer), cleaning=self.cleaning)
 
-    def writers(
-        self, task: str, tokenizer: XLNetTokenizer, splits: Mapping[str, Mapping[str, Any]]
-    ) -> dict[str, ExampleWriter]:
-        """Returns what writes the examples of each split, whose earlier ones are removed now.
 
-        Args:
-            task, tokenizer: as ExampleWriter takes them.
-            splits: all that are built, with ExampleWriter's other arguments.
+@dataclasses.dataclass(frozen=True)
+class Split(Generic[Read]):
+    """A split that has been read and checked.
 
-        Raises:
-            UserError: output_dir has sets with other settings, or more splits than a new train, and they are
-                not to be replaced.
-        """
-        self.claim(splits)
-        folder = epath.Path(self.output_dir)
-        writers = {
-            split: ExampleWriter(
-                folder / split,
-                task=task,
-                split=split,
-                tokenizer=tokenizer,
-                seq_len=self.seq_len,
-                **arguments,
-            )
-            for split, arguments in splits.items()
-        }
-        there, new = _sets_in(folder), _settings(next(iter(writers.values())).example_set)
-        different = [
-            f"  {name}: {line}"
-            for name, examples in there.items()
-            for line in settings_difference(_settings(examples), new)
-        ]
-        if different and not self.overwrite:
-            listed = "\n".join(different)
-            raise UserError(
-                f"{folder} holds examples with other settings: choose another --output_dir, or give "
-                f"--overwrite to replace them. Differences:\n{listed}"
-            )
-        # Data to evaluate on may change by themselves.
-        others = ", ".join(sorted(there.keys() - writers.keys()))
-        if others and not self.overwrite and "train" in there and "train" in writers:
-            raise UserError(
-                f"{folder} would get a new train next to the old {others}: build {others}, too, or give "
-                f"--overwrite to remove {others}"
-            )
-        for name in there if self.overwrite else there.keys() & writers.keys():
-            discard(folder / name)
-        return writers
+    Attributes:
+        rows: what examples are made of, in order; may be read as they are written.
+        total: number of rows.
+        columns, settings, sequences: as ExampleWriter takes them.
+        examples: from rows to their examples; the writer is for counting.
+        skipped: reason and location of what reading has left out.
+    """
+
+    rows: Iterable[Read]
+    total: int
+    columns: Sequence[Column]
+    settings: Mapping[str, Any]
+    examples: Callable[[Collection[Read], ExampleWriter], Iterator[Example]]
+    sequences: int = 1
+    skipped: Sequence[tuple[str, str]] = ()
+
+
+def build_sets(
+    task: str,
+    options: ExampleOptions,
+    tokenizer: XLNetTokenizer,
+    names: Sequence[str],
+    read: Callable[[str], Split],
+    unit: str,
+    progress: bool,
+) -> dict[str, ExampleSet]:
+    """Builds the sets of some splits, one after the other; their earlier sets are removed first.
+
+    Args:
+        task: name of its TaskEntry.
+        options: where the sets go and how long sequences are; the rest has been read.
+        names: of the splits.
+        read: from a name to its split.
+        unit: what a row is, for the progress bar.
+        progress: whether to draw progress bars on stderr.
+
+    Returns:
+        split -> its examples, in `output_dir`/split.
+
+    Raises:
+        UserError: output_dir has sets with other settings, or more splits than a new train, and they are not
+            to be replaced; or what `read` and the split's `examples` raise.
+    """
+    options.claim(names)
+    folder = epath.Path(options.output_dir)
+    sets: dict[str, ExampleSet] = {}
+    for name in names:
+        split = read(name)
+        writer = ExampleWriter(
+            folder / name,
+            task=task,
+            split=name,
+            tokenizer=tokenizer,
+            seq_len=options.seq_len,
+            columns=split.columns,
+            settings=split.settings,
+            sequences=split.sequences,
+        )
+        if not sets:
+            _make_room(folder, names, writer.example_set, options.overwrite)
+        with (
+            writer,
+            ProgressBar(split.rows, name, split.total, unit=f" {unit}", disable=not progress) as bar,
+            contextlib.closing(split.examples(bar, writer)) as examples,
+        ):
+            for left_out in split.skipped:
+                writer.skip(*left_out)
+            for columns, line in examples:
+                writer.write(columns, line)
+        sets[name] = writer.example_set
+    return sets
+
+
+def encoded(
+    rows: Iterable[Read], texts_of: Callable[[Read], Sequence[str]], tokenizer: XLNetTokenizer
+) -> Iterator[tuple[Read, list[np.ndarray]]]:
+    """Yields rows with the piece ids of each of their texts; many rows are encoded at once."""
+    rows = iter(rows)
+    while batch := list(itertools.islice(rows, _BATCH_ROWS)):
+        texts = [texts_of(row) for row in batch]
+        ids, lengths = tokenizer.encode_batch([*itertools.chain.from_iterable(texts)])
+        parts = iter(np.split(ids, np.cumsum(lengths)[:-1]))
+        for row, own in zip(batch, texts):
+            yield row, [*itertools.islice(parts, len(own))]
+
+
+def _make_room(folder: epath.Path, names: Sequence[str], first: ExampleSet, overwrite: bool) -> None:
+    """Removes the earlier sets of splits, or of all with `overwrite`.
+
+    Args:
+        first: the first new set, as those of all splits have the same settings.
+
+    Raises:
+        UserError: without `overwrite`, there are sets with other settings, or more splits than a new train.
+    """
+    there, new = _sets_in(folder), _settings(first)
+    different = [
+        f"  {name}: {line}"
+        for name, examples in there.items()
+        for line in settings_difference(_settings(examples), new)
+    ]
+    if different and not overwrite:
+        listed = "\n".join(different)
+        raise UserError(
+            f"{folder} holds examples with other settings: choose another --output_dir, or give "
+            f"--overwrite to replace them. Differences:\n{listed}"
+        )
+    # Data to evaluate on may change by themselves.
+    others = ", ".join(sorted(there.keys() - {*names}))
+    if others and not overwrite and "train" in there and "train" in names:
+        raise UserError(
+            f"{folder} would get a new train next to the old {others}: build {others}, too, or give "
+            f"--overwrite to remove {others}"
+        )
+    for name in there if overwrite else there.keys() & {*names}:
+        discard(folder / name)
 
 
 def _sets_in(folder: epath.Path) -> dict[str, ExampleSet]:

@@ -9,8 +9,9 @@ import numpy as np
 
 from tfrecord_builders.inspection.field_names import plain
 from tfrecord_builders.inspection.show import marked, visible_piece, wrapped
+from xlnet_tf.differences import nested_differences
 from xlnet_tf.progress_bar import ProgressBar
-from xlnet_tf.records.manifest import Manifest, Shard, nested_differences
+from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.shards import read_shard
 from xlnet_tf.records.spans import target_flags
 from xlnet_tf.records.spec import stream_name

@@ -17,6 +17,7 @@ from etils import epath
 
 from tfrecord_builders.pretraining import worker
 from xlnet_tf import manifest_checksum
+from xlnet_tf.differences import settings_difference
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import manifest as manifest_lib
 from xlnet_tf.records.manifest import Manifest, Shard
@@ -137,9 +138,7 @@ def _what_is_there(folder: epath.Path, names: set[str]) -> Manifest | None:
 
 def _is_same_build(there: Manifest, started: Manifest, names: set[str]) -> bool:
     """Says whether to resume a build; raises UserError if it is another one that has records."""
-    difference = manifest_lib.settings_difference(
-        *({**one.settings(), "corpus": None} for one in (there, started))
-    )
+    difference = settings_difference(*({**one.settings(), "corpus": None} for one in (there, started)))
     corpora = there.corpus, started.corpus
     if there.corpus != started.corpus and (manifest_lib.FILE_NAME in names or not _is_corrected(*corpora)):
         difference.insert(0, _corpus_difference(*corpora))

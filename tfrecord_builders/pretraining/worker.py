@@ -21,7 +21,8 @@ from tfrecord_builders.pretraining.token_stream import TokenStream, tokenize
 from xlnet_tf import files, manifest_checksum
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import ranks, segments, spans
-from xlnet_tf.records.manifest import Manifest, Shard, shard_name, to_json
+from xlnet_tf.records.manifest import Manifest, Shard, shard_name
+from xlnet_tf.records.record_set import to_json
 from xlnet_tf.records.shards import ShardWriter
 from xlnet_tf.records.spans import MAX_RUN, run_histogram, target_positions
 from xlnet_tf.records.spec import BACKWARD, FORWARD, MAX_STREAMS_PER_SHARD, stream_id

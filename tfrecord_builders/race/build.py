@@ -1,17 +1,17 @@
 """Builds examples of multiple choice, RACE's or your own: one record holds a sequence for each option."""
 
 import dataclasses
+import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from tfrecord_builders.common.example_builder import ExampleOptions
+from tfrecord_builders.common.example_builder import Example, ExampleOptions, Split, build_sets, encoded
 from tfrecord_builders.common.tables import SOURCES
 from tfrecord_builders.race.questions import UNKNOWN, RaceColumns, RaceQuestion, read_questions
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
-from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
 from xlnet_tf.text.marks import warn_of_dropped_marks
@@ -51,10 +51,6 @@ class RaceOptions(ExampleOptions):
 def build_race(options: RaceOptions, progress: bool = False) -> dict[str, ExampleSet]:
     """Builds the splits that are asked for.
 
-    Args:
-        options: what to build.
-        progress: whether to draw progress bars on stderr.
-
     Returns:
         split -> its set of examples. Columns: `label` int32, the right option, -1 if unknown. Each line of
         examples.jsonl has id, level, question and options.
@@ -72,29 +68,23 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
     num_choices = _num_choices(asked)
     texts = ("\n".join([question.context, question.question, *question.options]) for question in asked)
     warn_of_dropped_marks(texts, options.cleaning)
-    arguments = {
-        split: {
-            "columns": [Column("label", "int32", None)],
-            "settings": {
-                "num_choices": num_choices,
-                "max_qa_len": options.max_qa_len,
-                "answered": all(question.answer != UNKNOWN for question in questions),
-            },
-            "sequences": num_choices,
-        }
-        for split, (questions, _) in inputs.items()
-    }
-    sets = {}
-    for split, writer in options.writers(TASK, tokenizer, arguments).items():
-        questions, skipped = inputs[split]
-        with writer:
-            for reason, location in skipped:
-                writer.skip(reason, location)
-            with ProgressBar(questions, split, unit=" questions", disable=not progress) as bar:
-                pieces = [_write(writer, question, tokenizer, options) for question in bar]
-            writer.count_lengths("pieces of a text and an option", pieces)
-        sets[split] = writer.example_set
-    return sets
+
+    def read(name: str) -> Split[RaceQuestion]:
+        questions, skipped = inputs[name]
+        answered = all(question.answer != UNKNOWN for question in questions)
+        return Split(
+            questions,
+            len(questions),
+            [Column("label", "int32", None)],
+            {"num_choices": num_choices, "max_qa_len": options.max_qa_len, "answered": answered},
+            functools.partial(
+                _examples, tokenizer=tokenizer, seq_len=options.seq_len, max_qa_len=options.max_qa_len
+            ),
+            sequences=num_choices,
+            skipped=skipped,
+        )
+
+    return build_sets(TASK, options, tokenizer, options.splits, read, "questions", progress)
 
 
 def _read(paths: Sequence[str], columns: RaceColumns) -> tuple[list[RaceQuestion], list[tuple[str, str]]]:
@@ -132,24 +122,37 @@ def _num_choices(questions: Sequence[RaceQuestion]) -> int:
     return expected
 
 
-def _write(
-    writer: ExampleWriter, question: RaceQuestion, tokenizer: XLNetTokenizer, options: RaceOptions
-) -> int:
-    """Writes a question; returns the pieces of its context and its longest option."""
-    columns, (context, option) = option_sequences(question, tokenizer, options.seq_len, options.max_qa_len)
-    room = options.seq_len - _NUM_SPECIAL - min(option, options.max_qa_len)
-    writer.count("questions with their text cut", context > room)
-    writer.count("questions with an option cut", option > options.max_qa_len)
-    writer.write(
-        {**columns, "label": question.answer},
-        {
-            "id": question.id,
-            "level": question.level,
-            "question": question.question,
-            "options": question.options,
-        },
-    )
-    return context + option
+def _examples(
+    questions: Iterable[RaceQuestion],
+    writer: ExampleWriter,
+    *,
+    tokenizer: XLNetTokenizer,
+    seq_len: int,
+    max_qa_len: int,
+) -> Iterator[Example]:
+    """Yields columns and side file's line of each question."""
+    lengths = []
+    for question, (context, *answers) in encoded(questions, _texts, tokenizer):
+        longest = max(map(len, answers))
+        room = seq_len - _NUM_SPECIAL - min(longest, max_qa_len)
+        writer.count("questions with their text cut", len(context) > room)
+        writer.count("questions with an option cut", longest > max_qa_len)
+        lengths.append(len(context) + longest)
+        yield (
+            {**option_sequences(context, answers, seq_len, max_qa_len), "label": question.answer},
+            {
+                "id": question.id,
+                "level": question.level,
+                "question": question.question,
+                "options": question.options,
+            },
+        )
+    writer.count_lengths("pieces of a text and an option", lengths)
+
+
+def _texts(question: RaceQuestion) -> list[str]:
+    """Returns a question's context, and the question with each option."""
+    return [question.context, *(join_option(question.question, option) for option in question.options)]
 
 
 def join_option(question: str, option: str) -> str:
@@ -160,34 +163,29 @@ def join_option(question: str, option: str) -> str:
 
 
 def option_sequences(
-    question: RaceQuestion, tokenizer: XLNetTokenizer, seq_len: int, max_qa_len: int
-) -> tuple[dict[str, np.ndarray], tuple[int, int]]:
+    context: np.ndarray, answers: Sequence[np.ndarray], seq_len: int, max_qa_len: int
+) -> dict[str, np.ndarray]:
     """Packs a question: one sequence for each of its C options, each with that option alone.
 
     Of question and option the last `max_qa_len` pieces are kept, for the option mostly stands at the end. The
     context is cut at its end to what room is left.
 
     Args:
-        question: with C options.
+        context: piece ids.
+        answers: piece ids of the question with each of its options.
         seq_len: T, tokens of a sequence.
         max_qa_len: most pieces of question and option.
 
     Returns:
-        The columns input_ids and segment_ids [C * T]; and how many pieces the context and the longest option
-        have before anything is cut.
+        The columns input_ids and segment_ids [C * T].
 
     Source: run_race.py of the original, which by a shared list leaves the options before in every sequence.
     """
-    answers = [join_option(question.question, option) for option in question.options]
-    ids, lengths = tokenizer.encode_batch([question.context, *answers])
-    context, *answers = np.split(ids, np.cumsum(lengths)[:-1])
     kept = [answer[-max_qa_len:] for answer in answers]
-    rooms = [seq_len - _NUM_SPECIAL - len(answer) for answer in kept]
     sequences = [
-        pack(context[:room], answer, seq_len=seq_len) for room, answer in zip(rooms, kept, strict=True)
+        pack(context[: seq_len - _NUM_SPECIAL - len(answer)], answer, seq_len=seq_len) for answer in kept
     ]
-    columns = {
+    return {
         "input_ids": np.concatenate([sequence.input_ids for sequence in sequences]),
         "segment_ids": np.concatenate([sequence.segment_ids for sequence in sequences]),
     }
-    return columns, (len(context), max(map(len, answers)))

@@ -1,12 +1,12 @@
 """Builds examples of ranking: passages, answers or replies for a query, K candidates in one record."""
 
 import dataclasses
-import functools
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from tfrecord_builders.common.example_builder import ExampleOptions
+from tfrecord_builders.common.example_builder import Example, ExampleOptions, Split, build_sets, encoded
 from tfrecord_builders.common.tables import SOURCES, Skip, check_exists
 from tfrecord_builders.ranking.queries import (
     UNKNOWN,
@@ -19,7 +19,6 @@ from tfrecord_builders.ranking.queries import (
 from tfrecord_builders.ranking.trec import read_trec
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
-from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
 from xlnet_tf.text.marks import DroppedMarks
@@ -32,6 +31,7 @@ FORMATS = ("table", "wikiqa", "trec")
 NO_CANDIDATE = -1  # relevance of the slots that a query's candidates leave empty
 
 _NUM_SPECIAL = 3  # SEP, SEP and CLS
+_Group = tuple[Query, Sequence[CandidatePassage]]  # what becomes a record
 _FILE = "file of the {} split; format=trec: of its queries (id, tab, text)"
 
 
@@ -101,10 +101,6 @@ class RankingOptions(ExampleOptions):
 def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, ExampleSet]:
     """Builds the splits that are asked for.
 
-    Args:
-        options: what to build.
-        progress: whether to draw progress bars on stderr.
-
     Returns:
         split -> its set of examples. Columns: `relevance` int32 [K], -1 where it is not known and in slots
         without a candidate. Each line of examples.jsonl has query_id, query, passages (id and text of the
@@ -119,67 +115,84 @@ def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, 
     for file in filter(None, (file for split in options.splits for file in options.files(split))):
         check_exists(file)  # found out before a split is written, which may take long
     marks = DroppedMarks(options.cleaning)
+    draws = Draws(options.candidates, options.relevant_from, options.num_passes)
     names = ("candidates", "relevant_from", "max_query_len", "num_passes", "seed")
-    arguments = {
-        "columns": [Column("relevance", "int32", options.candidates)],
-        "settings": {name: getattr(options, name) for name in names},
-        "sequences": options.candidates,
-    }
-    return {
-        split: _build_split(split, writer, options, tokenizer, marks, progress)
-        for split, writer in options.writers(
-            TASK, tokenizer, dict.fromkeys(options.splits, arguments)
-        ).items()
-    }
+    settings = {name: getattr(options, name) for name in names}
+
+    def read(name: str) -> Split[Query]:
+        skipped: list[tuple[str, str]] = []
+        queries = options.read(name, lambda *left_out: skipped.append(left_out))
+        for query in queries:
+            marks.add(query.text, *(passage.text for passage in query.passages))
+        marks.warn()
+        judged = all(passage.relevance != UNKNOWN for query in queries for passage in query.passages)
+        examples = _Examples(
+            tokenizer=tokenizer,
+            seq_len=options.seq_len,
+            max_query_len=options.max_query_len,
+            draws=draws,
+            rng=np.random.default_rng(options.seed) if name == "train" else None,
+            source=getattr(options, name),
+        )
+        return Split(
+            queries,
+            len(queries),
+            [Column("relevance", "int32", options.candidates)],
+            {**settings, "judged": judged},
+            examples.of,
+            sequences=options.candidates,
+            skipped=skipped,
+        )
+
+    return build_sets(TASK, options, tokenizer, options.splits, read, "queries", progress)
 
 
-def _build_split(
-    split: str,
-    writer: ExampleWriter,
-    options: RankingOptions,
-    tokenizer: XLNetTokenizer,
-    marks: DroppedMarks,
-    progress: bool,
-) -> ExampleSet:
-    skipped: list[tuple[str, str]] = []
-    queries = options.read(split, lambda reason, location: skipped.append((reason, location)))
-    for query in queries:
-        marks.add(query.text, *(passage.text for passage in query.passages))
-    marks.warn()
-    judged = all(p.relevance != UNKNOWN for query in queries for p in query.passages)
-    writer.example_set.settings["judged"] = judged
-    with writer:
-        for reason, location in skipped:
-            writer.skip(reason, location)
-        if split == "train":
-            rng = np.random.default_rng(options.seed)
-            group = functools.partial(training_groups, options=options, rng=rng, skip=writer.skip)
-        else:
-            group = functools.partial(all_candidates, size=options.candidates)
-        with ProgressBar(queries, split, unit=" queries", disable=not progress) as bar:
-            _write(writer, bar, group, tokenizer, options)
-        writer.check_any(getattr(options, split))
-    return writer.example_set
+class Draws(NamedTuple):
+    """How candidates are drawn for training.
+
+    Attributes:
+        candidates: K of a record.
+        relevant_from: smallest relevance that counts as relevant.
+        num_passes: records for each relevant passage.
+    """
+
+    candidates: int
+    relevant_from: int
+    num_passes: int
 
 
-def _write(
-    writer: ExampleWriter,
-    queries: Collection[Query],
-    group: Callable[[Query], Iterator[list[CandidatePassage]]],
-    tokenizer: XLNetTokenizer,
-    options: RankingOptions,
-) -> None:
-    lengths: list[int] = []
-    for query in queries:
-        for passages in group(query):
-            columns, pieces = candidate_sequences(query.text, passages, tokenizer, options)
-            room = options.seq_len - _NUM_SPECIAL - min(pieces[0], options.max_query_len)
-            writer.count("queries cut", int(pieces[0] > options.max_query_len))
-            writer.count("passages cut", int(np.sum(pieces[1:] > room)))
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Examples:
+    """Turns the queries of a split into examples.
+
+    Attributes:
+        rng: for training: draws candidates; None: all of them are taken.
+        source: file of the queries, for messages.
+    """
+
+    tokenizer: XLNetTokenizer
+    seq_len: int
+    max_query_len: int
+    draws: Draws
+    rng: np.random.Generator | None
+    source: str
+
+    def of(self, queries: Collection[Query], writer: ExampleWriter) -> Iterator[Example]:
+        lengths: list[int] = []
+        for (query, passages), (query_ids, *ids) in encoded(
+            self._groups(queries, writer), _texts, self.tokenizer
+        ):
+            kept = query_ids[: self.max_query_len]
+            room = self.seq_len - _NUM_SPECIAL - len(kept)
+            writer.count("queries cut", int(len(query_ids) > len(kept)))
+            writer.count("passages cut", sum(len(passage) > room for passage in ids))
             writer.count("candidates", len(passages))
-            lengths += list(pieces[0] + pieces[1:])
-            writer.write(
-                columns,
+            lengths += [len(query_ids) + len(passage) for passage in ids]
+            relevance = np.full(self.draws.candidates, NO_CANDIDATE, np.int32)
+            relevance[: len(passages)] = [passage.relevance for passage in passages]
+            columns = candidate_sequences(kept, ids, self.draws.candidates, self.seq_len)
+            yield (
+                {**columns, "relevance": relevance},
                 {
                     "query_id": query.id,
                     "query": query.text,
@@ -187,12 +200,27 @@ def _write(
                     "missing": [passage.relevance for passage in query.missing],
                 },
             )
-    writer.count("queries", len(queries))
-    writer.count_lengths("pieces of a query and a passage", lengths or [0])
+        writer.count("queries", len(queries))
+        writer.count_lengths("pieces of a query and a passage", lengths or [0])
+        writer.check_any(self.source)
+
+    def _groups(self, queries: Iterable[Query], writer: ExampleWriter) -> Iterator[_Group]:
+        """Yields each query with the candidates of each of its records."""
+        for query in queries:
+            if self.rng is None:
+                groups = all_candidates(query, self.draws.candidates)
+            else:
+                groups = training_groups(query, self.draws, self.rng, writer.skip)
+            yield from ((query, passages) for passages in groups)
+
+
+def _texts(group: _Group) -> list[str]:
+    query, passages = group
+    return [query.text, *(passage.text for passage in passages)]
 
 
 def training_groups(
-    query: Query, options: RankingOptions, rng: np.random.Generator, skip: Skip
+    query: Query, draws: Draws, rng: np.random.Generator, skip: Skip
 ) -> Iterator[list[CandidatePassage]]:
     """Yields the candidates of each of a query's training records.
 
@@ -201,21 +229,19 @@ def training_groups(
 
     Args:
         query: with its judged passages.
-        options: candidates, relevant_from and num_passes count.
-        rng: draws.
         skip: called with reason and location if the query gives nothing to learn from.
     """
     known = query.passages + [passage for passage in query.missing if passage.text]
-    relevant = [passage for passage in known if passage.relevance >= options.relevant_from]
+    relevant = [passage for passage in known if passage.relevance >= draws.relevant_from]
     if not relevant:
         skip("query without a relevant passage", query.location)
     elif min(passage.relevance for passage in known) == max(passage.relevance for passage in known):
         skip("query whose passages are all alike relevant", query.location)
-    for _ in range(options.num_passes):
+    for _ in range(draws.num_passes):
         for passage in relevant:
             others = [other for other in known if other.relevance < passage.relevance]
             if others:
-                count = min(options.candidates - 1, len(others))
+                count = min(draws.candidates - 1, len(others))
                 drawn = [passage, *(others[i] for i in rng.choice(len(others), count, replace=False))]
                 yield [drawn[i] for i in rng.permutation(len(drawn))]
 
@@ -227,29 +253,21 @@ def all_candidates(query: Query, size: int) -> Iterator[list[CandidatePassage]]:
 
 
 def candidate_sequences(
-    query: str, passages: Sequence[CandidatePassage], tokenizer: XLNetTokenizer, options: RankingOptions
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Packs the candidates of a record, T = seq_len tokens each, at most K = `options.candidates` of them.
+    query: np.ndarray, passages: Sequence[np.ndarray], candidates: int, seq_len: int
+) -> dict[str, np.ndarray]:
+    """Packs the candidates of a record; each passage is cut at its end to what room the query leaves.
 
-    The query keeps its first `max_query_len` pieces; the passage is cut at its end to what room is left.
+    Args:
+        query: piece ids.
+        passages: piece ids of each, at most K = `candidates` of them.
+        seq_len: T, tokens of a sequence.
 
     Returns:
-        The columns input_ids and segment_ids [K * T], all padding in slots without a candidate, and relevance
-        [K]; the pieces of the query and of each passage before anything was cut, [1 + passages].
+        The columns input_ids and segment_ids [K * T], all padding in slots without a candidate.
     """
-    ids, lengths = tokenizer.encode_batch([query, *(passage.text for passage in passages)])
-    query_ids, *passage_ids = np.split(ids, np.cumsum(lengths)[:-1])
-    kept = query_ids[: options.max_query_len]
-    room = options.seq_len - _NUM_SPECIAL - len(kept)
-    input_ids = np.full((options.candidates, options.seq_len), PAD_ID, np.int32)
-    segment_ids = np.full((options.candidates, options.seq_len), PAD_SEGMENT, np.uint8)
-    relevance = np.full(options.candidates, NO_CANDIDATE, np.int32)
-    for slot, (passage, text) in enumerate(zip(passages, passage_ids, strict=True)):
-        input_ids[slot], segment_ids[slot] = pack(kept, text[:room], seq_len=options.seq_len)
-        relevance[slot] = passage.relevance
-    columns = {
-        "input_ids": input_ids.reshape(-1),
-        "segment_ids": segment_ids.reshape(-1),
-        "relevance": relevance,
-    }
-    return columns, lengths
+    room = seq_len - _NUM_SPECIAL - len(query)
+    input_ids = np.full((candidates, seq_len), PAD_ID, np.int32)
+    segment_ids = np.full((candidates, seq_len), PAD_SEGMENT, np.uint8)
+    for slot, passage in enumerate(passages):
+        input_ids[slot], segment_ids[slot] = pack(query, passage[:room], seq_len=seq_len)
+    return {"input_ids": input_ids.reshape(-1), "segment_ids": segment_ids.reshape(-1)}

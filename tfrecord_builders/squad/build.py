@@ -2,15 +2,15 @@
 
 import dataclasses
 import json
-from typing import IO, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfrecord_builders.common.example_builder import ExampleOptions
+from tfrecord_builders.common.example_builder import Example, ExampleOptions, Split, build_sets
 from tfrecord_builders.common.tables import SOURCES
 from tfrecord_builders.squad.data import (
     SquadColumns,
-    SquadFile,
     SquadPassage,
     SquadQuestion,
     locate,
@@ -19,7 +19,6 @@ from tfrecord_builders.squad.data import (
 from xlnet_tf import checksums, files
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
-from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
 from xlnet_tf.records.passages import PASSAGES_FILE
@@ -92,10 +91,6 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
     A line of examples.jsonl has the question's `id`, text and answers (null if not known), the number of its
     `passage`, and the window's `first` token and `length`.
 
-    Args:
-        options: what to build.
-        progress: whether to draw progress bars on stderr.
-
     Returns:
         split -> its set of examples. settings["unanswerable"]: whether some questions have no answer;
         settings["answered"]: whether answers are known.
@@ -108,154 +103,165 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
     tokenizer = options.load_tokenizer()
     check_offsets(tokenizer, options.tokenizer, "an answer in a passage")
     columns = options.columns_of(SquadColumns)
-    read = {split: read_squad(getattr(options, split), columns) for split in options.splits}
-    train = read.get("train")
+    inputs = {split: read_squad(getattr(options, split), columns) for split in options.splits}
+    train = inputs.get("train")
     if train and train.columns and not (train.answered or train.unanswerable):
         raise UserError(
             f"{options.train} has the columns {', '.join(train.columns)}, and no answer in "
             f"{columns.answers!r}: name the column of the answers with --answers_column"
         )
-    passages = (passage for file in read.values() for passage in file.passages)
+    passages = (passage for file in inputs.values() for passage in file.passages)
     texts = (
         "\n".join([passage.text, *(question.text for question in passage.questions)]) for passage in passages
     )
     warn_of_dropped_marks(texts, options.cleaning)
     settings = {
-        "unanswerable": any(file.unanswerable for file in read.values()),
+        "unanswerable": any(file.unanswerable for file in inputs.values()),
         "max_question_len": options.max_question_len,
         "stride": options.stride,
     }
     if options.segment_len:
         settings["segment_len"] = options.segment_len
-    columns = [Column("answer_mask", "uint8", options.seq_len)]
-    of_training = [Column(name, "int32", None) for name in ("answer_first", "answer_last")]
-    of_training.append(Column("is_impossible", "uint8", None))
-    arguments = {
-        split: {
-            "columns": columns + of_training * (split == "train"),
-            "settings": settings | {"answered": file.answered},
-        }
-        for split, file in read.items()
-    }
-    return {
-        split: _build_split(split, read[split], writer, tokenizer, options, progress)
-        for split, writer in options.writers(TASK, tokenizer, arguments).items()
-    }
+
+    def read(name: str) -> Split[SquadPassage]:
+        file, columns = inputs[name], [Column("answer_mask", "uint8", options.seq_len)]
+        if name == "train":
+            columns += [Column(column, "int32", None) for column in ("answer_first", "answer_last")]
+            columns.append(Column("is_impossible", "uint8", None))
+        examples = _Examples(
+            tokenizer=tokenizer,
+            seq_len=options.seq_len,
+            segment_len=options.segment_len,
+            max_question_len=options.max_question_len,
+            stride=options.stride,
+            training=name == "train",
+            source=getattr(options, name),
+        )
+        settings_of_split = {**settings, "answered": file.answered}
+        return Split(file.passages, len(file.passages), columns, settings_of_split, examples.of)
+
+    return build_sets(TASK, options, tokenizer, options.splits, read, "passages", progress)
 
 
-def _build_split(
-    split: str,
-    file: SquadFile,
-    writer: ExampleWriter,
-    tokenizer: XLNetTokenizer,
-    options: SquadOptions,
-    progress: bool,
-) -> ExampleSet:
-    folder = writer.example_set.folder
-    checksums.remove(folder)
-    total = sum(len(passage.questions) for passage in file.passages)
-    with (
-        writer,
-        files.replacing(folder / PASSAGES_FILE) as passages_file,
-        files.replacing(folder / SKIPPED_FILE) as skipped_file,
-        ProgressBar(total=total, desc=split, unit=" questions", disable=not progress) as bar,
-    ):
-        builder = _SplitBuilder(writer, tokenizer, options, split == "train", skipped_file)
-        lengths = []
-        for number, passage in enumerate(file.passages):
-            encoded = encode_with_offsets(tokenizer, passage.text)
-            offsets = encoded.begins.tolist(), encoded.ends.tolist()
-            EncodedPassage(passage.text, *offsets).write(passages_file)
-            for question in passage.questions:
-                builder.add(question, passage, number, encoded)
-            lengths.append(len(encoded.ids))
-            bar.update(len(passage.questions))
-        writer.check_any(getattr(options, split))
-        writer.count_lengths("pieces of a passage", lengths)
-    checksums.write(folder, [PASSAGES_FILE])
-    return writer.example_set
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Examples:
+    """Turns the passages of a split, with their questions, into examples.
 
+    Attributes:
+        training: whether questions that cannot be learned from are skipped.
+        source: file of the questions, for messages.
+    """
 
-@dataclasses.dataclass(frozen=True)
-class _SplitBuilder:
-    """Turns the questions of a split into examples."""
-
-    writer: ExampleWriter
     tokenizer: XLNetTokenizer
-    options: SquadOptions
+    seq_len: int
+    segment_len: int
+    max_question_len: int
+    stride: int
     training: bool
-    skipped_file: IO[str]
+    source: str
 
-    def add(self, question: SquadQuestion, passage: SquadPassage, number: int, encoded: Encoded) -> None:
-        """Writes the windows of a question about the split's `number`th passage, or notes why it has none."""
-        self.writer.count("questions")
-        described = {
-            "id": question.id,
-            "question": question.text,
-            "answers": None if question.answers is None else [answer.text for answer in question.answers],
-        }
-        ids = self.tokenizer.encode(question.text)
-        length = min(len(ids), self.options.max_question_len)
-        seq_len, segment_len = self.options.seq_len, self.options.segment_len
-        room = windows_lib.window_room(length, seq_len, segment_len)
-        windows = windows_lib.split_windows(len(encoded.ids), room, self.options.stride)
-        try:
-            answer = self._training_answer(question, passage, encoded) if self.training else None
-            if answer and not any(inside(answer, window) for window in windows):
-                raise Unusable("answer in no window")
-        except Unusable as reason:
-            self.writer.skip(str(reason), f"{question.location} ({question.id})")
-            line = {"reason": str(reason), **described}
-            self.skipped_file.write(json.dumps(line, ensure_ascii=False) + "\n")
-            return
-        self.writer.count("questions without an answer", int(question.answers == []))
-        self.writer.count("questions cut", int(len(ids) > length))
-        for window in windows:
-            columns = {
-                **windows_lib.pack_window(encoded.ids, window, ids[:length], seq_len, segment_len)._asdict(),
-                "answer_mask": windows_lib.answer_mask(window, length, seq_len, segment_len),
-            }
-            if self.training:
-                columns |= training_columns(answer, window, length, segment_len)
-                missed = answer is not None and columns["is_impossible"]
-                self.writer.count("windows without the question's answer", int(missed))
-            self.writer.write(columns, {**described, "passage": number, **window._asdict()})
+    def of(self, passages: Iterable[SquadPassage], writer: ExampleWriter) -> Iterator[Example]:
+        """Yields the examples, and writes the passages and the skipped questions next to them."""
+        folder = writer.example_set.folder
+        checksums.remove(folder)
+        lengths = []
+        with (
+            files.replacing(folder / PASSAGES_FILE) as passages_file,
+            files.replacing(folder / SKIPPED_FILE) as skipped_file,
+        ):
+            for number, passage in enumerate(passages):
+                encoded = encode_with_offsets(self.tokenizer, passage.text)
+                offsets = encoded.begins.tolist(), encoded.ends.tolist()
+                EncodedPassage(passage.text, *offsets).write(passages_file)
+                for question in passage.questions:
+                    writer.count("questions")
+                    try:
+                        yield from self._windows(question, passage, number, encoded, writer)
+                    except Unusable as reason:
+                        writer.skip(str(reason), f"{question.location} ({question.id})")
+                        line = {"reason": str(reason), **_described(question)}
+                        skipped_file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                lengths.append(len(encoded.ids))
+            writer.check_any(self.source)
+        writer.count_lengths("pieces of a passage", lengths)
+        checksums.write(folder, [PASSAGES_FILE])
 
-    def _training_answer(
-        self, question: SquadQuestion, passage: SquadPassage, encoded: Encoded
-    ) -> Span | None:
-        """Returns the first answer that is in the passage; None if the question has none.
+    def _windows(
+        self,
+        question: SquadQuestion,
+        passage: SquadPassage,
+        number: int,
+        encoded: Encoded,
+        writer: ExampleWriter,
+    ) -> Iterator[Example]:
+        """Yields the windows of a question about the split's `number`th passage.
 
         Raises:
-            Unusable: the question teaches nothing.
+            Unusable: there is nothing to learn from.
         """
-        if not encoded.ids:
-            raise Unusable("empty passage")
-        if not question.text.strip():
-            raise Unusable("empty question")
-        if question.impossible and question.answers:
-            raise Unusable("answer to a question marked is_impossible")
-        if question.impossible:
-            return None
-        if not question.answers:
-            raise Unusable("no answer to a question that is not marked is_impossible")
-        for answer in question.answers:
-            location = locate(passage.text, answer)
-            span = None if location is None else token_span(encoded, *location)
-            if span is None:
-                continue
-            begin, end = location
-            if answer.begin is None:
-                self.writer.count("questions whose answer was found without an answer_start")
-            elif begin != answer.begin:
-                self.writer.count("questions with a wrong answer_start, repaired")
-            if passage.text[begin:end] != answer.text:
-                self.writer.count("questions whose answer has other white space than the passage")
-            found = encoded.begins[span.first], encoded.ends[span.last]
-            if found != location:
-                self.writer.count("questions whose answer begins or ends within a token")
-            return span
-        raise Unusable("answer not in the passage")
+        ids = self.tokenizer.encode(question.text)
+        length = min(len(ids), self.max_question_len)
+        room = windows_lib.window_room(length, self.seq_len, self.segment_len)
+        windows = windows_lib.split_windows(len(encoded.ids), room, self.stride)
+        answer = _training_answer(question, passage, encoded, writer) if self.training else None
+        if answer and not any(inside(answer, window) for window in windows):
+            raise Unusable("answer in no window")
+        writer.count("questions without an answer", int(question.answers == []))
+        writer.count("questions cut", int(len(ids) > length))
+        sizes = self.seq_len, self.segment_len
+        for window in windows:
+            columns = {
+                **windows_lib.pack_window(encoded.ids, window, ids[:length], *sizes)._asdict(),
+                "answer_mask": windows_lib.answer_mask(window, length, *sizes),
+            }
+            if self.training:
+                columns |= training_columns(answer, window, length, self.segment_len)
+                missed = answer is not None and columns["is_impossible"]
+                writer.count("windows without the question's answer", int(missed))
+            yield columns, {**_described(question), "passage": number, **window._asdict()}
+
+
+def _described(question: SquadQuestion) -> dict[str, Any]:
+    """Returns what the files next to the examples say of a question."""
+    answers = None if question.answers is None else [answer.text for answer in question.answers]
+    return {"id": question.id, "question": question.text, "answers": answers}
+
+
+def _training_answer(
+    question: SquadQuestion, passage: SquadPassage, encoded: Encoded, writer: ExampleWriter
+) -> Span | None:
+    """Returns the first answer that is in the passage; None if the question has none.
+
+    Raises:
+        Unusable: the question teaches nothing.
+    """
+    if not encoded.ids:
+        raise Unusable("empty passage")
+    if not question.text.strip():
+        raise Unusable("empty question")
+    if question.impossible and question.answers:
+        raise Unusable("answer to a question marked is_impossible")
+    if question.impossible:
+        return None
+    if not question.answers:
+        raise Unusable("no answer to a question that is not marked is_impossible")
+    for answer in question.answers:
+        location = locate(passage.text, answer)
+        span = None if location is None else token_span(encoded, *location)
+        if span is None:
+            continue
+        begin, end = location
+        if answer.begin is None:
+            writer.count("questions whose answer was found without an answer_start")
+        elif begin != answer.begin:
+            writer.count("questions with a wrong answer_start, repaired")
+        if passage.text[begin:end] != answer.text:
+            writer.count("questions whose answer has other white space than the passage")
+        found = encoded.begins[span.first], encoded.ends[span.last]
+        if found != location:
+            writer.count("questions whose answer begins or ends within a token")
+        return span
+    raise Unusable("answer not in the passage")
 
 
 def token_span(encoded: Encoded, begin: int, end: int) -> Span | None:

@@ -6,15 +6,20 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from tfrecord_builders.common.example_builder import ExampleOptions
+from tfrecord_builders.common.example_builder import Example, ExampleOptions, Split, build_sets
 from tfrecord_builders.common.tables import check_exists
-from tfrecord_builders.tagging.data import AnnotatedText, TaggedWords, names_in_ids, read_sentences
+from tfrecord_builders.tagging.data import (
+    AnnotatedText,
+    ReadColumns,
+    TaggedWords,
+    names_in_ids,
+    read_sentences,
+)
 from tfrecord_builders.tagging.examples import NUM_SPECIAL, text_examples
 from tfrecord_builders.tagging.schemes import SCHEMES, label_set, to_bio
 from tfrecord_builders.tagging.words import Sentence, SentenceEncoder
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
-from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.input_counts import is_unknown
 from xlnet_tf.records.layout import Column
@@ -23,6 +28,8 @@ from xlnet_tf.text.offsets import check_offsets
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TASK = "tagging"
+
+Row = TaggedWords | AnnotatedText
 
 _FILES = (
     "files of the {} split: columns, or .jsonl with tokens or texts, plain or .gz; Parquet, Arrow, or a "
@@ -76,10 +83,6 @@ class TaggingOptions(ExampleOptions):
 def build_tagging(options: TaggingOptions, progress: bool = False) -> dict[str, ExampleSet]:
     """Builds the splits that are asked for.
 
-    Args:
-        options: what to build.
-        progress: whether to draw progress bars on stderr.
-
     Returns:
         split -> its set of examples. Columns: `tags` int16 [T], at the first piece of each word that the
         example predicts the number of its tag among settings["labels"], -1 elsewhere. A line of
@@ -93,13 +96,16 @@ def build_tagging(options: TaggingOptions, progress: bool = False) -> dict[str, 
     """
     options.check()
     tokenizer = options.load_tokenizer()
-    for file in itertools.chain.from_iterable(getattr(options, split) for split in options.splits):
+    files = {split: getattr(options, split) for split in options.splits}
+    for file in itertools.chain.from_iterable(files.values()):
         check_exists(file)  # found out before a split is written, which may take long
-    labels = label_set(options.types or _types(options))
-    marks, totals = DroppedMarks(options.cleaning), dict.fromkeys(options.splits, 0)
-    tagged, first_text = dict.fromkeys(options.splits, True), ""
-    for split in options.splits:
-        for row in _rows(split, options):
+    columns = ReadColumns(options.word_column, options.tag_column, options.tokens_column, options.tags_column)
+    inputs = {split: _Input(split == "test", each, columns) for split, each in files.items()}
+    labels = label_set(options.types or _types(inputs["train"], options.scheme))
+    marks, totals = DroppedMarks(options.cleaning), dict.fromkeys(files, 0)
+    tagged, first_text = dict.fromkeys(files, True), ""
+    for split, read in inputs.items():
+        for row in read.rows():
             is_text = isinstance(row, AnnotatedText)
             marks.add(row.text if is_text else " ".join(row.words))
             first_text = first_text or (row.location if is_text else "")
@@ -108,75 +114,83 @@ def build_tagging(options: TaggingOptions, progress: bool = False) -> dict[str, 
     if first_text:
         check_offsets(tokenizer, options.tokenizer, f"the text in {first_text}")
     marks.warn()
-    arguments = {
-        split: {
-            "columns": [Column("tags", "int16", options.seq_len)],
-            "settings": {
-                "labels": labels,
-                "tagged": tagged[split],
-                "stride": options.stride or options.room // 2,
-                "document": options.document,
-            },
-        }
-        for split in totals
-    }
-    return {
-        split: _write_split(split, totals[split], writer, tokenizer, options, progress)
-        for split, writer in options.writers(TASK, tokenizer, arguments).items()
-    }
-
-
-def _rows(split: str, options: TaggingOptions) -> Iterator[TaggedWords | AnnotatedText]:
-    """Reads a split and checks that tags are known: always, or in test data in all rows or in none."""
-    files = getattr(options, split)
-    rows = itertools.chain.from_iterable(
-        _file_rows(number, file, name, options)
-        for number, (file, name) in enumerate(zip(files, names_in_ids(files)))
+    examples = _Examples(
+        encoder=SentenceEncoder(tokenizer, options.scheme, options.repair),
+        tokenizer=tokenizer,
+        seq_len=options.seq_len,
+        stride=options.stride or options.room // 2,
+        whole_documents=options.document,
+        labels=labels,
     )
-    first = next(rows, None)
-    if first is None:
-        raise UserError(f"no sentences in {', '.join(files)}: check the files")
-    tagged = split != "test" or first.types is not None
-    for row in itertools.chain([first], rows):
-        if (row.types is not None) != tagged:
-            found = f" among the fields {', '.join(row.columns)}" if row.columns else ""
-            reason = f"no tags{found}" if tagged else "tags, but none before"
-            raise UserError(
-                f"{row.location}: {reason}. Training and dev data have tags, test data everywhere or "
-                f"nowhere: in columns, column {options.tag_column} (--tag_column) next to the words in "
-                f"{options.word_column} (--word_column); in jsonl, {options.tags_column!r} (--tags_column "
-                "names another field) or 'entities'. Tags are names such as B-LOC: write them for numbers"
-            )
-        yield row
+
+    def read_split(name: str) -> Split[Row]:
+        settings = {
+            "labels": labels,
+            "tagged": tagged[name],
+            "stride": examples.stride,
+            "document": options.document,
+        }
+        tags = Column("tags", "int16", options.seq_len)
+        return Split(inputs[name].rows(), totals[name], [tags], settings, examples.of)
+
+    return build_sets(TASK, options, tokenizer, options.splits, read_split, "sentences", progress)
 
 
-def _file_rows(
-    number: int, file: str, name: str, options: TaggingOptions
-) -> Iterator[TaggedWords | AnnotatedText]:
-    """Reads the `number`th file of a split; no document continues in the next file."""
-    columns = (options.word_column, options.tag_column, options.tokens_column, options.tags_column)
-    for row in read_sentences(file, *columns, name):
-        yield dataclasses.replace(row, document=f"{number}:{row.document}")
+@dataclasses.dataclass(frozen=True)
+class _Input:
+    """The files of a split."""
+
+    is_test: bool
+    files: Sequence[str]
+    columns: ReadColumns
+
+    def rows(self) -> Iterator[Row]:
+        """Reads the files and checks that tags are known: always, or in test data in all rows or in none."""
+        rows = itertools.chain.from_iterable(
+            self._file_rows(number, file, name)
+            for number, (file, name) in enumerate(zip(self.files, names_in_ids(self.files)))
+        )
+        first = next(rows, None)
+        if first is None:
+            raise UserError(f"no sentences in {', '.join(self.files)}: check the files")
+        tagged = not self.is_test or first.types is not None
+        for row in itertools.chain([first], rows):
+            if (row.types is not None) != tagged:
+                found = f" among the fields {', '.join(row.columns)}" if row.columns else ""
+                reason = f"no tags{found}" if tagged else "tags, but none before"
+                raise UserError(
+                    f"{row.location}: {reason}. Training and dev data have tags, test data everywhere or "
+                    f"nowhere: in columns, column {self.columns.tag} (--tag_column) next to the words in "
+                    f"{self.columns.word} (--word_column); in jsonl, {self.columns.tags!r} (--tags_column "
+                    "names another field) or 'entities'. Tags are names such as B-LOC: write them for numbers"
+                )
+            yield row
+
+    def _file_rows(self, number: int, file: str, name: str) -> Iterator[Row]:
+        """Reads the `number`th file; no document continues in the next file."""
+        for row in read_sentences(file, self.columns, name):
+            yield dataclasses.replace(row, document=f"{number}:{row.document}")
 
 
-def _types(options: TaggingOptions) -> set[str]:
-    types = set().union(*(row.types for row in _rows("train", options)))
+def _types(train: _Input, scheme: str) -> set[str]:
+    """Returns the types of entities in the training data."""
+    types = set().union(*(row.types for row in train.rows()))
     if not types:
-        _check_tags(options)
+        _check_tags(train, scheme)
         raise UserError(
-            f"no entities in {', '.join(options.train)}: expected some to learn from. Is --tag_column="
-            f"{options.tag_column} the column of their tags?"
+            f"no entities in {', '.join(train.files)}: expected some to learn from. Is --tag_column="
+            f"{train.columns.tag} the column of their tags?"
         )
     return types
 
 
-def _check_tags(options: TaggingOptions) -> None:
+def _check_tags(train: _Input, scheme: str) -> None:
     """Raises UserError at the first tag that the scheme does not have: why no entities were found."""
-    for row in _rows("train", options):
+    for row in train.rows():
         if not isinstance(row, TaggedWords):
             continue
         try:
-            to_bio(row.tags, options.scheme)
+            to_bio(row.tags, scheme)
         except ValueError as error:
             word, reason = error.args
             raise UserError(
@@ -185,68 +199,62 @@ def _check_tags(options: TaggingOptions) -> None:
             ) from None
 
 
-def _write_split(
-    split: str,
-    total: int,
-    writer: ExampleWriter,
-    tokenizer: XLNetTokenizer,
-    options: TaggingOptions,
-    progress: bool,
-) -> ExampleSet:
-    labels, stride = (writer.example_set.settings[name] for name in ("labels", "stride"))
-    lengths = []
-    with (
-        writer,
-        ProgressBar(_rows(split, options), split, total, unit=" sentences", disable=not progress) as bar,
-    ):
-        sentences = _sentences(bar, labels, tokenizer, options, writer)
-        for text in _texts(sentences, options.document):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Examples:
+    """Turns the rows of a split into examples.
+
+    Attributes:
+        stride: pieces between the starts of two windows.
+        whole_documents: whether all sentences of a document are one text.
+        labels: all tags, by their number.
+    """
+
+    encoder: SentenceEncoder
+    tokenizer: XLNetTokenizer
+    seq_len: int
+    stride: int
+    whole_documents: bool
+    labels: Sequence[str]
+
+    def of(self, rows: Iterable[Row], writer: ExampleWriter) -> Iterator[Example]:
+        lengths = []
+        for text in self._texts(rows, writer):
             words = [word for sentence in text for word in sentence.pieces]
             pieces = [len(word) for word in words]
             lengths.append(sum(pieces))
             writer.count("sentences", len(text))
             writer.count("words", len(pieces))
-            writer.count("words of <unk> alone", sum(is_unknown(word, tokenizer) for word in words))
-            writer.count("words cut to a sequence's length", sum(n > options.room for n in pieces))
-            written = 0
-            for columns, sidecar in text_examples(text, labels, options.seq_len, stride):
-                writer.write(columns, sidecar)
-                written += 1
-            writer.count("texts in several windows", int(written > 1))
+            writer.count("words of <unk> alone", sum(is_unknown(word, self.tokenizer) for word in words))
+            room = self.seq_len - NUM_SPECIAL
+            writer.count("words cut to a sequence's length", sum(n > room for n in pieces))
+            windows = [*text_examples(text, self.labels, self.seq_len, self.stride)]
+            yield from windows
+            writer.count("texts in several windows", int(len(windows) > 1))
         for percent in (50, 95, 100) if lengths else ():
-            name = f"pieces of a {'document' if options.document else 'sentence'}, {percent}th percentile"
+            name = f"pieces of a {'document' if self.whole_documents else 'sentence'}, {percent}th percentile"
             writer.count(name, int(np.percentile(lengths, percent)))
-    return writer.example_set
 
+    def _texts(self, rows: Iterable[Row], writer: ExampleWriter) -> Iterator[list[Sentence]]:
+        """Yields what makes one text: a sentence, or all sentences of a document."""
+        sentences = self._sentences(rows, writer)
+        if not self.whole_documents:
+            yield from ([sentence] for sentence in sentences)
+            return
+        for _, document in itertools.groupby(sentences, lambda sentence: sentence.document):
+            yield list(document)
 
-def _sentences(
-    rows: Iterable[TaggedWords | AnnotatedText],
-    labels: Sequence[str],
-    tokenizer: XLNetTokenizer,
-    options: TaggingOptions,
-    writer: ExampleWriter,
-) -> Iterator[Sentence]:
-    """Yields the rows' sentences; those without words are skipped."""
-    encoder = SentenceEncoder(tokenizer, options.scheme, options.repair)
-    for row in rows:
-        sentence = encoder.encode(row, writer)
-        if not sentence.pieces:
-            writer.skip("no words", row.location)
-            continue
-        for word, tag in enumerate(sentence.tags or ()):
-            if tag not in labels:
-                raise UserError(
-                    f"{row.location_of(word)}: unknown type {tag[2:]!r}; known are "
-                    f"{', '.join(label[2:] for label in labels[1::2])} (from the training data or --types): "
-                    "correct it, or give all types with --types"
-                )
-        yield sentence
-
-
-def _texts(sentences: Iterable[Sentence], whole_documents: bool) -> Iterator[list[Sentence]]:
-    """Yields what makes one text: a sentence, or all sentences of a document."""
-    if not whole_documents:
-        yield from ([sentence] for sentence in sentences)
-        return
-    for _, document in itertools.groupby(sentences, lambda sentence: sentence.document):
-        yield list(document)
+    def _sentences(self, rows: Iterable[Row], writer: ExampleWriter) -> Iterator[Sentence]:
+        """Yields the rows' sentences; those without words are skipped."""
+        for row in rows:
+            sentence = self.encoder.encode(row, writer)
+            if not sentence.pieces:
+                writer.skip("no words", row.location)
+                continue
+            for word, tag in enumerate(sentence.tags or ()):
+                if tag not in self.labels:
+                    raise UserError(
+                        f"{row.location_of(word)}: unknown type {tag[2:]!r}; known are "
+                        f"{', '.join(label[2:] for label in self.labels[1::2])} (from the training data or "
+                        "--types): correct it, or give all types with --types"
+                    )
+            yield sentence

@@ -99,13 +99,17 @@ class AnnotatedText:
         return None if self.entities is None else {entity.label for entity in self.entities}
 
 
+class ReadColumns(NamedTuple):
+    """Where words and tags are: columns by number, from 0 or with -1 the last, of rows by name."""
+
+    word: int = 0
+    tag: int = -1
+    tokens: str = "tokens"
+    tags: str = "tags"
+
+
 def read_sentences(
-    path: epath.PathLike,
-    word_column: int = 0,
-    tag_column: int = -1,
-    tokens_column: str = "tokens",
-    tags_column: str = "tags",
-    name: str = "",
+    path: epath.PathLike, columns: ReadColumns | None = None, name: str = ""
 ) -> Iterator[TaggedWords | AnnotatedText]:
     """Reads a source of one of three forms.
 
@@ -117,24 +121,19 @@ def read_sentences(
     Tags may be left out: no "tags" or "entities", or null, or no column of tags.
 
     Args:
-        path: the file, local or remote.
-        word_column: the words' column, counted from 0, or from the last with -1.
-        tag_column: the tags' column.
-        tokens_column, tags_column: the lists' columns in other files.
+        columns: None: the usual ones.
         name: of the file in ids; "": its base name.
-
-    Yields:
-        The sentences in order.
 
     Raises:
         FileNotFoundError: there is no such file.
         UserError: it is not of such a form; the message has file and line.
     """
+    columns = columns or ReadColumns()
     if is_columnar(path) or unpacked_name(existing_file(path)).endswith(".jsonl"):
         for row in read_table(path, infer_format(path)):
-            yield _from_row(row, tokens_column, tags_column, name)
+            yield _from_row(row, columns.tokens, columns.tags, name)
     else:
-        yield from _read_columns(existing_file(path), word_column, tag_column, name)
+        yield from _read_columns(existing_file(path), columns.word, columns.tag, name)
 
 
 def names_in_ids(paths: Sequence[epath.PathLike]) -> list[str]:

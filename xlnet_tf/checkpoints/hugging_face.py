@@ -231,7 +231,7 @@ def _pooled_heads(arrays: Arrays) -> list[str]:
 
 def _may_pool(arrays: Arrays) -> bool:
     """Returns whether a head reads a pooled vector, or is one that Hugging Face lacks and so may read it."""
-    tasks = map(task_registry.of_head, map(names.head_scope, arrays))
+    tasks = map(task_registry.entry_for_scope, map(names.head_scope, arrays))
     return bool(_pooled_heads(arrays)) or any(task and not task.hugging_face for task in tasks)
 
 
@@ -256,7 +256,7 @@ def _head_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the fields of a config.json that say which model class has the heads, and of their outputs."""
     arrays = checkpoint.arrays
     parts, pooled = {names.head_scope(name) for name in arrays}, _pooled_heads(arrays)
-    if len(pooled) == 1 and task_registry.of_head(pooled[0]).hugging_face == _SEQUENCE_MODEL:
+    if len(pooled) == 1 and task_registry.entry_for_scope(pooled[0]).hugging_face == _SEQUENCE_MODEL:
         kind, _, task = pooled[0].partition("_")
         found = checkpoint.card.external[CONFIG_FILE].get("finetuning_task")
         is_same = isinstance(found, str) and _head_name(found) == task

@@ -202,7 +202,7 @@ def is_run(folder: str) -> bool:
 def task_of(variables: Iterable[str]) -> str | None:
     """Returns the task that variables, by our names, have the only head of; None if there is no such."""
     scopes = set(map(names.head_scope, variables))
-    tasks = {task.name for scope in scopes if (task := task_registry.of_head(scope))}
+    tasks = {task.name for scope in scopes if (task := task_registry.entry_for_scope(scope))}
     if not tasks and names.LANGUAGE_MODEL_HEAD in scopes:
         return LANGUAGE_MODEL
     return tasks.pop() if len(tasks) == 1 else None

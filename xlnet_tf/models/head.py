@@ -12,6 +12,7 @@ from absl import logging
 from typing_extensions import Self
 
 from xlnet_tf import hints, task_registry
+from xlnet_tf.checkpoints import names
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.layers.base import fold_in, normal, step_seed
 from xlnet_tf.layers.summary import SequenceSummary
@@ -185,7 +186,9 @@ class XLNetHead(EncoderModel):
         settings = copy.deepcopy((self.card, self.get_config()))  # which may be changed in place
         key = (pair, id(self.tokenizer), self.folder, settings)
         if vars(self).get("_answering", (None,))[0] != key:  # not among what tf_keras tracks and saves
-            self.__dict__["_answering"] = key, task_registry.load(task_registry.ANSWERING)(self, pair=pair)
+            scopes = (names.head_scope(names.canonical(variable.name)) for variable in self.variables)
+            task = next(filter(None, map(task_registry.entry_for_scope, scopes)))
+            self.__dict__["_answering"] = key, task.load("serving").of_model(self, pair=pair)
         return vars(self)["_answering"][1].ask(texts, inputs, batch_size)
 
     def _warn_of_new_head(self):

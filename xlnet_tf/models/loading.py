@@ -136,7 +136,7 @@ class Pretrained:
     def other_heads(self) -> str:
         """Returns what to say of the heads that there are, where another one is asked for."""
         scopes = sorted(set(map(names.head_scope, self.checkpoint.arrays)))
-        found = {scope: task for scope in scopes if (task := task_registry.of_head(scope))}
+        found = {scope: task for scope in scopes if (task := task_registry.entry_for_scope(scope))}
         loaded = (
             f"{scope}, which {task.model.rpartition(':')[2]}.from_pretrained loads"
             for scope, task in found.items()

@@ -169,7 +169,7 @@ def example_dataset(
     if table:
         table.check_lengths(lengths)
         return prefetched(table.batches([*own_numbers()], rows_per_batch))
-    batches.examples.check_files()
+    batches.examples.check_files_once()
     shard_files = _ShardFiles(batches.examples, lengths)
 
     def elements() -> Iterator[dict[str, np.ndarray]]:
@@ -191,8 +191,8 @@ class _ShardFiles:
         self._examples = examples
         self._lengths = lengths
         self._layout = examples.layout
-        self._paths = [examples.folder / shard["file"] for shard in examples.shards]
-        self._first = np.cumsum([0] + [shard["records"] for shard in examples.shards])
+        self._paths = [examples.path(shard) for shard in examples.shards]
+        self._first = np.cumsum([0] + [shard.records for shard in examples.shards])
         self._size = shards_lib.framed_bytes(self._layout)
         self._remote = {path: path.read_bytes() for path in self._paths if "://" in str(path)}
 

@@ -13,7 +13,7 @@ Padding is not stored: it is where the piece id is that of `<pad>`, which no tex
 
 import contextlib
 import dataclasses
-import hashlib
+import functools
 import itertools
 import json
 import string
@@ -25,27 +25,25 @@ from absl import logging
 from etils import epath
 from typing_extensions import Self
 
-from xlnet_tf import files, folders, manifest_checksum
+from xlnet_tf import files, folders
 from xlnet_tf.errors import UserError
 from xlnet_tf.ownership import owning
 from xlnet_tf.records import shards as shards_lib
 from xlnet_tf.records.batching import LENGTHS_FILE, read_lengths, row_lengths, write_lengths
 from xlnet_tf.records.input_counts import InputCounts
 from xlnet_tf.records.layout import Column, Layout, ids_dtype
+from xlnet_tf.records.record_set import FILE_NAME, SCHEMA_VERSION, RecordSet, field_problems
 from xlnet_tf.records.spec import MAX_VOCAB_SIZE
 from xlnet_tf.text.cleaning import CleaningConfig
-from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.tokenizer import MODEL_FILE, XLNetTokenizer
 
-MANIFEST_FILE = "manifest.json"
+MANIFEST_FILE = FILE_NAME
 SIDECAR_FILE = "examples.jsonl"
-TOKENIZER_FILE = "spiece.model"
+TOKENIZER_FILE = MODEL_FILE
 KIND = "examples"
-SCHEMA_VERSION = 1
 MAX_SEQ_LEN = 1 << 20
 
 _SHARD_PREFIX, _SHARD_RECORDS = "shard-", 50_000
-_FIX = "build the examples again"
-_BUILD = "Build them with `xlnet-tf build TASK`; `xlnet-tf build` lists the tasks"
 _CHUNK_RECORDS = 256  # examples encoded at once
 _DTYPES = ["uint8", "int8", "uint16", "int16", "int32", "int64", "float32"]
 _CLEANING_TYPES = dict.fromkeys(CleaningConfig().to_dict(), bool)
@@ -65,15 +63,6 @@ def option_letters(count: int) -> list[str]:
     return ["".join(word) for word in itertools.islice(itertools.chain.from_iterable(words), count)]
 
 
-def _refuse_records(folder: epath.Path, manifest: Mapping[str, Any]) -> None:
-    """Raises UserError if a folder's manifest is that of pretraining records."""
-    if manifest.get("kind") == "pretraining":
-        raise UserError(
-            f"{folder} has pretraining records, or is a run on them; expected fine-tuning examples, or a run "
-            f"on those. {_BUILD}; `xlnet-tf pretrain` trains on records"
-        )
-
-
 def sequence_columns(length: int, vocab_size: int) -> tuple[Column, ...]:
     """Returns the columns that all examples have.
 
@@ -89,7 +78,17 @@ def sequence_columns(length: int, vocab_size: int) -> tuple[Column, ...]:
 
 
 @dataclasses.dataclass(frozen=True)
-class ExampleSet:
+class ExampleShard:
+    """One file of examples."""
+
+    file: str  # name in the set's folder
+    records: int
+    bytes: int
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExampleSet(RecordSet):
     """A set of examples, as its manifest describes it.
 
     Attributes:
@@ -101,12 +100,18 @@ class ExampleSet:
         settings: what the builder was asked for and the task must know: labels, windows, ...
         tokenizer: sha256 and vocab_size of the SentencePiece model.
         cleaning: the CleaningConfig.
-        shards: file, records, bytes and sha256 of each shard.
         statistics: counts for a person: truncated examples, ...
         skipped: reason -> {"count", "places"}: what of the input is not in the set.
         sidecar_sha256: of examples.jsonl; "" for sets of earlier builds, which lack it.
-        folder: where it is.
     """
+
+    KIND = KIND
+    SHARD = ExampleShard
+    EARLIER = {"sidecar_sha256": ""}
+    BUILD = "Build them with `xlnet-tf build TASK`; `xlnet-tf build` lists the tasks"
+    FIX = FIX_SHARD = "build the examples again"
+    ABOVE = "the folder that it is in"
+    ASCII = False
 
     task: str
     split: str
@@ -116,13 +121,12 @@ class ExampleSet:
     settings: dict
     tokenizer: dict
     cleaning: dict
-    shards: list
+    shards: tuple[ExampleShard, ...]
     statistics: dict
     skipped: dict
     kind: str = KIND
     schema_version: int = SCHEMA_VERSION
     sidecar_sha256: str = ""
-    folder: epath.Path | None = dataclasses.field(default=None, compare=False)
 
     def __repr__(self) -> str:
         folder = None if self.folder is None else str(self.folder)
@@ -131,76 +135,23 @@ class ExampleSet:
             f"records={self.records}, seq_len={self.seq_len})"
         )
 
-    @classmethod
-    def load(cls, path: epath.PathLike) -> Self:
-        """Reads a set's manifest.
-
-        Args:
-            path: the folder of the set, or of a run that was trained on it, or the manifest itself.
-
-        Raises:
-            FileNotFoundError: there is none.
-            UserError: it is something else, or a field is wrong.
-        """
-        path = epath.Path(path)
-        if path.name != MANIFEST_FILE:
-            if path.exists() and not path.is_dir():
-                raise UserError(
-                    f"{path} is a file; expected a folder of finished fine-tuning examples. {_BUILD}"
-                )
-            path = path / MANIFEST_FILE
-        if not path.exists():
-            inside, nearby = (
-                ", ".join(p.name for p in files.entries(folder) if (p / MANIFEST_FILE).exists())
-                for folder in (path.parent, path.parent.parent)
-            )
-            hint = f"; it has sets in {inside}" if inside else f"; next to it are {nearby}" if nearby else ""
-            if (above := path.parent.parent / MANIFEST_FILE).exists():
-                _refuse_records(above.parent, files.read_json(above, fix=_FIX))
-                hint = f"; {path.parent.parent} is one itself: give the folder that it is in"
-            raise FileNotFoundError(
-                f"{path} does not exist: expected a folder of finished fine-tuning examples{hint}. {_BUILD}"
-            )
-        values = files.read_json(path, fix=_FIX)
-        _refuse_records(path.parent, values)
-        found = [values.get(name) for name in ("kind", "schema_version")]
-        if found != [KIND, SCHEMA_VERSION]:
-            raise UserError(
-                f"{path}: kind and schema_version are {found}, expected {[KIND, SCHEMA_VERSION]}: "
-                "not fine-tuning examples, or of another version; build them again"
-            )
-        intact = manifest_checksum.pop_checksum(values)
-        values.setdefault("sidecar_sha256", "")
-        types = {f.name: f.type for f in dataclasses.fields(cls) if f.name != "folder"}
-        wrong = [name for name, type_ in types.items() if type(values.get(name)) is not type_]
-        if wrong or set(values) != set(types):
-            fields = ", ".join(wrong or sorted(set(values) ^ set(types)))
-            raise UserError(f"{path}: fields missing, unknown or of a wrong type: {fields}")
-        examples = cls(**values, folder=path.parent)
-        if found := next(examples._problems(), None):
-            raise UserError(f"{path}: {found}: no such set can be read; build the examples again")
-        if not intact:
-            raise manifest_checksum.broken(path)
-        return examples
-
     def _problems(self) -> Iterator[str]:
-        """Yields what does not hold in and between the fields; later checks rely on earlier ones."""
         if not 4 < self.seq_len <= MAX_SEQ_LEN:
-            yield f"seq_len is {self.seq_len}"
+            yield f"seq_len is {self.seq_len}, expected 5 to {MAX_SEQ_LEN}"
         if not 1 <= self.sequences <= MAX_SEQ_LEN:
-            yield f"sequences is {self.sequences}"
-        vocab_size = self.tokenizer.get("vocab_size")
-        is_size = type(vocab_size) is int and 1 <= vocab_size <= MAX_VOCAB_SIZE
-        if type(self.tokenizer.get("sha256")) is not str or not is_size:
-            yield f"tokenizer is {self.tokenizer}"
-        if {name: type(value) for name, value in self.cleaning.items()} != _CLEANING_TYPES:
-            yield f"cleaning is {self.cleaning}"
-        if any(type(value) is not int for value in self.statistics.values()):
-            yield f"statistics is {self.statistics}"
-        if not all(map(_is_skipped, self.skipped.values())):
-            yield f"skipped is {self.skipped}"
+            yield f"sequences is {self.sequences}, expected 1 to {MAX_SEQ_LEN}"
+        yield from field_problems(self.tokenizer, {"sha256": str, "vocab_size": int}, "tokenizer: ")
+        vocab_size = self.tokenizer["vocab_size"]
+        if not 1 <= vocab_size <= MAX_VOCAB_SIZE:
+            yield f"tokenizer: vocab_size is {vocab_size}, expected 1 to {MAX_VOCAB_SIZE}"
+        yield from field_problems(self.cleaning, _CLEANING_TYPES, "cleaning: ")
+        yield from field_problems(self.statistics, dict.fromkeys(self.statistics, int), "statistics: ")
+        for reason, skipped in self.skipped.items():
+            yield from field_problems(skipped, {"count": int, "places": list}, f"skipped: {reason}: ")
+            if any(type(place) is not str for place in skipped["places"]):
+                yield f"skipped: {reason}: places is {skipped['places']}, expected texts"
         if not all(map(_is_column, self.columns)):
-            yield f"columns is {self.columns}"
+            yield f"columns is {self.columns}, expected name, type and length of each"
         own = sequence_columns(self.sequences * self.seq_len, vocab_size)
         own = [list(dataclasses.astuple(column)) for column in own]
         names = [column[0] for column in self.columns]
@@ -208,39 +159,24 @@ class ExampleSet:
             yield f"columns is {self.columns}, which do not fit seq_len, sequences and vocab_size"
         size, seen = shards_lib.framed_bytes(self.layout), set()
         for shard in self.shards:
-            if not _is_shard(shard, size) or shard["file"] in seen:
-                yield f"shards has {shard}"
-            seen.add(shard["file"])
+            if not shards_lib.is_plain_name(shard.file) or shard.file in seen:
+                yield f"shard {shard.file!r} is listed twice or is not a plain file name"
+            if shard.records < 0 or shard.bytes != shard.records * size:
+                yield (
+                    f"bytes of {shard.file} is {shard.bytes}, expected {shard.records * size} for its "
+                    f"{shard.records} records"
+                )
+            seen.add(shard.file)
 
-    def save(self) -> None:
-        """Writes the manifest into `folder`, atomically."""
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "folder"}
-        text = json.dumps(manifest_checksum.with_checksum(values), indent=1, ensure_ascii=False) + "\n"
-        files.write(self.folder / MANIFEST_FILE, text)
-
-    @property
+    @functools.cached_property
     def layout(self) -> ExampleLayout:
-        """The layout of the examples' bytes."""
         return ExampleLayout(tuple(Column(*column) for column in self.columns))
 
-    @property
-    def records(self) -> int:
-        """Number of examples."""
-        return sum(shard["records"] for shard in self.shards)
-
-    @property
-    def tokenizer_path(self) -> epath.Path:
-        """The SentencePiece model next to the examples."""
-        return self.folder / TOKENIZER_FILE
-
-    def load_tokenizer(self) -> XLNetTokenizer:
-        """Returns the tokenizer that the examples were made with.
-
-        Raises:
-            UserError: another lies next to them.
-        """
-        proto = shards_lib.read_tokenizer(self.tokenizer_path, self.tokenizer["sha256"])
-        return XLNetTokenizer(model_proto=proto, cleaning=CleaningConfig.from_dict(self.cleaning))
+    def identity(self, shard: ExampleShard) -> dict[str, np.ndarray]:
+        """Returns the numbers of a shard's examples in the set."""
+        before = itertools.takewhile(lambda other: other.file != shard.file, self.shards)
+        first = sum(other.records for other in before)
+        return {"index": np.arange(first, first + shard.records)}
 
     def sidecar(self) -> Iterator[dict[str, Any]]:
         """Yields what `examples.jsonl` has of each example, in their order.
@@ -250,7 +186,7 @@ class ExampleSet:
         """
         path = self.folder / SIDECAR_FILE
         if self.sidecar_sha256 and files.sha256(path) != self.sidecar_sha256:
-            raise UserError(f"{path} has not the content of the manifest's sidecar_sha256: {_FIX}")
+            raise UserError(f"{path} has not the content of the manifest's sidecar_sha256: {self.FIX}")
         with path.open("r", encoding="utf-8") as file:
             for line in file:
                 yield json.loads(line)
@@ -268,14 +204,7 @@ class ExampleSet:
 
     def read_shards(self) -> Iterator[dict[str, np.ndarray]]:
         """Yields the examples of each shard, as `arrays` has them."""
-        layout = self.layout
-        for shard in self.shards:
-            yield shards_lib.read_shard(self.folder / shard["file"], layout, count=shard["records"])
-
-    @property
-    def digest(self) -> str:
-        """Digest of the examples, wherever they lie."""
-        return hashlib.sha256("\n".join(shard["sha256"] for shard in self.shards).encode()).hexdigest()
+        return map(self.read, self.shards)
 
     def lengths(self) -> np.ndarray:
         """Returns the tokens of each example, of the longest of its sequences: int32 [records].
@@ -295,31 +224,6 @@ class ExampleSet:
             except UserError as error:
                 logging.info("the lengths of examples are counted at each start: %s", error)
         return lengths
-
-    def check_files(self, checksums: bool = False) -> None:
-        """Raises an error that names the first file that is not as it was written.
-
-        Args:
-            checksums: whether to read every file, the tokenizer included, and compare its sha256, too.
-
-        Raises:
-            FileNotFoundError: a file is missing.
-            UserError: a shard has another size or, with `checksums`, a file has other content.
-        """
-        first = 0
-        for shard in self.shards:
-            numbers = range(first, first + shard["records"])
-            shards_lib.check_shard(
-                self.folder / shard["file"],
-                self.layout,
-                shard["bytes"],
-                shard["sha256"] if checksums else None,
-                lambda numbers=numbers: {"index": np.array(numbers)},
-                _FIX,
-            )
-            first = numbers.stop
-        if checksums:
-            shards_lib.read_tokenizer(self.tokenizer_path, self.tokenizer["sha256"])
 
     def table(self) -> str:
         """Returns what a person wants to know of the set, a line each."""
@@ -390,7 +294,7 @@ class ExampleWriter:
             settings=json.loads(json.dumps(settings)),
             tokenizer={"sha256": tokenizer.fingerprint, "vocab_size": tokenizer.vocab_size},
             cleaning=tokenizer.cleaning.to_dict(),
-            shards=[],
+            shards=(),
             statistics={},
             skipped={},
             folder=epath.Path(folder),
@@ -400,6 +304,7 @@ class ExampleWriter:
         self._chunk: list[Mapping[str, Any]] = []
         self._shard: shards_lib.ShardWriter | None = None
         self._written = 0
+        self._shards: list[ExampleShard] = []
 
     def __enter__(self) -> Self:
         folders.claim(self._set.folder, folders.EXAMPLES, flag="--output_dir")
@@ -462,7 +367,7 @@ class ExampleWriter:
                 self._flush()
                 self._close_shard()
             digest = files.sha256(self._set.folder / SIDECAR_FILE)
-            self._set = dataclasses.replace(self._set, sidecar_sha256=digest)
+            self._set = dataclasses.replace(self._set, shards=tuple(self._shards), sidecar_sha256=digest)
             self._set.statistics.update(self._counts.statistics)
             self._owner.check()
             self._set.save()
@@ -474,7 +379,7 @@ class ExampleWriter:
 
     @property
     def _next_shard(self) -> str:
-        return f"{_SHARD_PREFIX}{len(self._set.shards):05d}.tfrecord"
+        return f"{_SHARD_PREFIX}{len(self._shards):05d}.tfrecord"
 
     def _flush(self) -> None:
         if not self._chunk:
@@ -494,25 +399,8 @@ class ExampleWriter:
             return
         self._shard.__exit__(None, None, None)
         shard = self._shard
-        self._set.shards.append(
-            {
-                "file": self._next_shard,
-                "records": shard.records,
-                "bytes": shard.num_bytes,
-                "sha256": shard.sha256,
-            }
-        )
+        self._shards.append(ExampleShard(self._next_shard, shard.records, shard.num_bytes, shard.sha256))
         self._shard = None
-
-
-def _is_skipped(skipped: Any) -> bool:
-    """Returns whether this says how much of the input was skipped for a reason, and where."""
-    return (
-        isinstance(skipped, dict)
-        and type(skipped.get("count")) is int
-        and isinstance(skipped.get("places"), list)
-        and all(type(place) is str for place in skipped["places"])
-    )
 
 
 def _is_column(column: Any) -> bool:
@@ -524,16 +412,4 @@ def _is_column(column: Any) -> bool:
         and column[0].isascii()
         and column[1] in _DTYPES
         and (column[2] is None or (type(column[2]) is int and 1 <= column[2] <= MAX_SEQ_LEN))
-    )
-
-
-def _is_shard(shard: Any, size: int) -> bool:
-    """Returns whether this describes a shard of records that take `size` bytes each."""
-    types = {"file": str, "records": int, "bytes": int, "sha256": str}
-    return (
-        isinstance(shard, dict)
-        and {name: type(value) for name, value in shard.items()} == types
-        and shards_lib.is_plain_name(shard["file"])
-        and shard["records"] >= 0
-        and shard["bytes"] == shard["records"] * size
     )

@@ -11,27 +11,31 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from xlnet_tf import hints, hub, task_registry
-from xlnet_tf.checkpoints import building_from, load_into, names, open_checkpoint
+from xlnet_tf import hub, task_registry
+from xlnet_tf.checkpoints import building_from, load_into, open_checkpoint
 from xlnet_tf.checkpoints.model_card import ModelCard, is_run, task_of
 from xlnet_tf.errors import UserError, reason
 from xlnet_tf.generation.embedding import TextVectors, check_layer, embed_texts
 from xlnet_tf.generation.graphs import Graphs
 from xlnet_tf.layers.base import policy_restored
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.models.head import XLNetHead
-from xlnet_tf.models.loading import Pretrained, keyword_options
+from xlnet_tf.models.loading import Pretrained
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.serving import export
 from xlnet_tf.serving.graph.int8 import Int8Weights
-from xlnet_tf.serving.graph.module import EXAMPLES, SERVING_DEFAULT, ServingModule, serialized_example
+from xlnet_tf.serving.graph.module import (
+    EXAMPLES,
+    SERVING_DEFAULT,
+    ServingModule,
+    default_seq_len,
+    exact_buckets,
+    serialized_example,
+)
 from xlnet_tf.serving.graph.signatures import plain
-from xlnet_tf.serving.graph.text_answers import RowFunction, padding_buckets
+from xlnet_tf.serving.graph.text_answers import RowFunction
 from xlnet_tf.task_registry import LANGUAGE_MODEL
 from xlnet_tf.tasks.classification.serving import AlertRule
 from xlnet_tf.tasks.pretraining.serving import EMBED, LanguageModelModule
-from xlnet_tf.text.tokenizer import MODEL_FILE as TOKENIZER_FILE
-from xlnet_tf.text.windows import NUM_SPECIAL
 
 if TYPE_CHECKING:
     from xlnet_tf.tasks.prediction import Run
@@ -66,7 +70,7 @@ def module_of_run(
         model = run.task.build_model()
     load_into(model, source, loaded=loaded)
     tokenizer = run.task.example_set.load_tokenizer()
-    module_class = task_registry.of_examples(run.task.example_set).load("serving")
+    module_class = task_registry.entry_for_set(run.task.example_set).load("serving")
     options = {**module_class.options_of_run(run.task), **options}
     module = module_class(model, tokenizer, int8=weights == INT8, **options)
     origin = source.source if located.source == located.folder else located.source
@@ -114,10 +118,10 @@ def find_source(path: str, checkpoint: str = "", inputs: Collection[str] = ()) -
     if is_run(folder):
         run = _open_run(folder, "")
         weights = run.checkpoint(checkpoint)
-        module_class = task_registry.of_examples(run.task.example_set).load("serving")
+        module_class = task_registry.entry_for_set(run.task.example_set).load("serving")
         options = module_class.options_of_run(run.task)
         segment_len = getattr(run.task.task_config.model, "segment_len", 0)
-        given: dict[str, Any] = {"buckets": _buckets(segment_len, options)}
+        given: dict[str, Any] = {"buckets": exact_buckets(options["seq_len"], segment_len)}
         dtype = run.params.runtime.mixed_precision_dtype
     elif version := _exported(folder):
         served = ExportedModel(version)
@@ -136,8 +140,8 @@ def find_source(path: str, checkpoint: str = "", inputs: Collection[str] = ()) -
             )
         card, module_class = open_checkpoint(folder).card, task_registry.find(task).load("serving")
         segment_len = card.settings.get("segment_len", 0)
-        options = _with_lengths(module_class, card.serving, segment_len)
-        given = {"buckets": _buckets(segment_len, options)}
+        options = module_class.complete_options(card.serving, segment_len)
+        given = {"buckets": exact_buckets(options["seq_len"], segment_len)}
         if "pair" in module_class.OF_EXAMPLES and "pair" not in options:
             options["pair"] = given["pair"] = {"text_a", "text_b"} <= set(inputs)
     # An example needs no model, only what may be one of its options.
@@ -313,7 +317,7 @@ def options_of_run(folder: str) -> dict[str, Any]:
     if not is_run(folder):
         return {}
     run = _open_run(folder, "")
-    options = task_registry.of_examples(run.task.example_set).load("serving").options_of_run(run.task)
+    options = task_registry.entry_for_set(run.task.example_set).load("serving").options_of_run(run.task)
     return {
         name: value._asdict() if isinstance(value, AlertRule) else value
         for name, value in options.items()
@@ -326,58 +330,7 @@ def seq_len_of(path: str) -> int:
     if options := options_of_run(hub.locate(path.rstrip("/")).folder):
         return options["seq_len"]
     card = open_checkpoint(path).card
-    return card.serving.get("seq_len", _seq_len(card.settings.get("segment_len", 0)))
-
-
-def module_of_model(model: XLNetHead, *, pair: bool = False) -> ServingModule:
-    """Returns what a model answers texts with.
-
-    Args:
-        model: built; with its tokenizer.
-        pair: whether texts are pairs, if the model's card does not say.
-
-    Raises:
-        UserError: the model has no tokenizer, or it does not fit.
-    """
-    if model.tokenizer is None:
-        where = f" ({model.folder} has no {TOKENIZER_FILE})" if model.folder else ""
-        raise UserError(
-            f"the model has no tokenizer{where}: set model.tokenizer, an XLNetTokenizer, such as that of the "
-            'model that it was trained from: XLNetTokenizer.from_pretrained("hf://xlnet/xlnet-base-cased").'
-        )
-    scopes = {names.head_scope(names.canonical(variable.name)) for variable in model.variables}
-    task = next(task for task in map(task_registry.of_head, scopes) if task)
-    module_class = task.load("serving")
-    options = dict(model.current_card().serving)
-    if "pair" in module_class.OF_EXAMPLES:
-        options.setdefault("pair", pair)
-    options = _with_lengths(module_class, options, model.segment_len)
-    # Position keys would be those of the weights as they are now, and the model may be trained.
-    options |= {"buckets": _buckets(model.segment_len, options), "keep_position_keys": False}
-    return module_class(model, model.tokenizer, **options)
-
-
-def _buckets(segment_len: int, options: Mapping[str, Any]) -> list[int] | None:
-    return None if segment_len else padding_buckets(options["seq_len"])
-
-
-def _seq_len(segment_len: int) -> int:
-    """Returns the tokens of a sequence where no option says otherwise: whole segments, if there are any."""
-    return max(segment_len, _SEQ_LEN - _SEQ_LEN % (segment_len or 1))
-
-
-def _with_lengths(
-    module_class: type[ServingModule], options: Mapping[str, Any], segment_len: int
-) -> dict[str, Any]:
-    """Returns options of a module with those lengths that are not given; refuses unknown ones."""
-    known = keyword_options(module_class)
-    hints.refuse(set(options) - known, known)
-    options = {"seq_len": _seq_len(segment_len), **options}
-    tokens = options["seq_len"]
-    if module_class.IN_EACH_SEGMENT and 0 < segment_len <= NUM_SPECIAL + max(module_class.LENGTHS.values()):
-        tokens = segment_len  # which has no room for the usual length and another text
-    half = max(1, (tokens - NUM_SPECIAL) // 2)
-    return {name: min(length, half) for name, length in module_class.LENGTHS.items()} | options
+    return card.serving.get("seq_len", default_seq_len(card.settings.get("segment_len", 0)))
 
 
 def module_of_checkpoint(
@@ -419,7 +372,7 @@ def module_of_checkpoint(
     with policy(weights):
         model = model_class.from_pretrained(source, **model_options)
     segment_len = getattr(model, "segment_len", 0)
-    options = _with_lengths(module_class, {**source.card.serving, **options}, segment_len)
+    options = module_class.complete_options({**source.card.serving, **options}, segment_len)
     module = module_class(model, tokenizer, int8=weights == INT8, **options)
     # Many weights of others do not say their task.
     card = source.card.with_origin("exported_from", source.checkpoint.source, task=module.card.task)
@@ -506,7 +459,7 @@ def fit_temperature(model_dir: str, data: str, weights: str = FLOAT32, checkpoin
     predictions = _predictions(run, run.checkpoint(checkpoint), weights)
     found = run.task.probabilities(run.task.validation_set, predictions)
     if found is None or found.logits is None:
-        task = task_registry.of_examples(run.task.validation_set).name
+        task = task_registry.entry_for_set(run.task.validation_set).name
         raise UserError(f"{task} has no probabilities of labels to calibrate: leave out --calibrate")
     with_answer = found.targets.any(axis=1) | (not found.exclusive)
     logits, targets = found.logits[with_answer], found.targets[with_answer]

@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from xlnet_tf.differences import settings_difference
 from xlnet_tf.models.reading import TOKEN_FEATURES, packed_source
 from xlnet_tf.records import example_report
 from xlnet_tf.records.batching import MULTIPLE, Batches
 from xlnet_tf.records.example_reader import ExampleTable, example_dataset
 from xlnet_tf.records.examples import ExampleSet
-from xlnet_tf.records.manifest import settings_difference
 from xlnet_tf.tasks.cutting import cut_rows
 from xlnet_tf.tasks.settings import FinetuningConfig
 from xlnet_tf.training.data import Batching, TaskData
@@ -198,7 +198,7 @@ class ExampleData(TaskData):
             self._tables[False] = ExampleTable(self.dev)
 
     def dev_set(self):
-        parts = [*(shard["sha256"] for shard in self.dev.shards), self.dev.sidecar_sha256]
+        parts = [*(shard.sha256 for shard in self.dev.shards), self.dev.sidecar_sha256]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def warnings(self):
@@ -207,7 +207,7 @@ class ExampleData(TaskData):
 
     @property
     def bytes(self):
-        return sum(shard["bytes"] for examples in self.sets.values() for shard in examples.shards)
+        return sum(shard.bytes for examples in self.sets.values() for shard in examples.shards)
 
     def check(self):
         for examples in self.sets.values():

@@ -108,7 +108,7 @@ class FinetuningTask(ScoredTask):
 
     def new_scopes(self) -> list[str]:
         """Returns the scopes of the model (see names.head_scope) that a pretrained checkpoint lacks."""
-        head = task_registry.of_examples(self.example_set).head
+        head = task_registry.entry_for_set(self.example_set).head
         return ["summary", "pooling", head.format(task=getattr(self, "head_name", ""))]
 
     def counts(self, features):

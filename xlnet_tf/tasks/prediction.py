@@ -73,7 +73,7 @@ class Run:
                 open_checkpoint(model_dir)  # says what else the file may be
             raise _no_run(params_file)
         trained_on = ExampleSet.load(model_dir)
-        experiment = task_registry.of_examples(trained_on).experiment
+        experiment = task_registry.entry_for_set(trained_on).experiment
         params = exp_factory.get_exp_config(experiment)
         override(params, files.read_yaml(params_file), params_file)
         check_types(params, exp_factory.get_exp_config(experiment), params_file)
@@ -91,7 +91,7 @@ class Run:
         """Opens fine-tuned weights without a run: what its files would say is in the card and the weights."""
         source = Pretrained(model_dir)
         card, examples = source.card, ExampleSet.load(data)
-        entry = task_registry.of_examples(examples)
+        entry = task_registry.entry_for_set(examples)
         if (task := card.task or task_of(source.checkpoint.arrays)) != entry.name:
             raise UserError(
                 f"{model_dir} has weights for {task or 'no single task'}, {data} examples for {entry.name}: "
@@ -270,7 +270,7 @@ class Predictor:
     def _fingerprint(self, checkpoint: str) -> dict:
         return {
             **weights_fingerprint(checkpoint),
-            "shards": self._task.validation_set.shards,
+            "shards": self._task.validation_set.fields()["shards"],
             "batch_size": self._batch_size,
             "multiple": self._length_multiple,
             "dtype": self.model.dtype_policy.name,

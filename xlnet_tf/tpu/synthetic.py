@@ -4,7 +4,7 @@ import numpy as np
 from etils import epath
 
 from xlnet_tf import files, task_registry
-from xlnet_tf.records.examples import ExampleLayout, ExampleSet, sequence_columns
+from xlnet_tf.records.examples import ExampleLayout, ExampleSet, ExampleShard, sequence_columns
 from xlnet_tf.records.layout import Layout
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.shards import ShardWriter
@@ -75,9 +75,7 @@ def examples(
         settings=settings,
         tokenizer={"sha256": "", "vocab_size": vocab_size},
         cleaning=CleaningConfig().to_dict(),
-        shards=[
-            {"file": _SHARD, "records": 1, "bytes": writer.num_bytes, "sha256": writer.sha256},
-        ],
+        shards=(ExampleShard(_SHARD, writer.records, writer.num_bytes, writer.sha256),),
         statistics={},
         skipped={},
         folder=epath.Path(folder),

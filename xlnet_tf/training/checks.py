@@ -9,8 +9,8 @@ from xlnet_tf import files, folders
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.of_runs import check_name, newest
 from xlnet_tf.config import XLNetConfig
+from xlnet_tf.differences import settings_difference
 from xlnet_tf.errors import UserError
-from xlnet_tf.records.manifest import settings_difference
 from xlnet_tf.training import runtime
 from xlnet_tf.training.config import flatten
 from xlnet_tf.training.data import TaskData

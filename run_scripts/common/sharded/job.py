@@ -17,8 +17,8 @@ from tfrecord_builders.common import runners
 from tfrecord_builders.common.progress import BuildProgress
 from tfrecord_builders.common.rows import other_delimiter
 from xlnet_tf import files, folders, ownership
+from xlnet_tf.differences import settings_difference
 from xlnet_tf.errors import UserError
-from xlnet_tf.records.manifest import settings_difference
 
 SCRATCH = "unfinished-scratch"  # what Beam's workers and the process that waits for them exchange
 

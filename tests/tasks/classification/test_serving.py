@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tests.conftest import invent_texts
 from tests.helpers.serving.toys import HOSTILE, built
-from tfrecord_builders.classification.build import _pack
+from tfrecord_builders.classification.build import pack_texts
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.records.examples import ExampleWriter
@@ -83,12 +83,8 @@ def test_texts_that_are_too_long_lose_their_middle_as_in_training(small_tokenize
     model = built(XLNetClassifier, small_tokenizer, 2)
     module = ClassificationModule(model, small_tokenizer, seq_len=24, truncation="middle", buckets=[])
 
-    class Options:
-        seq_len, truncation = 24, "middle"
-
-    ids = np.array(
-        [_pack([np.array(small_tokenizer.encode(t), np.int32)], Options)[0].input_ids for t in TEXTS]
-    )
+    encoded = ([np.array(small_tokenizer.encode(text), np.int32)] for text in TEXTS)
+    ids = np.array([pack_texts(each, 24, "middle")[0].input_ids for each in encoded])
     seen = []
     module.serve_tokens = lambda features: seen.append(features["input_word_ids"]) or {}
     module.serve(text=tf.constant(TEXTS))
@@ -130,7 +126,7 @@ def test_texts_have_whole_segments_unless_an_option_says_otherwise(small_tokeniz
     model = built(XLNetClassifier, small_tokenizer, 2, segment_len=96)
     model.save_pretrained(tmp_path, small_tokenizer)
     model.tokenizer = small_tokenizer
-    assert models.module_of_model(model).seq_len == models.seq_len_of(str(tmp_path)) == 480
+    assert ClassificationModule.of_model(model).seq_len == models.seq_len_of(str(tmp_path)) == 480
     assert models.find_source(str(tmp_path)).load("float32").seq_len == 480
 
 

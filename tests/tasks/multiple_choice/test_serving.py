@@ -7,7 +7,6 @@ import tensorflow as tf
 from tests.conftest import invent_texts
 from tests.helpers.serving.toys import HOSTILE, built
 from tfrecord_builders.race import build as race
-from tfrecord_builders.race.questions import RaceQuestion
 from tfrecord_builders.ranking import build as ranking
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.multiple_choice import XLNetMultipleChoice, XLNetRanker
@@ -32,10 +31,11 @@ def test_choice(small_tokenizer):
     model = built(XLNetMultipleChoice, small_tokenizer, CHOICES)
     module = MultipleChoiceModule(model, small_tokenizer, max_qa_len=max_qa_len, seq_len=SEQ_LEN)
     questions = [f"{text} _ {text[:3]}" if row % 2 else text for row, text in enumerate(TEXTS)]
-    columns = [
-        race.option_sequences(RaceQuestion("", *row, 0, "", ""), small_tokenizer, SEQ_LEN, max_qa_len)[0]
-        for row in zip(TEXTS[::-1], questions, OPTIONS)
-    ]
+    columns = []
+    for context, question, options in zip(TEXTS[::-1], questions, OPTIONS):
+        answers = [race.join_option(question, option) for option in options]
+        ids = small_tokenizer.encode_rows([context, *answers], "texts")
+        columns.append(race.option_sequences(ids[0], ids[1:], SEQ_LEN, max_qa_len))
     expected = model(features(columns)).numpy()
     inputs = map(tf.constant, (TEXTS[::-1], questions, OPTIONS))
     answers = module.signatures()["serving_default"](**dict(zip(("context", "question", "options"), inputs)))
@@ -62,19 +62,9 @@ def test_options_are_joined_as_by_the_builder():
 @pytest.mark.integration
 def test_ranking(small_tokenizer):
     model = built(XLNetRanker, small_tokenizer, CHOICES)
-    options = ranking.RankingOptions(
-        tokenizer="", output_dir="", candidates=CHOICES, max_query_len=7, seq_len=SEQ_LEN
-    )
     module = RankingModule(model, small_tokenizer, max_query_len=7, seq_len=SEQ_LEN)
-    columns = [
-        ranking.candidate_sequences(
-            query,
-            [ranking.CandidatePassage(str(i), text, 0) for i, text in enumerate(row)],
-            small_tokenizer,
-            options,
-        )[0]
-        for query, row in zip(TEXTS[::-1], OPTIONS)
-    ]
+    ids = [small_tokenizer.encode_rows([query, *row], "texts") for query, row in zip(TEXTS[::-1], OPTIONS)]
+    columns = [ranking.candidate_sequences(query[:7], passages, CHOICES, SEQ_LEN) for query, *passages in ids]
     expected = model(features(columns)).numpy()
     function = module.signatures()["serving_default"]
     answers = function(query=tf.constant(TEXTS[::-1]), candidates=tf.constant(OPTIONS))

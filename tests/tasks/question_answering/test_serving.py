@@ -17,7 +17,6 @@ from tfrecord_builders.squad.build import SquadOptions, build_squad
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.map_in_chunks import map_in_chunks
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering
-from xlnet_tf.serving import models
 from xlnet_tf.serving.graph.module import signature
 from xlnet_tf.tasks.question_answering import answers as squad_answers
 from xlnet_tf.tasks.question_answering import task as question_answering
@@ -285,7 +284,7 @@ def test_buckets_have_as_many_tokens_as_the_model_looks_at(model, small_tokenize
     model = XLNetQuestionAnswering(model.encoder, start_top=9, end_top=2)
     model.build()
     model.tokenizer = small_tokenizer
-    module = models.module_of_model(model)  # whose shortest bucket is of 8 tokens otherwise
+    module = QuestionAnsweringModule.of_model(model)  # whose shortest bucket is of 8 tokens otherwise
     assert module.buckets[:2] == (16, 24)
     assert module.ask(["ba?", "ne tor mi"], {}, 1)["answers"]
 
@@ -294,7 +293,7 @@ def test_buckets_have_as_many_tokens_as_the_model_looks_at(model, small_tokenize
 def test_questions_have_room_in_each_segment(small_tokenizer, segment_len, expected):
     model = built(XLNetQuestionAnswering, small_tokenizer, start_top=4, end_top=3, segment_len=segment_len)
     model.tokenizer = small_tokenizer
-    assert models.module_of_model(model).max_question_len == expected
+    assert QuestionAnsweringModule.of_model(model).max_question_len == expected
 
 
 def test_serving_options_come_from_the_run(model, small_tokenizer, tmp_path):

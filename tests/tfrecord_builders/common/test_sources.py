@@ -52,7 +52,7 @@ class Case:
         source = [source] if self.options in (RaceOptions, TaggingOptions) else source
         options = self.options(tokenizer, str(folder), train=source, **self.changes)
         examples = self.build(options)["train"]
-        return [(examples.folder / shard["file"]).read_bytes() for shard in examples.shards]
+        return [(examples.folder / shard.file).read_bytes() for shard in examples.shards]
 
     def write(self, folder):
         """Writes the rows in all forms; returns name -> source."""

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tfrecord_builders.race.build import RaceOptions, build_race, join_option, option_sequences
-from tfrecord_builders.race.questions import RaceQuestion, read_questions
+from tfrecord_builders.race.questions import read_questions
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -30,8 +30,9 @@ def write_jsonl(path, objects):
     return str(path)
 
 
-def question(context, text, options):
-    return RaceQuestion("q", context, text, options, 0, "", "here")
+def sequences(tokenizer, context, question, options, seq_len, max_qa_len):
+    ids = tokenizer.encode_rows([context, *(join_option(question, option) for option in options)], "texts")
+    return option_sequences(ids[0], ids[1:], seq_len, max_qa_len)
 
 
 def segments(sequence):
@@ -55,7 +56,7 @@ def build(tmp_path, tokenizer_file, **inputs):
 def test_the_sequence_of_an_option_has_that_option_only(tokenizer):
     """The original's list alias put all options before into each sequence."""
     options = ["tomi", "velan qui", "bor", "ren sol"]
-    columns, _ = option_sequences(question("Ka tomi ren.", "Sol du ?", options), tokenizer, 48, 24)
+    columns = sequences(tokenizer, "Ka tomi ren.", "Sol du ?", options, 48, 24)
     for option, sequence in zip(options, columns["input_ids"].reshape(4, 48), strict=True):
         context, answer = segments(sequence)
         assert context == tokenizer.encode("Ka tomi ren.")
@@ -64,13 +65,7 @@ def test_the_sequence_of_an_option_has_that_option_only(tokenizer):
 
 
 def test_the_context_is_cut_at_its_end_and_the_question_at_its_start(tokenizer):
-    columns, pieces = option_sequences(
-        question("ka tomi ren sol " * 20, "du velan " * 20, ["qui", "bor tomi"]), tokenizer, 32, 10
-    )
-    assert pieces == (
-        len(tokenizer.encode("ka tomi ren sol " * 20)),
-        len(tokenizer.encode("du velan " * 20 + "bor tomi")),
-    )
+    columns = sequences(tokenizer, "ka tomi ren sol " * 20, "du velan " * 20, ["qui", "bor tomi"], 32, 10)
     for option, sequence in zip(["qui", "bor tomi"], columns["input_ids"].reshape(2, 32), strict=True):
         context, answer = segments(sequence)
         assert PAD_ID not in sequence
@@ -79,7 +74,7 @@ def test_the_context_is_cut_at_its_end_and_the_question_at_its_start(tokenizer):
 
 
 def test_segments_tell_context_answer_and_cls_apart(tokenizer):
-    columns, _ = option_sequences(question("Ka tomi.", "Sol ?", ["du", "ve"]), tokenizer, 32, 10)
+    columns = sequences(tokenizer, "Ka tomi.", "Sol ?", ["du", "ve"], 32, 10)
     ids, segment_ids = (columns[name].reshape(2, 32)[0] for name in ("input_ids", "segment_ids"))
     assert (np.diff(segment_ids[ids != PAD_ID].astype(int)) >= 0).all()
     assert list(segment_ids[ids == SEP_ID]) == [0, 1]

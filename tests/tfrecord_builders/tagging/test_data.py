@@ -7,7 +7,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from tfrecord_builders.tagging.data import AnnotatedText, names_in_ids, read_sentences
+from tfrecord_builders.tagging.data import AnnotatedText, ReadColumns, names_in_ids, read_sentences
 from xlnet_tf.errors import UserError
 
 COLUMNS = "-DOCSTART- -X- O\n\nKa N B-PER\ntomi N I-PER\n\n\n. . O\n-DOCSTART- -X- O\n\n\u00a0 N O"
@@ -38,15 +38,15 @@ def test_columns(tmp_path, name, newline):
 
 def test_columns_are_chosen_by_number(tmp_path):
     path = write(tmp_path, "0\tB-X\tNew York\tO\n1\tO\tist\tB-Y\n")
-    (sentence,) = read_sentences(path, word_column=2, tag_column=1)
+    (sentence,) = read_sentences(path, ReadColumns(word=2, tag=1))
     assert (sentence.words, sentence.tags) == (["New York", "ist"], ["B-X", "O"])
-    (sentence,) = read_sentences(path, word_column=-2)
+    (sentence,) = read_sentences(path, ReadColumns(word=-2))
     assert (sentence.words, sentence.tags) == (["New York", "ist"], ["O", "B-Y"])
 
 
 @pytest.mark.parametrize(("text", "tag_column"), [("Ka\ntomi\n", -1), ("Ka N\ntomi N\n", 3)])
 def test_without_a_column_of_tags_they_are_not_known(tmp_path, text, tag_column):
-    (sentence,) = read_sentences(write(tmp_path, text), tag_column=tag_column)
+    (sentence,) = read_sentences(write(tmp_path, text), ReadColumns(tag=tag_column))
     assert sentence.words == ["Ka", "tomi"] and sentence.tags is None and sentence.types is None
 
 
@@ -93,7 +93,7 @@ def test_bad_columns(tmp_path, text, message):
 
 def test_a_missing_column_of_words(tmp_path):
     with pytest.raises(UserError, match=r"words.txt:1: 2 columns, but --word_column is 2"):
-        list(read_sentences(write(tmp_path, "Ka O\n"), word_column=2))
+        list(read_sentences(write(tmp_path, "Ka O\n"), ReadColumns(word=2)))
 
 
 def test_missing_damaged_and_badly_encoded_files(tmp_path):

@@ -7,11 +7,14 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow as tf
 import tf_keras
+from typing_extensions import Self
 
+from xlnet_tf import hints
 from xlnet_tf.checkpoints import names
 from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.head import PooledHead
+from xlnet_tf.models.head import PooledHead, XLNetHead
+from xlnet_tf.models.loading import keyword_options
 from xlnet_tf.models.reading import TOKEN_FEATURES
 from xlnet_tf.records.batching import choose_lengths
 from xlnet_tf.records.examples import ExampleSet
@@ -21,12 +24,15 @@ from xlnet_tf.serving.graph.signatures import MOST_TEXT_BYTES
 from xlnet_tf.text.graph import packing as graph_packing
 from xlnet_tf.text.graph.tokenizer import GraphTokenizer
 from xlnet_tf.text.packing import PAD_SEGMENT
+from xlnet_tf.text.tokenizer import MODEL_FILE as TOKENIZER_FILE
 from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.windows import NUM_SPECIAL
 
 SERVING_DEFAULT, TOKENS, EXAMPLES = "serving_default", "tokens", "examples"
 CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
 LOWEST = tf.float32.min  # the score of what is not there; unlike infinity, JSON can hold it
 _SHORTEST_BUCKET = 32
+_SEQ_LEN = 512  # of the released models
 
 Signature = tf.types.experimental.ConcreteFunction
 
@@ -107,6 +113,44 @@ class ServingModule(tf.Module):
             )
         # One graph, however many signatures lead to it.
         self.answer = tf.function(lambda **inputs: self.serve(**self.check_inputs(inputs)), autograph=False)
+
+    @classmethod
+    def of_model(cls, model: XLNetHead, *, pair: bool = False) -> Self:
+        """Returns what a model answers texts with in Python.
+
+        Args:
+            model: built; with its tokenizer.
+            pair: whether texts are pairs, if the model's card does not say.
+
+        Raises:
+            UserError: the model has no tokenizer, or it does not fit.
+        """
+        if model.tokenizer is None:
+            where = f" ({model.folder} has no {TOKENIZER_FILE})" if model.folder else ""
+            raise UserError(
+                f"the model has no tokenizer{where}: set model.tokenizer, an XLNetTokenizer, such as that of "
+                'the model that it was trained from: XLNetTokenizer.from_pretrained("hf://xlnet/'
+                'xlnet-base-cased").'
+            )
+        options = dict(model.current_card().serving)
+        if "pair" in cls.OF_EXAMPLES:
+            options.setdefault("pair", pair)
+        options = cls.complete_options(options, model.segment_len)
+        # Position keys would be those of the weights as they are now, and the model may be trained.
+        buckets = exact_buckets(options["seq_len"], model.segment_len)
+        return cls(model, model.tokenizer, **options | {"buckets": buckets, "keep_position_keys": False})
+
+    @classmethod
+    def complete_options(cls, options: Mapping[str, Any], segment_len: int) -> dict[str, Any]:
+        """Returns options with those lengths that are not given; refuses unknown ones."""
+        known = keyword_options(cls)
+        hints.refuse(set(options) - known, known)
+        options = {"seq_len": default_seq_len(segment_len), **options}
+        tokens = options["seq_len"]
+        if cls.IN_EACH_SEGMENT and 0 < segment_len <= NUM_SPECIAL + max(cls.LENGTHS.values()):
+            tokens = segment_len  # which has no room for the usual length and another text
+        half = max(1, (tokens - NUM_SPECIAL) // 2)
+        return {name: min(length, half) for name, length in cls.LENGTHS.items()} | options
 
     @classmethod
     def options_of_run(cls, task) -> dict[str, Any]:
@@ -423,6 +467,16 @@ def buckets_for(data: str, seq_len: int) -> list[int]:
         raise UserError(f"{data} holds no examples: expected some, for buckets that fit their lengths")
     lengths = np.clip(examples.lengths(), 4, seq_len)
     return choose_lengths(lengths, seq_len)
+
+
+def default_seq_len(segment_len: int) -> int:
+    """Returns the tokens of a sequence where no option says otherwise: whole segments, if there are any."""
+    return max(segment_len, _SEQ_LEN - _SEQ_LEN % (segment_len or 1))
+
+
+def exact_buckets(seq_len: int, segment_len: int) -> list[int] | None:
+    """Returns the buckets that leave little padding, of a model that does not read in segments."""
+    return None if segment_len else text_answers.padding_buckets(seq_len)
 
 
 def _check_buckets(seq_len: int, buckets: Sequence[int] | None, segment_len: int) -> tuple[int, ...]:

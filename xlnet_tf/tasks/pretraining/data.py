@@ -1,13 +1,12 @@
 """The records of a pretraining, laid onto the rows of batches."""
 
-import hashlib
-
 import tensorflow as tf
 from absl import logging
 
 from xlnet_tf.checkpoints.model_card import BEST
+from xlnet_tf.differences import settings_difference
 from xlnet_tf.errors import UserError
-from xlnet_tf.records.manifest import Manifest, settings_difference
+from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.reader import num_eval_steps, pretraining_dataset, records_of_step
 from xlnet_tf.tasks.pretraining.config import PretrainingConfig
 from xlnet_tf.training.data import Batching, TaskData
@@ -86,11 +85,11 @@ class RecordData(TaskData):
         """Does nothing: TensorFlow alone reads records in any case."""
 
     def dev_set(self):
-        return _digest(self.validation)
+        return self.validation.digest
 
     def first_general_set(self, model_dir: str) -> str:
         """Returns a digest of the general text of the first kept weights; of the present one if none are."""
-        return read_metrics(f"{model_dir}/{BEST}").get(GENERAL_SET) or _digest(self.general)
+        return read_metrics(f"{model_dir}/{BEST}").get(GENERAL_SET) or self.general.digest
 
     @property
     def bytes(self):
@@ -109,18 +108,13 @@ class RecordData(TaskData):
         difference = settings_difference(before.settings(), now.settings())
         if not difference and [s.sha256 for s in before.shards] != [s.sha256 for s in now.shards]:
             difference = ["shards: other checksums"]
-        if self._config.max_general_rise and self.first_general_set(model_dir) != _digest(self.general):
+        if self._config.max_general_rise and self.first_general_set(model_dir) != self.general.digest:
             logging.warning(
                 "task.general_data has changed since the run in %s began: max_general_rise compares losses "
                 "on two different texts",
                 model_dir,
             )
         return [f"records' {line}" for line in difference]
-
-
-def _digest(manifest: Manifest) -> str:
-    """Returns a digest of what a set of records holds, wherever it lies."""
-    return hashlib.sha256("\n".join(shard.sha256 for shard in manifest.shards).encode()).hexdigest()
 
 
 def _load_like(path: str, train: Manifest) -> Manifest | None:

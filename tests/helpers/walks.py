@@ -1,0 +1,47 @@
+"""Which functions of the project a piece of work enters, once everything is imported."""
+
+import collections
+import pathlib
+import sys
+import threading
+from collections.abc import Callable
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+PACKAGES = ("xlnet_tf", "tfrecord_builders", "run_scripts")
+
+
+def entered(walk: Callable[[str], object]) -> dict[str, set[str]]:
+    """Returns the functions that a piece of work enters: file -> names.
+
+    It is done twice, for modules and caches, of which the second time is traced, in all threads.
+
+    Args:
+        walk: called with "first", then with "second", so that it can write to another folder each time.
+    """
+    walk("first")
+    roots = tuple(f"{REPOSITORY / package}/" for package in PACKAGES)
+    found: dict[str, set[str]] = collections.defaultdict(set)
+
+    def note(frame, event, _):
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(roots) and not code.co_name.startswith("<"):
+            found[code.co_filename.removeprefix(f"{REPOSITORY}/")].add(code.co_qualname)
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        walk("second")
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return found
+
+
+def counts(found: dict[str, set[str]]) -> tuple[int, int]:
+    """Returns the number of functions and of files."""
+    return sum(map(len, found.values())), len(found)
+
+
+def listed(found: dict[str, set[str]]) -> str:
+    """Returns the functions by file, to see which of them a walk could do without."""
+    return "\n".join(f"{file}: {', '.join(sorted(names))}" for file, names in sorted(found.items()))

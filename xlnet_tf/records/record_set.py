@@ -1,0 +1,236 @@
+"""A set of records: a folder of shards, the tokenizer, and a manifest, which is written last.
+
+The manifest is the only hand-over from builders to readers. It is checked when it is loaded.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from concurrent import futures
+from typing import Any, ClassVar
+
+import numpy as np
+from etils import epath
+from typing_extensions import Self
+
+from xlnet_tf import files, manifest_checksum
+from xlnet_tf.errors import UserError
+from xlnet_tf.records import shards as shards_lib
+from xlnet_tf.records.layout import Layout
+from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.tokenizer import MODEL_FILE, XLNetTokenizer
+
+FILE_NAME = "manifest.json"
+SCHEMA_VERSION = 1
+# What a folder has, by the manifest's kind, and the command that trains on it.
+_KINDS = {
+    "pretraining": ("pretraining records", "pretrain"),
+    "examples": ("fine-tuning examples", "finetune"),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecordSet:
+    """What a folder of records holds and how it was made.
+
+    The fields of a subclass, but for `folder`, are those of its manifest, in the same order.
+    """
+
+    KIND: ClassVar[str]
+    SHARD: ClassVar[type]  # of `shards`
+    EARLIER: ClassVar[Mapping[str, Any]] = {}  # values of fields that manifests of earlier versions lack
+    BUILD: ClassVar[str]  # how to make a set
+    FIX: ClassVar[str]  # what to do about a damaged manifest
+    FIX_SHARD: ClassVar[str]
+    ABOVE: ClassVar[str]  # what to give instead of a folder in a set
+    ASCII: ClassVar[bool] = True  # whether the manifest escapes other characters
+
+    folder: epath.Path | None = dataclasses.field(default=None, compare=False)
+
+    @functools.cached_property
+    def layout(self) -> Layout:
+        """The layout of a record's bytes."""
+        raise NotImplementedError
+
+    def identity(self, shard: Any) -> dict[str, np.ndarray]:
+        """Returns the columns [records] that identify each record of a shard in the set."""
+        raise NotImplementedError
+
+    def _problems(self) -> Iterator[str]:
+        """Yields what does not hold in and between the fields; later checks rely on earlier ones."""
+        raise NotImplementedError
+
+    @property
+    def records(self) -> int:
+        return sum(shard.records for shard in self.shards)
+
+    @property
+    def tokenizer_path(self) -> epath.Path:
+        """The SentencePiece model next to the records."""
+        return self.folder / self.tokenizer.get("file", MODEL_FILE)
+
+    @property
+    def digest(self) -> str:
+        """Digest of the records, wherever they lie."""
+        return hashlib.sha256("\n".join(shard.sha256 for shard in self.shards).encode()).hexdigest()
+
+    def path(self, shard: Any) -> epath.Path:
+        return self.folder / shard.file
+
+    def read(self, shard: Any) -> dict[str, np.ndarray]:
+        """Returns the columns of a shard, name -> [records, length] or, for scalars, [records]."""
+        return shards_lib.read_shard(self.path(shard), self.layout, count=shard.records)
+
+    def load_tokenizer(self) -> XLNetTokenizer:
+        """Returns the tokenizer that the records were made with.
+
+        Raises:
+            UserError: another lies next to them.
+        """
+        proto = shards_lib.read_tokenizer(self.tokenizer_path, self.tokenizer["sha256"])
+        return XLNetTokenizer(model_proto=proto, cleaning=CleaningConfig.from_dict(self.cleaning))
+
+    def check_files(self, checksums: bool = False) -> None:
+        """Raises an error that names the first file that is not as it was written.
+
+        Args:
+            checksums: whether to read every file, the tokenizer included, and compare its sha256, too.
+
+        Raises:
+            FileNotFoundError: a file is missing.
+            UserError: a shard has another size or, with `checksums`, a file has other content.
+        """
+
+        def check(shard: Any) -> None:
+            shards_lib.check_shard(
+                self.path(shard),
+                self.layout,
+                shard.bytes,
+                shard.sha256 if checksums else None,
+                lambda: self.identity(shard),
+                self.FIX_SHARD,
+            )
+
+        with futures.ThreadPoolExecutor() as pool:
+            for _ in pool.map(check, self.shards):
+                pass
+        if checksums:
+            shards_lib.read_tokenizer(self.tokenizer_path, self.tokenizer["sha256"])
+        object.__setattr__(self, "_checked", True)  # not a field: it is not part of what a manifest says
+
+    def check_files_once(self) -> None:
+        """Does `check_files` unless it has been done: a storage takes its time for many shards."""
+        if not vars(self).get("_checked"):
+            self.check_files()
+
+    def fields(self) -> dict[str, Any]:
+        """Returns the manifest's fields, as json can hold them."""
+        values = dataclasses.asdict(dataclasses.replace(self, folder=None))
+        del values["folder"]
+        return values
+
+    def save(self, name: str = FILE_NAME) -> None:
+        """Writes the manifest into `folder`, atomically; an unfinished one has another name."""
+        text = to_json(manifest_checksum.with_checksum(self.fields()), self.ASCII)
+        files.write(self.folder / name, text)
+
+    @classmethod
+    def load(cls, path: epath.PathLike) -> Self:
+        """Reads and validates a manifest.
+
+        Args:
+            path: the folder of the set, or of a run that was trained on it, or the manifest itself.
+
+        Raises:
+            FileNotFoundError: there is none; the build has not ended.
+            UserError: it is something else, or a field is wrong.
+        """
+        path = epath.Path(path)
+        if path.name != FILE_NAME:
+            if path.exists() and not path.is_dir():
+                name = _KINDS[cls.KIND][0]
+                raise UserError(f"{path} is a file; expected a folder of finished {name}. {cls.BUILD}")
+            path = path / FILE_NAME
+        if not path.exists():
+            raise cls._missing(path)
+        values = files.read_json(path, fix=cls.FIX)
+        cls._refuse_other_kind(values, path.parent)
+        found = {name: values.get(name) for name in ("kind", "schema_version")}
+        if found != {"kind": cls.KIND, "schema_version": SCHEMA_VERSION}:
+            raise UserError(
+                f"{path}: kind is {found['kind']} and schema_version is {found['schema_version']}, expected "
+                f"{cls.KIND} and {SCHEMA_VERSION}: {cls.FIX} with this version"
+            )
+        intact = manifest_checksum.pop_checksum(values)
+        loaded = cls._from_fields({**cls.EARLIER, **values}, path)
+        if not intact:  # last, for a wrong field's own message says more
+            raise manifest_checksum.broken(path)
+        return loaded
+
+    @classmethod
+    def _from_fields(cls, values: Mapping[str, Any], path: epath.Path) -> Self:
+        """Returns the set that a manifest's fields describe; raises UserError if one is wrong."""
+
+        def check(problems: Iterator[str]) -> None:
+            for problem in problems:
+                raise UserError(f"{path}: {problem}: {cls.FIX}")
+
+        check(field_problems(values, json_types(cls) | {"shards": list}))
+        for number, shard in enumerate(values["shards"]):
+            check(field_problems(shard, json_types(cls.SHARD), f"shards[{number}]: "))
+        shards = tuple(cls.SHARD(**shard) for shard in values["shards"])
+        loaded = cls(**{**values, "shards": shards}, folder=path.parent)
+        check(loaded._problems())
+        return loaded
+
+    @classmethod
+    def _missing(cls, path: epath.Path) -> FileNotFoundError:
+        """Returns the error for a manifest that is not there, with the sets that are."""
+        inside, nearby = (
+            ", ".join(each.name for each in files.entries(folder) if (each / FILE_NAME).exists())
+            for folder in (path.parent, path.parent.parent)
+        )
+        above = path.parent.parent
+        hint = f"; it has sets in {inside}" if inside else f"; next to it are {nearby}" if nearby else ""
+        if (above / FILE_NAME).exists():
+            cls._refuse_other_kind(files.read_json(above / FILE_NAME, fix=cls.FIX), above)
+            hint = f"; {above} is one itself: give {cls.ABOVE}"
+        return FileNotFoundError(
+            f"{path} does not exist: expected a folder of finished {_KINDS[cls.KIND][0]}{hint}. {cls.BUILD}"
+        )
+
+    @classmethod
+    def _refuse_other_kind(cls, values: Mapping[str, Any], folder: epath.Path) -> None:
+        """Raises UserError if a folder's manifest is that of another kind of set."""
+        kind = values.get("kind")
+        if kind != cls.KIND and kind in _KINDS:
+            (found, command), (expected, _) = _KINDS[kind], _KINDS[cls.KIND]
+            raise UserError(
+                f"{folder} has {found}, or is a run on them; expected {expected}, or a run on those. "
+                f"{cls.BUILD}; `xlnet-tf {command}` trains on {found.split()[-1]}"
+            )
+
+
+def to_json(values: Mapping[str, Any], ensure_ascii: bool = True) -> bytes:
+    """Returns readable json with one shard or setting a line."""
+    return (json.dumps(values, indent=1, ensure_ascii=ensure_ascii) + "\n").encode()
+
+
+def json_types(cls: type) -> dict[str, type]:
+    """Returns which type each field of a dataclass has in json; `folder` is not one of them."""
+    return {field.name: field.type for field in dataclasses.fields(cls) if field.name != "folder"}
+
+
+def field_problems(values: Any, types: Mapping[str, type], where: str = "") -> Iterator[str]:
+    """Yields what is wrong unless `values` has exactly these fields, each of its type."""
+    if not isinstance(values, dict):
+        yield f"{where}expected an object with fields, found {type(values).__name__}"
+    elif set(values) != set(types):
+        missing, unknown = sorted(set(types) - set(values)), sorted(set(values) - set(types))
+        yield f"{where}fields missing {missing}, unknown {unknown}"
+    else:
+        for name, expected in types.items():
+            if type(values[name]) is not expected:
+                yield f"{where}{name} is {values[name]!r}, expected {expected.__name__}"
