@@ -19,7 +19,7 @@ from xlnet_tf.tpu import compilation, report, steps, topologies
 from xlnet_tf.tpu.report import gigabytes
 from xlnet_tf.training import checks, runtime
 from xlnet_tf.training.data import Batching
-from xlnet_tf.training.failures import SMALLER_STEP
+from xlnet_tf.training.interruption import SMALLER_STEP
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.task import Task
 from xlnet_tf.training.tpu_slice import TpuSlice

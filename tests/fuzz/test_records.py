@@ -34,7 +34,7 @@ from xlnet_tf.records.shards import framed_bytes, read_shard
 from xlnet_tf.records.spec import RecordSpec
 from xlnet_tf.tasks import finetuning
 from xlnet_tf.tasks.pretraining import task as pretraining
-from xlnet_tf.training.failures import named_damage
+from xlnet_tf.training.interruption import named_damage
 
 OF_OTHERS = ("another set", "swapped", "duplicate")  # whole shards, their records sound
 

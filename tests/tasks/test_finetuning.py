@@ -27,7 +27,7 @@ from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import prediction, seeds
 from xlnet_tf.tasks.finetuning import finetune
 from xlnet_tf.tasks.scoring import row_weights
-from xlnet_tf.tasks.settings import complete
+from xlnet_tf.tasks.settings import fill_defaults
 from xlnet_tf.training.config import check_types, flatten, override
 from xlnet_tf.training.early_stopping import BEST, read_metrics
 from xlnet_tf.training.guard import Diverged
@@ -204,7 +204,7 @@ def test_nan_outputs_score_worst(data):
 
 def test_epochs_are_counted_in_examples(data):
     params = settings(data, task={"epochs": 3.0, "train_data": {"global_batch_size": 32}})
-    complete(params, 47)
+    fill_defaults(params, 47)
     assert params.trainer.train_steps == 5  # 141 examples
     assert params.trainer.validation_interval == params.trainer.checkpoint_interval == 2
 
@@ -226,12 +226,12 @@ def test_every_number_may_be_a_whole_one(data, tmp_path):
 def test_a_run_without_a_step_is_refused(data):
     for epochs in (0, 0.0):
         with pytest.raises(UserError, match=r"\(--epochs\) is 0.* and train_steps is 0: expected more"):
-            complete(settings(data, task={"epochs": epochs}), 64)
+            fill_defaults(settings(data, task={"epochs": epochs}), 64)
     params = settings(data, task={"epochs": 0}, trainer={"train_steps": 3})
-    complete(params, 64)
+    fill_defaults(params, 64)
     assert params.trainer.train_steps == 3
     params = settings(data, task={"epochs": 1e-9})
-    complete(params, 64)
+    fill_defaults(params, 64)
     assert params.trainer.train_steps == 1
 
 
@@ -239,10 +239,10 @@ def test_an_evaluation_reads_as_much_at_once_as_a_part_of_a_step(data):
     """What fits with gradients fits without, and divides over the devices as the batch does."""
     data_of_step = {"train_data": {"global_batch_size": 32}, "validation_data": {"global_batch_size": 0}}
     params = settings(data, task=data_of_step, trainer={"accumulation_steps": 4})
-    complete(params, 47)
+    fill_defaults(params, 47)
     assert params.task.validation_data.global_batch_size == 8
     params.task.validation_data.global_batch_size = 30
-    complete(params, 47)
+    fill_defaults(params, 47)
     assert params.task.validation_data.global_batch_size == 30
 
 

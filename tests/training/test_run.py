@@ -28,8 +28,13 @@ from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.training import runtime
 from xlnet_tf.training.checks import check_data, check_remote_paths, check_resumable
 from xlnet_tf.training.config import RuntimeConfig
-from xlnet_tf.training.failures import SMALLER_STEP, named_damage, named_lack_of_memory
-from xlnet_tf.training.interruption import Preemption, lost_hosts
+from xlnet_tf.training.interruption import (
+    SMALLER_STEP,
+    Preemption,
+    lost_hosts,
+    named_damage,
+    named_lack_of_memory,
+)
 from xlnet_tf.training.profile import Profile
 from xlnet_tf.training.progress import Progress, read_history
 from xlnet_tf.training.run import run_training

@@ -1,7 +1,6 @@
 """Gradient accumulation: the rows of a replica are split into micro-batches, whose results are added up."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -44,11 +43,6 @@ def accumulate(
         maximum_iterations=micro_batches,
     )
     return *totals, tuple(_join(array.stack(), rows_axis(name)) for array, name in zip(memories, MEMORY))
-
-
-def next_memory(outputs: Mapping[str, Any]) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns what a model remembers for the next step: [L, B, M, D] and its mask [B, M]."""
-    return outputs["next_memory"], outputs["next_memory_mask"]
 
 
 def rows_axis(name: str) -> int:

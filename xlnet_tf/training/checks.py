@@ -14,7 +14,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.training import runtime
 from xlnet_tf.training.config import flatten
 from xlnet_tf.training.data import TaskData
-from xlnet_tf.training.failures import SMALLER_STEP
+from xlnet_tf.training.interruption import SMALLER_STEP
 from xlnet_tf.training.profile import Profile
 from xlnet_tf.training.task import Task
 

@@ -7,9 +7,8 @@ from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.ownership import Ownership
 from xlnet_tf.training import runtime
 from xlnet_tf.training.early_stopping import Hours, HoursUsed, Patience
-from xlnet_tf.training.failures import named_lack_of_memory
 from xlnet_tf.training.guard import Watch
-from xlnet_tf.training.interruption import OnAnyHost, Preemption, has_peers
+from xlnet_tf.training.interruption import OnAnyHost, Preemption, has_peers, named_lack_of_memory
 from xlnet_tf.training.profile import Profile
 from xlnet_tf.training.progress import Progress, number
 from xlnet_tf.training.saving import Checkpoints

@@ -24,8 +24,13 @@ from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.errors import UserError, of_file_systems
 from xlnet_tf.ownership import Ownership, owning
 from xlnet_tf.training import checks, runtime
-from xlnet_tf.training.failures import SMALLER_STEP, named_damage, named_lack_of_memory
-from xlnet_tf.training.interruption import OnAnyHost, lost_hosts
+from xlnet_tf.training.interruption import (
+    SMALLER_STEP,
+    OnAnyHost,
+    lost_hosts,
+    named_damage,
+    named_lack_of_memory,
+)
 from xlnet_tf.training.loop import TrainingLoop
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.task import Task

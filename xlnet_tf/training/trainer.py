@@ -23,7 +23,7 @@ from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.checkpoints.of_runs import optimizer_state
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.kernels import device
-from xlnet_tf.training.accumulation import accumulate, next_memory, rows_axis
+from xlnet_tf.training.accumulation import accumulate, rows_axis
 from xlnet_tf.training.data import Features
 from xlnet_tf.training.guard import Guard
 from xlnet_tf.training.memory import Memory
@@ -34,14 +34,12 @@ class Trainer(base_trainer.Trainer):
     """Trains and evaluates a `Task`. Create it under the strategy's scope.
 
     Args:
-        config: the experiment; its trainer is a `training.config.TrainerConfig`.
         model: built, with all its variables.
         optimizer: not built.
         checkpoint_exporter: Model Garden's exporter of the best checkpoint, or None.
 
     Attributes:
-        batching, eval_batching: which rows make each step of a training and an evaluation; the latter is None
-            without `evaluate`.
+        batching, eval_batching: which rows make each step; the latter is None without `evaluate`.
         on_eval_step: called after each step of an evaluation.
     """
 
@@ -137,7 +135,6 @@ class Trainer(base_trainer.Trainer):
         self._loop_start = time.perf_counter(), int(self.global_step.numpy()), int(self.guard.skipped.numpy())
 
     def create_train_loop_fn(self):
-        """Returns a loop over steps: one graph for all lengths, or one for each."""
         # Elsewhere a step is compiled when its length first comes; on TPUs that would stop the whole slice.
         if self._counts_steps is not None:
             self.compile_all()
@@ -162,7 +159,7 @@ class Trainer(base_trainer.Trainer):
 
     @functools.cache  # noqa: B019 (a trainer lives as long as its run)
     def steps_of_length(self, length: int | None) -> Callable:
-        """Returns a tf.function of an iterator and the number of steps to take, with rows of this length."""
+        """Returns a tf.function of an iterator and a number of steps, with rows of this length."""
         step = functools.partial(self.train_step, length=length)
         return tf.function(orbit.utils.create_tf_while_loop_fn(step))
 
@@ -191,7 +188,7 @@ class Trainer(base_trainer.Trainer):
         )
 
     def replica_step(self, features: Features, length: int | tf.Tensor | None = None):
-        """Takes one replica's part of a training step, of rows cut to a length; in replica context."""
+        """Takes one replica's part of a training step; in replica context."""
         replica = tf.distribute.get_replica_context()
         gradients, loss, sums, remembered = self.replica_gradients(features, length)
         *gradients, loss = replica.all_reduce(tf.distribute.ReduceOp.SUM, [*gradients, loss])
@@ -219,10 +216,6 @@ class Trainer(base_trainer.Trainer):
     def replica_gradients(self, features: Features, length: int | tf.Tensor | None = None):
         """Computes one replica's part of the gradients and changes nothing; in replica context.
 
-        Args:
-            features: a batch of the replica's rows.
-            length: that they are cut to.
-
         Returns:
             gradients (of the guard's scaled loss), loss (this replica's part of it), sums, next memory: () or
             ([L, B, M, D], [B, M])
@@ -235,7 +228,6 @@ class Trainer(base_trainer.Trainer):
         return self._accumulated_gradients(features, counts)
 
     def _accumulated_gradients(self, features: Features, counts):
-        """Adds up gradients, loss and sums over the micro-batches; joins their memories."""
         micro_step = self._micro_step
         if self.config.runtime.enable_xla and not device.is_compiled():
             micro_step = tf.function(micro_step, jit_compile=True, autograph=False)
@@ -270,7 +262,7 @@ class Trainer(base_trainer.Trainer):
         gradients = tape.gradient(scaled, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         sums = {metric.name: sums[metric.name] for metric in self.train_metrics}
-        return gradients, loss, sums, next_memory(outputs) if self._memory is not None else ()
+        return gradients, loss, sums, _next_memory(outputs) if self._memory is not None else ()
 
     def _dropout_seed(self, micro_batch) -> tf.Tensor:
         """Returns the seed [2] of a micro-batch, counted over all replicas, in the current step."""
@@ -300,10 +292,9 @@ class Trainer(base_trainer.Trainer):
         return logs
 
     def bad_rows(self, step: int) -> list[int]:
-        """Returns the rows of a training step, over this process's replicas, with NaN or infinite outputs.
+        """Returns the rows of a step, over this process's replicas, whose outputs are NaN or infinite.
 
-        Args:
-            step: counted from 0. The model computes it again, with the weights and the memory of now.
+        The model computes the step (counted from 0) again, with the weights and the memory of now.
         """
 
         @tf.function(autograph=False)
@@ -330,7 +321,6 @@ class Trainer(base_trainer.Trainer):
         self._eval_rows = []
 
     def create_eval_loop_fn(self, has_state: bool):
-        """Returns a loop over steps: one graph for all lengths, or one for each."""
         step = tf.function(self.eval_step)  # has a graph for each length that is not a tensor
 
         def loop(iterator, num_steps, state=None, reduce_fn=None):
@@ -348,7 +338,7 @@ class Trainer(base_trainer.Trainer):
                 features = {**features, **self.task.read_memory(self._eval_memory, features)}
             outputs = self.model(features, training=False)
             if self._eval_memory is not None:
-                self._eval_memory.write(*next_memory(outputs))
+                self._eval_memory.write(*_next_memory(outputs))
             _update(self.validation_metrics, self.task.validation_sums(features, outputs))
             return self.task.evaluation_rows(features, outputs)
 
@@ -369,12 +359,7 @@ class Trainer(base_trainer.Trainer):
 
 
 def all_rows(strategy: tf.distribute.Strategy, outputs) -> dict[str, np.ndarray]:
-    """Joins a step's rows of all replicas, those of other hosts included.
-
-    Args:
-        strategy: that ran the step.
-        outputs: name -> [B, ...] of each replica.
-    """
+    """Joins a step's outputs, name -> [B, ...] of each replica, over all replicas and hosts."""
 
     def join(values) -> np.ndarray:
         local = strategy.experimental_local_results(values)
@@ -405,6 +390,10 @@ def _uncounted(metrics: Sequence[Ratio]) -> set[str]:
 
 def _without(names: set[str], logs: Mapping) -> dict:
     return {name: value for name, value in logs.items() if name not in names}
+
+
+def _next_memory(outputs: Features) -> tuple[tf.Tensor, tf.Tensor]:
+    return outputs["next_memory"], outputs["next_memory_mask"]
 
 
 def _update(metrics: Sequence[Ratio], sums: Sums):
