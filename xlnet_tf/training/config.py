@@ -100,10 +100,6 @@ def override(params: cfg.ExperimentConfig, source: str | Mapping[str, Any], wher
 
     Args:
         source: the fields by their names, a yaml file, or "trainer.train_steps=100,task.seed=1".
-        where: where they come from, for the error.
-
-    Raises:
-        UserError: a setting is unknown or not of the form that is expected, or the file cannot be read.
     """
     values = source if isinstance(source, Mapping) else _read(source, where)
     known = params.as_dict()
@@ -173,10 +169,6 @@ def check_types(params: cfg.ExperimentConfig, defaults: cfg.ExperimentConfig, wh
     A value has the type of its default; what a list holds, that of its field.
 
     Neither yaml nor overrides are typed.
-
-    Args:
-        defaults: the same, as they are before any override.
-        where: where the settings come from, for the error.
     """
     prefix = f"{where}: " if where else ""
     expected, found = flatten(defaults.as_dict()), flatten(params.as_dict())

@@ -71,9 +71,6 @@ class Guard(tf.Module):
             gradient_norm: float32 scalar, of the gradient that would be applied, loss_scale taken out.
             step: int64 scalar, steps before this one.
             live: bool scalar; False: the step is taken to compile it alone, and changes nothing.
-
-        Returns:
-            bool scalar.
         """
         finite_loss, finite = tf.math.is_finite(loss), tf.math.is_finite(gradient_norm)
         keep = finite_loss & finite & live
@@ -115,9 +112,7 @@ class Watch:
     """Ends a run that goes nowhere: to be called after each loop of steps, before a checkpoint is saved.
 
     Args:
-        trainer: the Trainer that takes the steps.
         limit: steps that may be skipped in a row; of ten times as many, half.
-        last_saved: returns the path of the newest checkpoint; None if there is none.
     """
 
     def __init__(self, trainer, limit: int, last_saved: Callable[[], str | None]):

@@ -26,10 +26,8 @@ class Progress:
     """Moves a bar over the steps and writes `history.jsonl`, one line per report, inside of a `with` block.
 
     Args:
-        model_dir: folder of the history.
         global_step: the trainer's step. As the block begins, lines of later steps, which a run wrote that was
             resumed before them, are dropped.
-        train_steps: length of the bar.
         metric: the task's own, shown next to the loss where an evaluation reports it.
         write: whether this process writes the history and shows the bar (the chief's alone should).
     """
