@@ -26,7 +26,6 @@ def check_settings(examples: ExampleSet, types: Mapping[str, Any]):
     """Raises UserError unless a set's settings have what its task reads.
 
     Args:
-        examples: the set.
         types: of the settings by name, some of bool, int, str, list[str] and dict[str, str].
     """
     for name, type_ in types.items():
@@ -82,7 +81,6 @@ def check_segments(model: EncoderModelConfig, sets: Mapping[str, ExampleSet]):
     """Raises UserError unless examples can be read in the segments that the settings ask for.
 
     Args:
-        model: settings of the network.
         sets: the examples; those of "train" are trained on.
     """
     segment_len, memory_gradient = (getattr(model, name, 0) for name in ("segment_len", "memory_gradient"))
@@ -131,8 +129,6 @@ def check_classes(checkpoint: Checkpoint, examples: ExampleSet, parts: Sequence[
     """Raises UserError if a checkpoint's head, which a model is to take over, is for other classes.
 
     Args:
-        checkpoint: the weights.
-        examples: what the model is for.
         parts: parts of the model (see checkpoints.names.head_scope), the head among them.
     """
     head = [part for part in parts if f"{part}/logits/kernel" in checkpoint.arrays]

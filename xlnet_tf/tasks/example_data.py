@@ -40,13 +40,7 @@ class ExampleBatching(Batching):
     """Examples of like length come together, and rows are cut to it; or rows are packed, or whole.
 
     Args:
-        batches: which examples make each step.
-        inputs: how the model takes them.
-        has_dynamic_length: see Batching.
         chosen: whether the settings choose the lengths, which all graphs keep then.
-        accumulation_steps: micro-batches into which a replica splits its rows.
-        table: of the set, to read from instead of its files; that of a training has as many steps as
-            train_steps.
     """
 
     def __init__(

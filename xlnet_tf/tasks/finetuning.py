@@ -53,10 +53,6 @@ class FinetuningTask(ScoredTask):
         MUST_AGREE: settings of the sets in which training and validation must agree.
         TOKEN_COLUMNS, POSITION_COLUMNS: columns that have a value for each token, or are the position of one.
         TRAINING_NAMES: column -> the name under which the model reads it in training alone.
-
-    Raises:
-        UserError: sets, settings and checkpoint do not fit together.
-        FileNotFoundError: there is no such set.
     """
 
     TASK: ClassVar[str]
@@ -168,10 +164,7 @@ def finetune(
     """Fine-tunes, or resumes the run in model_dir.
 
     Args:
-        params: the settings; what depends on the examples is filled in.
-        task_class: what to train.
         strategy: from `training.runtime.prepare`.
-        model_dir: folder of the run.
 
     Returns:
         The metrics of the last evaluation; empty without validation examples.
@@ -206,14 +199,8 @@ def build_task(
     """Returns the task and fills in what depends on its examples.
 
     Args:
-        params: the settings; changed.
-        task_class: what to train.
         model_dir: folder of the run; one that is there already keeps its batches.
         tpu_replicas: of the TPU that is to train; 0: other devices are.
-
-    Raises:
-        UserError: settings, examples and checkpoint do not fit together.
-        FileNotFoundError: there are no examples.
     """
     data = params.task.train_data
     keep_batches(params, model_dir)

@@ -26,9 +26,6 @@ class InitialWeights:
 
     Attributes:
         architecture: that of the checkpoint, if there is one, with the changes of the settings.
-
-    Raises:
-        UserError: examples, settings and checkpoint do not fit together.
     """
 
     def __init__(self, config: FinetuningConfig, examples: ExampleSet):

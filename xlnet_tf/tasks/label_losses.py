@@ -50,7 +50,6 @@ class LabelConfig(FinetuningConfig):
         """Returns how much each class weighs, float32 [C]; None without weights.
 
         Args:
-            labels: of the C classes.
             counts: int [C], training examples of each.
 
         With n_c examples of class c, and the given weights g_c, or 1 / n_c if they are to be balanced, an
@@ -67,7 +66,6 @@ class LabelConfig(FinetuningConfig):
         Each label is a class by itself, and texts without it are another, whose given weight is 1.
 
         Args:
-            labels: C of them.
             targets: 0 and 1, [records, C].
 
         Returns:
@@ -84,11 +82,7 @@ class LabelConfig(FinetuningConfig):
 
 
 def _parse(text: str, labels: Sequence[str]) -> np.ndarray:
-    """Reads label:weight,label:weight; returns the weight of each label, [C].
-
-    Raises:
-        UserError: it is something else.
-    """
+    """Reads label:weight,label:weight; returns the weight of each label, [C]."""
     weights = dict.fromkeys(labels, 1.0)
     # Labels may have colons and commas in them.
     names = "|".join(map(re.escape, sorted(labels, key=len, reverse=True)))
@@ -138,9 +132,6 @@ def training_losses(
         weights: [C]; None: all weigh 1.
         smoothing: s.
 
-    Returns:
-        [...] float32.
-
     Source: Szegedy et al. 2016, Rethinking the Inception architecture, section 7.
     """
     if smoothing:
@@ -161,9 +152,6 @@ def label_set_losses(
         labels: 0 and 1, [B, C].
         weights: [2, C], of 0 and of 1; None: all weigh 1.
         smoothing: s; the target of a label y is (1 - s) * y + s / 2.
-
-    Returns:
-        [B] float32.
     """
     targets = tf.cast(labels, tf.float32)
     smoothed = targets * (1 - smoothing) + smoothing / 2 if smoothing else targets

@@ -69,14 +69,8 @@ class EncoderModelConfig(_Changes):
     def fill_reading(self, from_checkpoint: Mapping[str, Any]) -> dict[str, Any]:
         """Fills in how texts are read where it is not given.
 
-        Args:
-            from_checkpoint: some of READING, as a checkpoint has it.
-
         Returns:
             What is from the checkpoint and not the default.
-
-        Raises:
-            UserError: a setting is not of its type.
         """
         missing = [name for name in READING if getattr(self, name) is None]
         taken = {name: from_checkpoint.get(name, READING[name]) for name in missing}

@@ -41,8 +41,6 @@ class Run:
     """A fine-tuned run, converted or not, and a set of examples to use it on.
 
     Attributes:
-        model_dir: folder of the run.
-        params: its settings.
         task: its task, whose validation_set is the set.
     """
 
@@ -57,11 +55,6 @@ class Run:
         Args:
             model_dir: its folder, or that of its best weights, or one that either was converted to; or, if
                 there are data, fine-tuned weights without a run, as a model's save_pretrained writes them.
-            data: folder of a set of examples.
-
-        Raises:
-            UserError: the set does not fit the run, or a file of either is damaged.
-            FileNotFoundError: one of them is not there.
         """
         model_dir = hub.locate(model_dir.rstrip("/")).folder  # FOLDER//NAME is another object of a bucket
         params_file = f"{model_dir}/params.yaml"
@@ -137,11 +130,7 @@ class Run:
         return [self.model_dir]
 
     def checkpoint(self, name: str) -> str:
-        """Returns the checkpoint of a name: "best", "last" or as "ckpt-100"; "" is the best, if kept.
-
-        Raises:
-            UserError: there is none of this name.
-        """
+        """Returns the checkpoint of a name: "best", "last" or as "ckpt-100"; "" is the best, if kept."""
         found = {path.rpartition("/")[2]: path for path in self.checkpoints()}
         last = [path for key, path in found.items() if key != BEST][-1:]
         if name == "last" and last:
@@ -176,8 +165,6 @@ class Predictor:
     """Computes a run's predictions for its set.
 
     Args:
-        run: the run.
-        strategy: the devices, from `training.runtime.prepare`.
         batch_size: examples of a step over all devices.
         on_step: called after each step, with the number of examples that it was of.
 

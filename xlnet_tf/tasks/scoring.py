@@ -174,9 +174,6 @@ def in_order(rows: Mapping[str, np.ndarray], records: int) -> dict[str, np.ndarr
 
     Args:
         rows: name -> [rows, ...], `index` among them.
-
-    Raises:
-        ValueError: rows are missing or come twice.
     """
     real = rows["index"] != FILLER
     order = np.argsort(rows["index"][real])

@@ -32,7 +32,6 @@ class Result:
     """What became of one seed.
 
     Attributes:
-        seed: the seed.
         metric: name of the metric that counts.
         last: metrics of the last evaluation.
         best: metrics of the evaluation that did best, and its step.

@@ -79,11 +79,7 @@ def finetuning_experiment(task: FinetuningConfig) -> cfg.ExperimentConfig:
 
 
 def fill_defaults(params: cfg.ExperimentConfig, records: int):
-    """Fills in what depends on the size of the training set: steps, warm-up, intervals, batch sizes.
-
-    Raises:
-        UserError: there is nothing to train.
-    """
+    """Fills in what depends on the size of the training set: steps, warm-up, intervals, batch sizes."""
     task, trainer = params.task, params.trainer
     if task.epochs <= 0 and not trainer.train_steps:
         raise UserError(

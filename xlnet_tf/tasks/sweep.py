@@ -96,9 +96,7 @@ def points(axes: Sequence[Axis], samples: int = 0, seed: int = 0) -> list[Point]
     """Returns what to try: all combinations of the axes' values, or a random sample.
 
     Args:
-        axes: each of another setting.
         samples: how many to draw; of these, equal ones are tried once. 0: all combinations.
-        seed: of the draws.
 
     Raises:
         UserError: a setting comes twice, or a range has no samples.
@@ -122,8 +120,6 @@ class Trial:
     """What became of one point.
 
     Attributes:
-        point: the settings.
-        folder: of its runs.
         results: one for each seed.
     """
 
@@ -160,8 +156,6 @@ class Training(NamedTuple):
 
     Attributes:
         name: of the point; empty for a training that is of no sweep.
-        params: the complete settings.
-        task: of the settings.
         runs: settings and folder of each seed.
         again: which run that is there is trained again; empty if none is.
     """
@@ -184,7 +178,6 @@ def trainings(
 
     Args:
         variants, task_class, model_dir, num_seeds: see `sweep`; an empty point has no folder of its own.
-        tpu_replicas: see `finetuning.build_task`.
 
     Raises:
         UserError: settings, examples and checkpoint of a variant do not fit together, two variants would have
@@ -226,9 +219,7 @@ def sweep(
 
     Args:
         variants: each point with its complete settings.
-        task_class, strategy: see `finetuning.finetune`.
         model_dir: folder of the sweep; each point has a folder in it.
-        num_seeds: runs of each point.
 
     Returns:
         A trial for each point. After each, model_dir/sweep.json has those that are done.

@@ -49,10 +49,7 @@ def intervals(score: Scorer, units: Units, samples: int = SAMPLES, seed: int = 0
     """Computes the intervals of all metrics by the percentile bootstrap.
 
     Args:
-        score: from units to metrics.
-        units: of the set.
         samples: sets drawn from it, with replacement.
-        seed: of the draws.
 
     Returns:
         By metric. Samples in which a metric is undefined (AUC of one class) are left out; nan if all are.
@@ -73,9 +70,7 @@ def differences(
     much as the models do, the models themselves counted.
 
     Args:
-        score: from units to metrics.
         first, second: the same units, with the answers of one model and of the other.
-        samples, seed: as in `intervals`.
 
     Source: Noreen, Computer-Intensive Methods for Testing Hypotheses, 1989; Yeh, COLING 2000.
     """

@@ -43,10 +43,6 @@ def pretraining_experiment() -> cfg.ExperimentConfig:
 class PretrainingTask(Task):
     """Predicts the targets of pretraining records, and if asked, whether B follows A.
 
-    Args:
-        params: the settings.
-        logging_dir, name: as Model Garden's task factory gives them.
-
     Raises:
         UserError: records, model and settings do not fit together.
         FileNotFoundError: there are no records.
@@ -100,11 +96,7 @@ class PretrainingTask(Task):
         return pretrainer
 
     def initialize(self, model: tf_keras.Model):
-        """Loads `init_checkpoint`, of a run, the original or Hugging Face, into a new run's model.
-
-        Raises:
-            UserError: there is no checkpoint, or it is of another model.
-        """
+        """Loads `init_checkpoint`, of a run, the original or Hugging Face, into a new run's model."""
         path = self.task_config.init_checkpoint
         if not path:
             return
@@ -206,17 +198,11 @@ def pretrain(
     """Pretrains, or resumes the run in model_dir.
 
     Args:
-        params: the settings; what depends on the records is filled in.
-        model_dir: folder of the run.
         strategy: from `training.runtime.prepare`, if the process trains something else, too; None: it is
             prepared here.
 
     Returns:
         The metrics of the last evaluation; empty without validation records.
-
-    Raises:
-        UserError: settings, records, devices or model_dir do not fit together.
-        FileNotFoundError: there are no records.
     """
     if strategy is None:
         strategy = runtime.prepare(params.runtime)
@@ -226,12 +212,7 @@ def pretrain(
 
 
 def build_task(params: cfg.ExperimentConfig) -> PretrainingTask:
-    """Returns the task, and fills in what of the settings depends on its records.
-
-    Raises:
-        UserError: settings and records do not fit together.
-        FileNotFoundError: there are no records.
-    """
+    """Returns the task, and fills in what of the settings depends on its records."""
     fill_evaluation_defaults(params)
     _check_evaluation(params.task)
     task = PretrainingTask(params.task)

@@ -17,7 +17,6 @@ def question_scores(predictions: Sequence[Prediction], unanswerable: bool) -> di
     Questions whose answers are not known are left out; so are, in 1.1, those without one.
 
     Args:
-        predictions: of questions, some with known answers.
         unanswerable: whether a question may have no answer (SQuAD 2.0).
 
     Returns:
@@ -78,7 +77,6 @@ class PreciseThreshold(NamedTuple):
     """From which no-answer logit on to refuse, so that the answers given are right often enough.
 
     Attributes:
-        threshold: the logit.
         precision: the share of the given answers that are exactly right, from 0 to 1.
         answered: the share of all questions that get one.
     """
@@ -112,7 +110,6 @@ def best_threshold(answered: np.ndarray, refused: np.ndarray, logits: np.ndarray
     Args:
         answered: [N] what each question scores with its best candidate.
         refused: [N] what it scores with none.
-        logits: [N] no-answer logits.
 
     Returns:
         The mean score, and the threshold: SQuAD's own scorer has the logit of the last question that is
@@ -143,7 +140,6 @@ def score_v1(dataset: list[dict], answers: Mapping[str, str]) -> dict[str, float
 
     Args:
         dataset: the "data" of SQuAD's json.
-        answers: question id -> text.
     """
     scores = squad_evaluate_v1_1.evaluate(dataset, answers)
     return {"exact": 100 * scores["exact_match"], "f1": 100 * scores["final_f1"]}

@@ -65,10 +65,6 @@ class QuestionAnsweringTask(FinetuningTask):
 
     Without unanswerable questions (SQuAD 1.1) the last is neither trained nor used. A model that is trained
     with them also takes sets without any; not the other way round.
-
-    Raises:
-        UserError: see FinetuningTask; or only the set to evaluate has unanswerable questions; or there are no
-            dev examples on which a run could find the threshold of answer_precision.
     """
 
     TASK = "question_answering"
