@@ -277,7 +277,7 @@ class Trainer(base_trainer.Trainer):
         steps = int(self.global_step.numpy()) - start_step
         nothing_kept = not self._train_loss.count.numpy()
         uncounted = _uncounted(self.train_metrics)  # before they begin anew
-        logs = _without(uncounted, super().train_loop_end())
+        logs = {name: value for name, value in super().train_loop_end().items() if name not in uncounted}
         if nothing_kept:
             logs["training_loss"] = tf.constant(float("nan"))
         else:
@@ -351,7 +351,8 @@ class Trainer(base_trainer.Trainer):
 
     def eval_end(self, aggregated_logs=None):
         """Returns the metrics that something was counted for, and the task's report on all predictions."""
-        logs = _without(_uncounted(self.validation_metrics), super().eval_end(aggregated_logs))
+        uncounted, logs = _uncounted(self.validation_metrics), super().eval_end(aggregated_logs)
+        logs = {name: value for name, value in logs.items() if name not in uncounted}
         rows, self._eval_rows = self._eval_rows, []
         if rows and rows[0]:
             logs |= self.task.report({name: np.concatenate([row[name] for row in rows]) for name in rows[0]})
@@ -386,10 +387,6 @@ class _Lazy:
 def _uncounted(metrics: Sequence[Ratio]) -> set[str]:
     """Returns the names of metrics that nothing was counted for: their 0 means nothing."""
     return {metric.name for metric in metrics if not metric.denominator.numpy()}
-
-
-def _without(names: set[str], logs: Mapping) -> dict:
-    return {name: value for name, value in logs.items() if name not in names}
 
 
 def _next_memory(outputs: Features) -> tuple[tf.Tensor, tf.Tensor]:
