@@ -240,11 +240,11 @@ def _cut_rows(params, task: Task, where: Machines) -> dict[str, str]:
     steps = min(params.trainer.train_steps, _MOST_STEPS)
     epoch = batching.lengths_of_steps(0, steps, multiple)
     part = sum(map(batching.tokens_of_step, epoch)) / (len(epoch) * batching.tokens_of_step())
-    any_length = multiple is not None and batching.has_dynamic_length
+    is_dynamic = multiple is not None and batching.has_dynamic_length
     few, remain = ", ".join(map(str, batching.compiled_lengths)), f"{part:.1%} of all positions remain"
     if params.task.batching == "packed":
-        return {"texts are packed": f"into {'few' if any_length else few} rows a micro-batch; {remain}"}
-    return {"rows are cut to": f"{'the longest of each batch' if any_length else f'{few} tokens'}; {remain}"}
+        return {"texts are packed": f"into {'few' if is_dynamic else few} rows a micro-batch; {remain}"}
+    return {"rows are cut to": f"{'the longest of each batch' if is_dynamic else f'{few} tokens'}; {remain}"}
 
 
 def _batching(params, task: Task, where: Machines) -> Batching:

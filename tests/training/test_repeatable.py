@@ -65,7 +65,7 @@ def test_no_order_of_a_sum_is_a_matter_of_timing(tmp_path, task, settings, model
     trainer = build_trainer(tmp_path, task, settings, model, tf.distribute.OneDeviceStrategy("CPU:0"))
     with trainer.strategy.scope():
         is_dynamic = trainer.batching.has_dynamic_length
-        steps = trainer.steps_of_any_length if is_dynamic else trainer.steps_of_length(None)
+        steps = trainer.steps_of_dynamic_length if is_dynamic else trainer.steps_of_length(None)
         count = tf.TensorSpec([None], tf.int32) if is_dynamic else tf.constant(3)
         traced = steps.get_concrete_function(iter(trainer.train_dataset), count)
     graph = traced.graph.as_graph_def()

@@ -42,9 +42,9 @@ def check_labels(examples: ExampleSet, fewest: int):
 
 def wrong_setting(examples: ExampleSet, name: str, expected: str) -> UserError:
     """Returns the error for a setting of a set that its task cannot take."""
-    found = repr(examples.settings[name]) if name in examples.settings else "missing"
+    value = repr(examples.settings[name]) if name in examples.settings else "missing"
     return UserError(
-        f"{examples.folder / MANIFEST_FILE}: settings.{name} is {found}; expected {expected}: build the "
+        f"{examples.folder / MANIFEST_FILE}: settings.{name} is {value}; expected {expected}: build the "
         "examples again"
     )
 
@@ -69,10 +69,10 @@ def check_same_settings(trained_on: ExampleSet, other: ExampleSet, names: Sequen
         "sequences": (trained_on.sequences, other.sequences),
         **{name: (trained_on.settings.get(name), other.settings.get(name)) for name in names},
     }
-    for name, (expected, found) in pairs.items():
-        if found != expected:
+    for name, (expected, other_value) in pairs.items():
+        if other_value != expected:
             raise UserError(
-                f"{name} of {other.folder} is {found}, but the model is for {expected} "
+                f"{name} of {other.folder} is {other_value}, but the model is for {expected} "
                 f"({trained_on.folder}): build both with the same settings"
             )
 
@@ -144,10 +144,10 @@ def check_classes(checkpoint: Checkpoint, examples: ExampleSet, parts: Sequence[
     if card.labels is not None:
         from_checkpoint["labels"] = list(card.labels)
     for name, trained in from_checkpoint.items():
-        given = examples.settings.get(name)
-        if trained != given:
+        value = examples.settings.get(name)
+        if trained != value:
             raise UserError(
                 f"{name} of the head {head[0]} of {checkpoint.path} is {trained}, but of the examples in "
-                f"{examples.folder} {given}: build them alike, begin with pretrained weights, or, for "
+                f"{examples.folder} {value}: build them alike, begin with pretrained weights, or, for "
                 "classification, begin another head with --params_override=task.model.head_name=NAME"
             )

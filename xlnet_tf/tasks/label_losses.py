@@ -57,8 +57,8 @@ class LabelConfig(FinetuningConfig):
         """
         if self.class_weights == NONE:
             return None
-        given = None if self.class_weights == BALANCED else _parse(self.class_weights, labels)
-        return _scaled(given, counts)
+        class_weights = None if self.class_weights == BALANCED else _parse(self.class_weights, labels)
+        return _scaled(class_weights, counts)
 
     def label_set_weights(self, labels: Sequence[str], targets: np.ndarray) -> np.ndarray | None:
         """Returns the weights where a text may have several labels: float32 [2, C]; None without weights.
@@ -73,11 +73,13 @@ class LabelConfig(FinetuningConfig):
         """
         if self.class_weights == NONE:
             return None
-        given = None if self.class_weights == BALANCED else _parse(self.class_weights, labels)
+        class_weights = None if self.class_weights == BALANCED else _parse(self.class_weights, labels)
         columns = []
         for index, with_label in enumerate(np.sum(targets, axis=0)):
             counts = np.array([len(targets) - with_label, with_label])
-            columns.append(_scaled(None if given is None else np.array([1.0, given[index]]), counts))
+            columns.append(
+                _scaled(None if class_weights is None else np.array([1.0, class_weights[index]]), counts)
+            )
         return np.stack(columns, axis=1)
 
 
@@ -86,19 +88,19 @@ def _parse(text: str, labels: Sequence[str]) -> np.ndarray:
     weights = dict.fromkeys(labels, 1.0)
     # Labels may have colons and commas in them.
     names = "|".join(map(re.escape, sorted(labels, key=len, reverse=True)))
-    rest, given = text, set[str]()
+    rest, seen = text, set[str]()
     while rest:
-        found = re.match(rf"({names}):([^,:]+)(?:,(?=.)|$)", rest)
-        if not found or found[1] in given or not _is_weight(found[2]):
+        match = re.match(rf"({names}):([^,:]+)(?:,(?=.)|$)", rest)
+        if not match or match[1] in seen or not _is_weight(match[2]):
             shown = ", ".join(labels) or "none, as these examples have numbers"
             raise UserError(
                 f"task.class_weights (--class_weights) is {text!r}: at {rest!r}, expected LABEL:WEIGHT, "
                 f"each label once with a number above 0. Write {BALANCED}, {NONE}, or "
                 f"LABEL:WEIGHT,LABEL:WEIGHT; the labels are {shown}"
             )
-        weights[found[1]] = float(found[2])
-        given.add(found[1])
-        rest = rest[found.end() :]
+        weights[match[1]] = float(match[2])
+        seen.add(match[1])
+        rest = rest[match.end() :]
     return np.array([*weights.values()])
 
 

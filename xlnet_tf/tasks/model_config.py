@@ -53,8 +53,8 @@ class EncoderModelConfig(_Changes):
             vocab_size: of the tokenizer; a file, n_token or `base` goes before it.
             base: what to start from instead of file and preset: a checkpoint's.
         """
-        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(XLNetConfig)}
-        changes = {name: value for name, value in given.items() if value is not None}
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(XLNetConfig)}
+        changes = {name: value for name, value in fields.items() if value is not None}
         if self.config_file:
             base = read_architecture(self.config_file)
         if base:

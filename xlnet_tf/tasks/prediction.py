@@ -124,22 +124,22 @@ class Run:
 
     def checkpoints(self) -> list[str]:
         """Returns what can be loaded: the run's checkpoints, by step, and the folder of its best weights."""
-        if found := kept(self.model_dir):
-            return found
+        if paths := kept(self.model_dir):
+            return paths
         open_checkpoint(self.model_dir)  # best weights and converted runs are in the folder itself
         return [self.model_dir]
 
     def checkpoint(self, name: str) -> str:
         """Returns the checkpoint of a name: "best", "last" or as "ckpt-100"; "" is the best, if kept."""
-        found = {path.rpartition("/")[2]: path for path in self.checkpoints()}
-        last = [path for key, path in found.items() if key != BEST][-1:]
+        paths = {path.rpartition("/")[2]: path for path in self.checkpoints()}
+        last = [path for key, path in paths.items() if key != BEST][-1:]
         if name == "last" and last:
             return last[0]
         if not name:
-            return found.get(BEST) or last[0]
-        if name not in found:
-            raise UserError(f"{self.model_dir} has no checkpoint {name!r}: it has {', '.join(found)}")
-        return found[name]
+            return paths.get(BEST) or last[0]
+        if name not in paths:
+            raise UserError(f"{self.model_dir} has no checkpoint {name!r}: it has {', '.join(paths)}")
+        return paths[name]
 
 
 def _architecture(model_dir: str) -> XLNetConfig:

@@ -102,8 +102,8 @@ def runs(
     for seed, folder in zip(seeds, folders):
         run_params = copy.deepcopy(params)
         run_params.task.seed = seed
-        for there in (folder, *folders):
-            if keep_batches(run_params, there):
+        for known in (folder, *folders):
+            if keep_batches(run_params, known):
                 break
         yield run_params, folder
 
@@ -116,14 +116,14 @@ def trained_again(params: cfg.ExperimentConfig, model_dir: str, num_seeds: int) 
     Returns:
         A sentence without a full stop; "" if there is no such run.
     """
-    seed, one = params.task.seed, tf.io.gfile.exists(f"{model_dir}/{PARAMS_FILE}")
-    several = tf.io.gfile.exists(f"{model_dir}/seed-{seed}/{PARAMS_FILE}")
-    if one == several or several == (num_seeds > 1):
+    seed, is_one = params.task.seed, tf.io.gfile.exists(f"{model_dir}/{PARAMS_FILE}")
+    are_several = tf.io.gfile.exists(f"{model_dir}/seed-{seed}/{PARAMS_FILE}")
+    if is_one == are_several or are_several == (num_seeds > 1):
         return ""
-    there = "runs of several seeds" if several else "a run of one seed"
+    existing = "runs of several seeds" if are_several else "a run of one seed"
     return (
-        f"{model_dir} has {there}, which --num_seeds={num_seeds} does not resume: seed {seed} is trained "
-        f"again, in {'this folder' if several else f'seed-{seed}'}"
+        f"{model_dir} has {existing}, which --num_seeds={num_seeds} does not resume: seed {seed} is trained "
+        f"again, in {'this folder' if are_several else f'seed-{seed}'}"
     )
 
 

@@ -61,8 +61,8 @@ class Axis(NamedTuple):
         name, colon, listed = text.partition(":")
         if not (name and colon and listed):
             raise UserError(f"--sweep={text}: expected NAME:VALUE,VALUE,... or NAME:LOW..HIGH")
-        if found := _RANGE.fullmatch(listed):
-            low, high = (yaml.load(end, yaml.FullLoader) for end in found.groups())
+        if match := _RANGE.fullmatch(listed):
+            low, high = (yaml.load(end, yaml.FullLoader) for end in match.groups())
             if not all(type(end) in (int, float) for end in (low, high)) or not low < high:
                 raise UserError(f"--sweep={text}: expected two numbers, the lower one first")
             return cls(name, low=low, high=high)
@@ -186,23 +186,23 @@ def trainings(
     """
     seen: dict[str, Point] = {}
     chosen: dict[str, str] = {}  # without a setting, batching -> name of the first point that has it
-    for point, given in variants:
+    for point, settings in variants:
         name = label(point)
         if other := seen.get(name):
             raise UserError(f"--sweep: {dict(point)} and {dict(other)} would both have the folder {name}")
         seen[name] = point
         folder = f"{model_dir}/{name}" if point else model_dir
         with prefixed(name):
-            params, first = next(runs(given, folder, num_seeds))
+            params, first = next(runs(settings, folder, num_seeds))
             task = build_task(params, task_class, first, tpu_replicas)
-        if not given.task.batching and not tpu_replicas:  # a TPU's points may each have another
+        if not settings.task.batching and not tpu_replicas:  # a TPU's points may each have another
             chosen.setdefault(params.task.batching, name)
         if len(chosen) > 1:
-            found = ", ".join(f"{batching} for {of}" for batching, of in chosen.items())
+            batchings = ", ".join(f"{batching} for {of}" for batching, of in chosen.items())
             begun = next(batching for batching in chosen if batching != "length")
             raise UserError(
                 "all runs of a --sweep make their batches in the same way, and with those that are there "
-                f"--batching would be {found}: add --batching={begun}, or choose another --model_dir"
+                f"--batching would be {batchings}: add --batching={begun}, or choose another --model_dir"
             )
         again = trained_again(params, folder, num_seeds)
         yield Training(name, params, task, list(runs(params, folder, num_seeds)), again)

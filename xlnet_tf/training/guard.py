@@ -158,19 +158,19 @@ class Watch:
         first = int(guard.first_in_a_row.numpy())
         if rows := self._trainer.bad_rows(first):
             records = self._trainer.batching.describe_rows(first, rows)
-            found = "the model's outputs are NaN for these records:\n  " + "\n  ".join(records)
+            outputs = "the model's outputs are NaN for these records:\n  " + "\n  ".join(records)
         else:
-            found = "the model's outputs are finite for all of its rows"
+            outputs = "the model's outputs are finite for all of its rows"
         return (
             "were skipped, as their loss or gradient was infinite, NaN or a spike (usual loss "
-            f"{float(guard.usual_loss.numpy()):.3f}). In step {first}, {found}"
+            f"{float(guard.usual_loss.numpy()):.3f}). In step {first}, {outputs}"
         )
 
-    def _end(self, found: str):
-        kept = self._last_saved()
+    def _end(self, reason: str):
+        saved = self._last_saved()
         raise Diverged(
-            f"training has diverged: {found}\n"
-            f"{f'The last good weights are in {kept}' if kept else 'No weights had been saved'}. Lower "
+            f"training has diverged: {reason}\n"
+            f"{f'The last good weights are in {saved}' if saved else 'No weights had been saved'}. Lower "
             "learning_rate, raise warmup_steps, take another seed, or look at the records"
         )
 

@@ -104,5 +104,5 @@ class Progress:
         """Keeps what a resumed run will not report again: training up to `step`, evaluations before it."""
         if not tf.io.gfile.exists(self._path):
             return
-        kept = [line for line in read_history(self._path) if line["step"] < step + (line["kind"] == "train")]
-        files.write(self._path, "".join(json.dumps(line) + "\n" for line in kept))
+        lines = [line for line in read_history(self._path) if line["step"] < step + (line["kind"] == "train")]
+        files.write(self._path, "".join(json.dumps(line) + "\n" for line in lines))

@@ -135,9 +135,9 @@ def check_tf_config(text: str) -> list[str]:
         workers, task = config["cluster"]["worker"], config["task"]
         kind, index = task["type"], task["index"]
     except (ValueError, KeyError, TypeError):
-        found = f"is {text!r}" if text else "is not set"
+        problem = f"is {text!r}" if text else "is not set"
         raise UserError(
-            f"strategy is multi_worker_mirrored, but TF_CONFIG {found}: expected {example}"
+            f"strategy is multi_worker_mirrored, but TF_CONFIG {problem}: expected {example}"
         ) from None
     if kind != "worker" or type(index) is not int or not 0 <= index < len(workers):
         raise UserError(

@@ -107,10 +107,10 @@ class Trainer(base_trainer.Trainer):
         if updates := self.config.trainer.optimizer_config.updates_before:
             state = optimizer_state(open_checkpoint(self.config.task.init_checkpoint))
             if not state or state.updates != updates:
-                found = f"those of {state.updates} updates" if state else "none"
+                moments = f"those of {state.updates} updates" if state else "none"
                 raise UserError(
                     f"optimizer_config.updates_before is {updates}: expected the moments of as many "
-                    f"updates in {self.config.task.init_checkpoint}, found {found}"
+                    f"updates in {self.config.task.init_checkpoint}, found {moments}"
                 )
             tf.train.Checkpoint(optimizer=self.optimizer).restore(state.path).expect_partial()
 
@@ -146,7 +146,7 @@ class Trainer(base_trainer.Trainer):
             lengths = self._lengths_of_steps(int(self.global_step.numpy()), int(num_steps))
             if self._length_multiple is not None and self.batching.has_dynamic_length:
                 spec = tf.TensorSpec([None], tf.int32)
-                traced = traced or self.steps_of_any_length.get_concrete_function(iterator, spec)
+                traced = traced or self.steps_of_dynamic_length.get_concrete_function(iterator, spec)
                 traced(iterator, tf.constant(lengths))
                 return
             for length, steps in itertools.groupby(lengths):
@@ -164,7 +164,7 @@ class Trainer(base_trainer.Trainer):
         return tf.function(orbit.utils.create_tf_while_loop_fn(step))
 
     @tf.function
-    def steps_of_any_length(self, iterator, lengths: tf.Tensor):
+    def steps_of_dynamic_length(self, iterator, lengths: tf.Tensor):
         """Takes steps, one for each of the lengths [steps] that rows are cut to."""
         for length in lengths:  # AutoGraph makes it a loop in the graph
             with tf.name_scope(""):  # or names would contain the loop's
@@ -207,9 +207,9 @@ class Trainer(base_trainer.Trainer):
             content, mask = remembered
             # What a skipped step remembers may be NaN: its rows begin anew.
             self._memory.write(tf.where(keep, content, tf.zeros_like(content)), mask & keep)
-        kept = tf.cast(keep, tf.float32)
-        self._train_loss.update_state(tf.where(keep, loss, 0), kept)
-        self._gradient_norm.update_state(tf.where(keep, norm, 0), kept)
+        count = tf.cast(keep, tf.float32)
+        self._train_loss.update_state(tf.where(keep, loss, 0), count)
+        self._gradient_norm.update_state(tf.where(keep, norm, 0), count)
         _update(self.train_metrics, tf.nest.map_structure(lambda value: tf.where(keep, value, 0), sums))
         self.global_step.assign_add(tf.cast(live, tf.int64))
 

@@ -136,8 +136,8 @@ class ClassificationTask(FinetuningTask):
         settings = examples.settings
         if (kind := settings["kind"]) not in metrics.METRICS:
             raise compatibility.wrong_setting(examples, "kind", f"one of {', '.join(metrics.METRICS)}")
-        known, asked = metrics.METRICS[kind], settings["metrics"]
-        if not asked or not set(asked) <= set(known):
+        known, names = metrics.METRICS[kind], settings["metrics"]
+        if not names or not set(names) <= set(known):
             raise compatibility.wrong_setting(examples, "metrics", f"some of {', '.join(known)}")
         compatibility.check_labels(examples, {"classification": 2, "multi_label": 1, "regression": 0}[kind])
 
@@ -204,8 +204,8 @@ class ClassificationTask(FinetuningTask):
         return Probabilities(predictions["outputs"], targets, self.labels, exclusive, predictions["logits"])
 
     def report(self, rows):
-        found = super().report(rows)
-        if np.isnan(found[self.BEST_METRIC]):
+        metrics_of_set = super().report(rows)
+        if np.isnan(metrics_of_set[self.BEST_METRIC]):
             logging.log_first_n(
                 logging.WARNING,
                 "%s is undefined for the dev examples, as all have one label: no evaluation counts as the "
@@ -213,7 +213,7 @@ class ClassificationTask(FinetuningTask):
                 1,
                 self.shown_metric,
             )
-        return found
+        return metrics_of_set
 
     def units(self, examples, predictions):
         """Adds which texts are alerts by the threshold that the run has stored; in training, it has none."""
@@ -276,11 +276,11 @@ class ClassificationTask(FinetuningTask):
         return threshold
 
     def shortfall(self, metrics):
-        wish, found = self.task_config.alert, metrics.get("alert_precision", np.nan)
-        if not found < wish.precision:
+        wish, precision = self.task_config.alert, metrics.get("alert_precision", np.nan)
+        if not precision < wish.precision:
             return ""
         return (
-            f"alerts on {wish.label!r} have a precision of {found:.4f} and a recall of "
+            f"alerts on {wish.label!r} have a precision of {precision:.4f} and a recall of "
             f"{metrics['alert_recall']:.4f}, and --alert_precision asks for {wish.precision:g}"
         )
 

@@ -124,10 +124,10 @@ def _load_like(path: str, train: Manifest) -> Manifest | None:
     validation = Manifest.load(path)
     validation.check_tokenizer(train.tokenizer["sha256"])
     for name in ("seq_len", "reuse_len"):
-        found, expected = getattr(validation, name), getattr(train, name)
-        if found != expected:
+        value, expected = getattr(validation, name), getattr(train, name)
+        if value != expected:
             raise UserError(
-                f"{name} is {found} in {validation.folder}, but {expected} in {train.folder}: build the "
+                f"{name} is {value} in {validation.folder}, but {expected} in {train.folder}: build the "
                 "validation records with the training records' settings"
             )
     return validation

@@ -64,11 +64,13 @@ def score(
         precise = {f"precise_{name}": value for name, value in found._asdict().items()}
     if threshold is None:  # as the run will answer
         threshold = precise["precise_threshold"] if precise else best["best_f1_threshold"]
-    given = {name: np.where(logits > threshold, refused, questions[name]) for name in ("exact", "f1")}
-    scores = {name: float(np.mean(values)) for name, values in given.items()}
+    thresholded = {name: np.where(logits > threshold, refused, questions[name]) for name in ("exact", "f1")}
+    scores = {name: float(np.mean(values)) for name, values in thresholded.items()}
     for name, rows in (("has_answer", has_answer), ("no_answer", ~has_answer)):
         if rows.any():
-            scores |= {f"{name}_{metric}": float(np.mean(values[rows])) for metric, values in given.items()}
+            scores |= {
+                f"{name}_{metric}": float(np.mean(values[rows])) for metric, values in thresholded.items()
+            }
     scores.pop("no_answer_f1", None)  # the same as no_answer_exact
     return {**scores, **best, **precise}
 

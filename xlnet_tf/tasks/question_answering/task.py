@@ -142,8 +142,8 @@ class QuestionAnsweringTask(FinetuningTask):
             features = {name: value for name, value in features.items() if name != "is_impossible"}
 
         def hits(logits, positions):
-            found = tf.argmax(logits, axis=-1, output_type=tf.int32) == tf.cast(positions, tf.int32)
-            return tf.cast(found, tf.float32)
+            predicted = tf.argmax(logits, axis=-1, output_type=tf.int32) == tf.cast(positions, tf.int32)
+            return tf.cast(predicted, tf.float32)
 
         return weighted(
             row_weights(features),
@@ -185,11 +185,11 @@ class QuestionAnsweringTask(FinetuningTask):
         return Probabilities(values, ~questions["has_answer"][:, None], ["no answer"], exclusive=False)
 
     def shortfall(self, metrics):
-        wish, found = self.task_config.answer_precision, metrics.get("precise_precision", np.nan)
-        if not found < wish:
+        wish, precision = self.task_config.answer_precision, metrics.get("precise_precision", np.nan)
+        if not precision < wish:
             return ""
         return (
-            f"with the best threshold {found:.4f} of the answers given, to "
+            f"with the best threshold {precision:.4f} of the answers given, to "
             f"{metrics['precise_answered']:.1%} of the questions, are right, and --answer_precision asks for "
             f"{wish:g}"
         )

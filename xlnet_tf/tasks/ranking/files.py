@@ -37,8 +37,8 @@ class RankedQuery:
 
     def ranked(self) -> list[tuple[str, str, float]]:
         """Returns (id, text, score) of all candidates, best first."""
-        found = [(name, text, score) for name, (text, score, _) in self.passages.items()]
-        return [found[index] for index in ranking(np.array([score for *_, score in found]))]
+        passages = [(name, text, score) for name, (text, score, _) in self.passages.items()]
+        return [passages[index] for index in ranking(np.array([score for *_, score in passages]))]
 
 
 def ranked_queries(

@@ -65,11 +65,11 @@ def entities(sentence: TaggedSentence, tags: Sequence[str]) -> list[dict[str, An
     Returns:
         For each entity start and end (the character after its last) in the text, label, text.
     """
-    found = []
+    result = []
     for label, first, last in get_entities(list(tags)):
         start, end = sentence.offsets[first][0], sentence.offsets[last][1]
-        found.append({"start": start, "end": end, "label": label, "text": sentence.text[start:end]})
-    return found
+        result.append({"start": start, "end": end, "label": label, "text": sentence.text[start:end]})
+    return result
 
 
 def write_files(sentences: Iterable[TaggedSentence], folder: epath.PathLike) -> list[str]:
