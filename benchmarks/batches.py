@@ -15,9 +15,7 @@ def make_batch(config: XLNetConfig, batch_size: int, seq_len: int, num_predict: 
     """Makes a synthetic batch as the reader gives it: random tokens, sampled as the builder samples.
 
     Args:
-        config: the architecture, for the vocabulary.
         batch_size: B; the first half of the rows is read forward, the other backward.
-        seq_len, num_predict: T and P.
 
     Returns:
         input_word_ids, input_type_ids, permutation_rank [B, T], target_positions [B, P], direction [B].
@@ -27,14 +25,14 @@ def make_batch(config: XLNetConfig, batch_size: int, seq_len: int, num_predict: 
     length = (batch_size + 1) * reuse_len + seq_len
     tokens = rng.integers(special_tokens.EOP_ID + 1, config.n_token, length, dtype=np.int32)
     ends = np.append(np.arange(SENTENCE_TOKENS, length, SENTENCE_TOKENS), length)
-    cut = segments.cut_segments(rng, tokens, ends, seq_len, reuse_len, np.ones(length, bool))
-    is_target = spans.sample_segment_targets(rng, cut, reuse_len, num_predict, **spans.MASK)
+    sampled = segments.cut_segments(rng, tokens, ends, seq_len, reuse_len, np.ones(length, bool))
+    is_target = spans.sample_segment_targets(rng, sampled, reuse_len, num_predict, **spans.MASK)
     rank = ranks.sample_ranks(
-        rng, is_target, cut.special, objective="permutation", reuse_len=reuse_len, perm_size=reuse_len
+        rng, is_target, sampled.special, objective="permutation", reuse_len=reuse_len, perm_size=reuse_len
     )
     return {
-        "input_word_ids": cut.ids[:batch_size],
-        "input_type_ids": cut.segment_ids[:batch_size],
+        "input_word_ids": sampled.ids[:batch_size],
+        "input_type_ids": sampled.segment_ids[:batch_size],
         "permutation_rank": rank[:batch_size],
         "target_positions": np.nonzero(is_target[:batch_size])[1].reshape(batch_size, -1).astype(np.int16),
         "direction": np.where(np.arange(batch_size) < batch_size // 2, 1, -1).astype(np.int8),

@@ -16,9 +16,6 @@ STEPS = 3  # after each checkpoint; the write ends before they do
 def measure_checkpoint(step, repeats: int) -> dict[str, Any]:
     """Measures steps without a checkpoint, after one that training waits for, and while one is written.
 
-    Args:
-        step: a step.TrainingStep.
-
     Returns:
         A table: seconds until the first step can begin, and until all steps and the write are done.
     """

@@ -32,7 +32,8 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.records import ranks, segments, spans
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.shards import ShardWriter
-from xlnet_tf.text import tokenizer as tokenizer_lib
+from xlnet_tf.text import batch_encoder
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 # TensorFlow is imported where it is needed: the builder is measured without it.
 
@@ -43,8 +44,8 @@ READER_BATCHES = 256  # of a repetition
 # Where the builder takes the functions of each stage from.
 STAGES = (
     (worker, "read_lines", "read and clean"),
-    (tokenizer_lib, "clean_texts", "read and clean"),
-    (tokenizer_lib.XLNetTokenizer, "encode_batch", "encode"),
+    (batch_encoder, "clean_texts", "read and clean"),
+    (XLNetTokenizer, "encode_batch", "encode"),
     (segments, "cut_segments", "sample"),
     (spans, "sample_segment_targets", "sample"),
     (ranks, "sample_ranks", "sample"),

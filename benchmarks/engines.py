@@ -42,18 +42,9 @@ def measure_engines(
     workers that have started; the rest is the start. CPU seconds, of all processes together, are what one
     pays for; unlike seconds, they change little when the machine has other work.
 
-    Args:
-        text: a corpus file, whose first lines are embedded.
-        config: of the model, whose weights are random.
-        engines: some of `ENGINES`.
-        rows: lines to embed in the smaller run.
-
     Returns:
         A table for the builder and one for the embeddings: rate (MB of text or rows per second) and start in
         seconds, and both in CPU seconds. None where the larger run took no longer: give more text or rows.
-
-    Raises:
-        UserError: an engine is not installed, the text is too short, or a command failed.
     """
     for engine in engines:
         if missing := [name for name in ENGINES[engine] if not importlib.util.find_spec(name)]:
@@ -69,16 +60,14 @@ def measure_engines(
         config = dataclasses.replace(config, n_token=pieces.vocab_size)
         our_model(config).save_pretrained(folder / "model", pieces)
 
-        def job_mb(corpus: pathlib.Path) -> float:
-            return max(0.001, corpus.stat().st_size / (JOBS * max(workers)) / 1e6)
-
+        most = max(workers)
         build = (
             "tfrecord_builders.pretraining", f"--tokenizer={tokenizer}", f"--seq_len={seq_len}",
-            f"--num_predict={num_predict}", f"--slice_mb={job_mb(text)}", "--input",
+            f"--num_predict={num_predict}", f"--slice_mb={_job_mb(text, most)}", "--input",
         )  # fmt: skip
         embed = (
             "run_scripts.embed", f"--model_dir={folder / 'model'}", "--batch_size=32",
-            f"--shard_mb={job_mb(few)}", "--data",
+            f"--shard_mb={_job_mb(few, most)}", "--data",
         )  # fmt: skip
         text_bytes = text.stat().st_size
         works = {
@@ -91,11 +80,15 @@ def measure_engines(
         with ProgressBar(total=len(todo), desc="engines") as bar:
             for what, engine, number in todo:
                 bar.set_postfix_str(f"{what}, {engine}, {number}")
-                found = _measure(*works[what], engine, number, folder)
-                tables[what].append({"": f"{engine}, {number} workers", **found})
-                bar.write(f"{what}, {engine}, {number}: {found}", file=sys.stderr)
+                measured = _measure(*works[what], engine, number, folder)
+                tables[what].append({"": f"{engine}, {number} workers", **measured})
+                bar.write(f"{what}, {engine}, {number}: {measured}", file=sys.stderr)
                 bar.update()
     return tables
+
+
+def _job_mb(corpus: pathlib.Path, workers: int) -> float:
+    return max(0.001, corpus.stat().st_size / (JOBS * workers) / 1e6)
 
 
 def _measure(
@@ -105,7 +98,6 @@ def _measure(
 
     Args:
         command: its words, of which the last is the flag for the corpus.
-        text: the corpus of the smaller run.
         amount: of the corpus, in the unit of the rate.
     """
     corpus, output = folder / "corpus.txt", folder / "output"

@@ -121,11 +121,7 @@ class Plan:
 
 
 def sample(plan: Plan, folder: str) -> ExampleSet:
-    """Writes the examples to measure with.
-
-    Raises:
-        UserError: its texts have no single label each.
-    """
+    """Writes the examples to measure with."""
     source = ExampleSet.load(plan.data)
     if source.task != "classification" or source.settings.get("kind") not in KINDS:
         raise UserError(f"{plan.data} has examples for {source.task}: expected texts with one label each")
@@ -152,12 +148,7 @@ def _outputs(examples: ExampleSet) -> int:
 
 
 class Ours:
-    """Our trainer on a set.
-
-    Args:
-        data: folder of the sample.
-        batching: of the task's settings.
-    """
+    """Our trainer on a set."""
 
     def __init__(self, config: XLNetConfig, plan: Plan, data: str, batching: str):
         import tensorflow as tf
@@ -255,15 +246,7 @@ def hugging_face(
 
 
 def measure(config: XLNetConfig, plan: Plan, peer_python: str | None = None) -> dict[str, Any]:
-    """Runs an epoch of each in turn, and predicts.
-
-    Args:
-        config: the architecture, but for the vocabulary.
-        peer_python: for Hugging Face, or None.
-
-    Raises:
-        UserError: texts have no single label each, or peer_python does not answer.
-    """
+    """Runs an epoch of each in turn, and predicts."""
     seconds: dict[str, float] = {}
 
     def timed(name: str, function: Callable[[], Any]) -> None:
@@ -295,13 +278,13 @@ def measure(config: XLNetConfig, plan: Plan, peer_python: str | None = None) -> 
             predictions["hf sorted"] = lambda: peer.ask({})
         for name, predict in predictions.items():
             timed(f"predict {name}", predict)
-        found = {name: seconds[name] / examples.records for name in seconds}
+        by_example = {name: seconds[name] / examples.records for name in seconds}
         if plan.peer_steps:
             step = model_garden_step(config, plan, examples)
             step()
             for _ in range(plan.peer_steps):
                 timed(MODEL_GARDEN, step)
-            found[MODEL_GARDEN] = seconds[MODEL_GARDEN] / plan.peer_steps / plan.batch_size
+            by_example[MODEL_GARDEN] = seconds[MODEL_GARDEN] / plan.peer_steps / plan.batch_size
         positions = {
             name: trainer.positions / (steps * plan.batch_size * examples.seq_len)
             for name, trainer in ours.items()
@@ -315,10 +298,10 @@ def measure(config: XLNetConfig, plan: Plan, peer_python: str | None = None) -> 
             {
                 "": name,
                 "ms an example": 1e3 * value,
-                "length's / this": found["predict length" if "predict" in name else "length"] / value,
+                "length's / this": by_example["predict length" if "predict" in name else "length"] / value,
                 "positions": positions.get(name),
             }
-            for name, value in found.items()
+            for name, value in by_example.items()
         ]
         return {title: rows}
 

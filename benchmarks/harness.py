@@ -43,14 +43,7 @@ class Timing:
 
 
 def interleave(candidates: Mapping[str, Callable[[], Any]], repeats: int, title: str) -> dict[str, Timing]:
-    """Times candidates in turn: a, b, a, b, ...; the first round is not counted.
-
-    Args:
-        candidates: name -> what to run; it returns when its work is done.
-
-    Returns:
-        name -> its timing.
-    """
+    """Times candidates in turn: a, b, a, b, ...; the first round is not counted."""
     walls, cpus = collections.defaultdict(list), collections.defaultdict(list)
     with ProgressBar(total=(WARM_UP + repeats) * len(candidates), desc=title) as bar:
         for number in range(-WARM_UP, repeats):

@@ -28,7 +28,6 @@ def measure(path: str, platform: str, steps: int, peak_flops: float | None = Non
     """Runs a saved step.
 
     Args:
-        platform: "cpu" or "gpu".
         peak_flops: what the device does in a second at most.
 
     Returns:

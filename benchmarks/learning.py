@@ -110,11 +110,7 @@ def target_weights(batch: Batch) -> np.ndarray:
 
 
 def make_ours(config: XLNetConfig, plan: TrainingSettings, kind: str | None = None) -> Learner:
-    """Makes our model ready for training.
-
-    Args:
-        kind: of layers.kernels.device, whose form it gets; None: this machine's.
-    """
+    """Makes our model ready for training."""
     from xlnet_tf.layers.kernels import device
 
     model = harness.our_model(config, plan.dropout, seed=plan.seed)
@@ -127,14 +123,8 @@ def make_by_recipe(recipe: str, train: Manifest, seed: int) -> tuple[Learner, in
 
     The recipe's model, rows, optimizer and number of steps count, its other settings do not.
 
-    Args:
-        recipe: its name or file.
-
     Returns:
         The model, the rows of its steps, and their number.
-
-    Raises:
-        UserError: there is no such recipe, or it is not a recipe of pretraining.
     """
     import tf_keras
     from official.core import exp_factory
@@ -193,18 +183,10 @@ def train_both(
 ) -> dict[str, Any]:
     """Trains our model and Model Garden's, and ours in other ways if asked to.
 
-    Args:
-        config: the architecture; its vocabulary becomes the records'.
-        recipe: trains ours once more, by this recipe, evenly between the steps of the others.
-
     Returns:
         config, plan; unigram_entropy of the dev targets, in nats; curve: at each evaluation step and, by
         implementation, the dev loss; seconds_per_step by implementation, the median; difference: our last dev
-        loss less Model Garden's. With a recipe, recipe: its name, steps, batch_size, last dev loss, and
-        time_share: the time of its steps over that of Model Garden's.
-
-    Raises:
-        UserError: records that do not fit together or that both cannot read alike.
+        loss less Model Garden's; with a recipe, recipe: its figures, time_share in Model Garden's time.
     """
     from xlnet_tf.records.reader import pretraining_dataset
 
@@ -223,7 +205,9 @@ def train_both(
     curve = []
 
     def evaluate(step: int) -> None:
-        curve.append({"step": step} | {name: one.evaluate(dev_batches) for name, one in learners.items()})
+        curve.append(
+            {"step": step} | {name: learner.evaluate(dev_batches) for name, learner in learners.items()}
+        )
         tqdm.tqdm.write("  ".join(f"{name} {value:.4g}" for name, value in curve[-1].items()))
 
     evaluate(0)
@@ -231,14 +215,24 @@ def train_both(
     batches = pretraining_dataset(train, plan.batch_size, seed=plan.seed).as_numpy_iterator()
     with ProgressBar(itertools.islice(batches, plan.steps), total=plan.steps) as bar:
         for step, batch in enumerate(bar, start=1):
-            for name, one in learners.items():
+            for name, learner in learners.items():
                 if name != RECIPE:
-                    seconds[name].append(one.train(batch))
+                    seconds[name].append(learner.train(batch))
             while recipe and len(seconds[RECIPE]) * plan.steps < recipe_steps * step:
                 seconds[RECIPE].append(learners[RECIPE].train(next(recipe_batches)))
             if step % plan.eval_interval == 0 or step == plan.steps or step in early_steps:
                 evaluate(step)
-    report = {
+    report = _report(config, plan, dev, curve, seconds)
+    if recipe:
+        share = recipe_steps * report["seconds_per_step"][RECIPE]
+        share /= plan.steps * report["seconds_per_step"][MODEL_GARDEN]
+        facts = {"name": recipe, "steps": recipe_steps, "batch_size": rows, "time_share": share}
+        report["recipe"] = facts | {"loss": curve[-1][RECIPE]}
+    return report
+
+
+def _report(config: XLNetConfig, plan: TrainingSettings, dev: Manifest, curve, seconds) -> dict[str, Any]:
+    return {
         "config": config.to_dict(),
         "plan": dataclasses.asdict(plan),
         "unigram_entropy": unigram_entropy(dev),
@@ -246,12 +240,6 @@ def train_both(
         "seconds_per_step": {name: statistics.median(values) for name, values in seconds.items()},
         "difference": curve[-1][OURS] - curve[-1][MODEL_GARDEN],
     }
-    if recipe:
-        times = report["seconds_per_step"]
-        time_share = recipe_steps * times[RECIPE] / (plan.steps * times[MODEL_GARDEN])
-        facts = {"name": recipe, "steps": recipe_steps, "batch_size": rows, "time_share": time_share}
-        report["recipe"] = facts | {"loss": curve[-1][RECIPE]}
-    return report
 
 
 def _check(train: Manifest, dev: Manifest) -> None:

@@ -62,16 +62,12 @@ def measure(
     Args:
         model: folder of a version; its name, if it is asked at a server.
         texts: what the clients' texts are cut from.
-        signature: whose inputs are all texts.
         server: address, see client.connect; "": the model is loaded in this process.
 
     Returns:
         requests; clients: requests of each; rows; errors: message -> how often; seconds: percentile -> of a
         request; memory: bytes over time, evenly, of the process with the model, empty if a server does not
         export them; growth: bytes, the median of the memory's last quarter over that of its second one.
-
-    Raises:
-        UserError: there is no such signature, or it takes other things than texts.
     """
     inputs, ask = _of_server(server, model, signature) if server else _of_folder(model, signature)
     clients = [_Client(number, load, inputs, texts, ask) for number in range(load.clients)]
@@ -155,10 +151,10 @@ class _Client:
             checked = len(self.times) % CHECKED == 0
             request = self._known if checked else self._request()
             begun = time.perf_counter()
-            found = self._answer(request)
+            answer = self._answer(request)
             self.times.append(time.perf_counter() - begun)
             self.rows += len(request[self._inputs[0]])
-            if checked and found and self._expected and not same(found, self._expected):
+            if checked and answer and self._expected and not same(answer, self._expected):
                 self._failures["another answer than without load"] += 1
         self._ended = True
 
@@ -233,8 +229,8 @@ def server_bytes(server: str) -> int:
             text = answer.read().decode()
     except (OSError, ValueError):  # there are no metrics over gRPC
         return 0
-    found = re.search(r"^process_resident_memory_bytes (\S+)", text, re.MULTILINE)
-    return int(float(found[1])) if found else 0
+    match = re.search(r"^process_resident_memory_bytes (\S+)", text, re.MULTILINE)
+    return int(float(match[1])) if match else 0
 
 
 def tables(report: Mapping[str, Any]) -> dict[str, Any]:

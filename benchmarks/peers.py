@@ -21,11 +21,7 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 
 def model_garden_network(config: XLNetConfig, dropout: float, *, two_stream: bool, bi_data: bool = False):
-    """Makes Model Garden's body of the same size.
-
-    Args:
-        bi_data: whether the second half of a batch's rows is read backward.
-    """
+    """Makes Model Garden's body of the same size."""
     import tf_keras
     from official.nlp.modeling.networks import xlnet_base
 
@@ -50,12 +46,7 @@ def model_garden_network(config: XLNetConfig, dropout: float, *, two_stream: boo
 def model_garden_pretrainer(
     config: XLNetConfig, batch: Mapping[str, np.ndarray], dropout: float, bi_data: bool
 ):
-    """Makes Model Garden's XLNetPretrainer of the same size, its variables created.
-
-    Args:
-        batch: any that `batches.model_garden_batch` gave.
-        dropout, bi_data: of model_garden_network.
-    """
+    """Makes Model Garden's XLNetPretrainer of the same size, its variables created."""
     from official.nlp.modeling.models import xlnet
 
     model = xlnet.XLNetPretrainer(model_garden_network(config, dropout, two_stream=True, bi_data=bi_data))
@@ -99,11 +90,8 @@ class HuggingFace:
     """A process that computes with PyTorch.
 
     Args:
-        python: that has torch and transformers.
         program: answers each line of json, a request, with a line "ANSWER" and the result as json; an empty
             line repeats the last request. Its arguments are the folder and the number of threads.
-        weights_folder: the model, in Hugging Face's format.
-        threads: how many it computes with.
     """
 
     def __init__(self, python: str, program: str, weights_folder: str, threads: int):
@@ -162,7 +150,6 @@ def hugging_face_like(
     """Starts Hugging Face's process with the weights of a model of ours; None without a Python.
 
     Args:
-        python, program: as HuggingFace takes them.
         make_model: returns the model; not called without a Python.
     """
     with tempfile.TemporaryDirectory() as folder:

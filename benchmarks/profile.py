@@ -64,10 +64,12 @@ def shares(operations: Iterable[Operation]) -> dict[str, Any]:
     """
     kinds: collections.Counter[str] = collections.Counter()
     parts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
-    for one in operations:
-        kinds[one.kind] += one.end - one.begin
-        backward = one.scope.startswith(BACKWARD) or part_of(one.scope) == UNNAMED
-        parts[part_of(one.scope)]["backward" if backward else "forward"] += one.end - one.begin
+    for operation in operations:
+        kinds[operation.kind] += operation.end - operation.begin
+        backward = operation.scope.startswith(BACKWARD) or part_of(operation.scope) == UNNAMED
+        parts[part_of(operation.scope)]["backward" if backward else "forward"] += (
+            operation.end - operation.begin
+        )
     total = kinds.total() or 1
     return {
         "busy": kinds.total() / 1e12,
@@ -92,7 +94,7 @@ def read_trace(folder: str) -> list[Operation]:
     """Returns the outermost operations of a trace that `tf.profiler.experimental` wrote to a folder."""
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-    found = []
+    operations = []
     for path in pathlib.Path(folder).rglob("*.xplane.pb"):
         for plane in xplane_pb2.XSpace.FromString(path.read_bytes()).planes:
             for line in plane.lines:
@@ -101,8 +103,8 @@ def read_trace(folder: str) -> list[Operation]:
                     if parsed := parse_name(plane.event_metadata[event.metadata_id].name):
                         end = event.offset_ps + event.duration_ps
                         thread.append(Operation(event.offset_ps, end, *parsed))
-                found.extend(outermost(thread))
-    return found
+                operations.extend(outermost(thread))
+    return operations
 
 
 def measure_profile(steps: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, Any]:
@@ -110,7 +112,6 @@ def measure_profile(steps: Mapping[str, Callable[[], Any]], repeats: int) -> dic
 
     Args:
         steps: mode -> a step without XLA, whose operations cannot be seen from outside.
-        repeats: steps that are profiled, after two that are not.
 
     Returns:
         Two tables for each mode: shares of the operations' time by part of the model and by operation.
@@ -126,14 +127,14 @@ def measure_profile(steps: Mapping[str, Callable[[], Any]], repeats: int) -> dic
             with tf.profiler.experimental.Profile(folder, options):
                 for _ in range(repeats):
                     step()
-            found = shares(read_trace(folder))
-        kinds = {kind: share for kind, share in found["operations"].items() if share >= LEAST_SHARE}
+            profile = shares(read_trace(folder))
+        kinds = {kind: share for kind, share in profile["operations"].items() if share >= LEAST_SHARE}
         kinds["others"] = 1 - sum(kinds.values())
         title = f"Profile of a step, {mode}"
-        tables[f"{title}, by part: {found['busy'] / repeats:.3f} s of operations"] = [
-            {"": part, **both} for part, both in found["parts"].items()
+        tables[f"{title}, by part: {profile['busy'] / repeats:.3f} s of operations"] = [
+            {"": part, **both} for part, both in profile["parts"].items()
         ]
-        tables[f"{title}, by operation: {found['products']:.0%} are matrix products"] = [
+        tables[f"{title}, by operation: {profile['products']:.0%} are matrix products"] = [
             {"": kind, "share": share} for kind, share in kinds.items()
         ]
     return tables

@@ -176,9 +176,6 @@ def measure(
 
     Args:
         config: the architecture; its vocabulary becomes the tokenizer's.
-        tokenizer: any, to be exported with.
-        batches: sizes B.
-        seq_len: T.
 
     Returns:
         A table: for each size and model the median and fastest time, examples a second, the time over that of

@@ -87,10 +87,6 @@ class TrainingStep:
 
     Args:
         loss_of: features -> loss, a scalar.
-        model: whose variables are trained.
-        optimizer: built for them.
-        batch: name -> values.
-        xla: whether XLA compiles the step.
     """
 
     def __init__(self, loss_of: Callable, model, optimizer, batch: Mapping[str, np.ndarray], xla: bool):
@@ -224,24 +220,14 @@ def measure_step(
 
     Args:
         batch_size: B, even with Model Garden, which reads the second half backward.
-        seq_len, num_predict: T and P.
         gemm_rates: floating-point operations per second of measure_gemm, by number type.
-        modes: of our model, of MODES.
-        peer_modes: of the peers, of PEER_MODES.
 
     Returns:
         Two tables: of each implementation and mode the seconds of a step, its part of the gemm rate of its
         number type, the loss before the first update and, for our compiled modes, the temporaries in GB; and
         the ratios of GOALS that could be measured.
-
-    Raises:
-        UserError: the batch size is odd with Model Garden, or peer_python does not answer.
     """
-    of_peer = {who: [mode for mode in known if mode in peer_modes] for who, known in PEER_MODES.items()}
-    if of_peer[MODEL_GARDEN] and batch_size % 2:
-        raise UserError(
-            f"batch_size is {batch_size}: Model Garden needs an even one, half of it is read backward"
-        )
+    of_peer = _modes_by_peer(peer_modes, batch_size)
     batch = batches.make_batch(config, batch_size, seq_len, num_predict)
     first_loss: dict[str, float] = {}
 
@@ -265,7 +251,34 @@ def measure_step(
     seconds = {
         who: {mode: timings[f"{who} {mode}"].wall for mode in steps[who]} for who in steps if steps[who]
     }
-    rows = [
+    title = (
+        f"Pretraining step, {config.n_layer} layers of {config.d_model}, batch {batch_size}, {seq_len} "
+        f"tokens, {num_predict} targets: {flops / 1e9:,.1f} GFLOP"
+    )
+    reached = ratios(seconds, temporaries)
+    return {
+        title: _rows(seconds, temporaries, first_loss, flops, gemm_rates),
+        "Ratios": [{"": name, "ratio": value, "goal": GOALS[name]} for name, value in reached.items()],
+    }
+
+
+def _modes_by_peer(peer_modes: Sequence[str], batch_size: int) -> dict[str, list[str]]:
+    modes = {who: [mode for mode in known if mode in peer_modes] for who, known in PEER_MODES.items()}
+    if modes[MODEL_GARDEN] and batch_size % 2:
+        raise UserError(
+            f"batch_size is {batch_size}: Model Garden needs an even one, half of it is read backward"
+        )
+    return modes
+
+
+def _rows(
+    seconds: Mapping[str, Mapping[str, float]],
+    temporaries: Mapping[str, float],
+    first_loss: Mapping[str, float],
+    flops: float,
+    gemm_rates: Mapping[str, float],
+) -> list[dict[str, Any]]:
+    return [
         {
             "": f"{who} {mode}",
             "s": value,
@@ -273,30 +286,21 @@ def measure_step(
             "first loss": first_loss[f"{who} {mode}"],
             "GB of temporaries": temporaries[mode] / 1e9 if who == OURS and mode in temporaries else None,
         }
-        for who, modes in seconds.items()
-        for mode, value in modes.items()
+        for who, by_mode in seconds.items()
+        for mode, value in by_mode.items()
     ]
-    title = (
-        f"Pretraining step, {config.n_layer} layers of {config.d_model}, batch {batch_size}, {seq_len} "
-        f"tokens, {num_predict} targets: {flops / 1e9:,.1f} GFLOP"
-    )
-    reached = ratios(seconds, temporaries)
-    return {
-        title: rows,
-        "Ratios": [{"": name, "ratio": value, "goal": GOALS[name]} for name, value in reached.items()],
-    }
 
 
 def ratios(seconds: Mapping[str, Mapping[str, float]], temporaries: Mapping[str, float]) -> dict[str, float]:
     """Returns those of GOALS that the figures decide, each side by its best mode."""
 
     def best(who: str, bfloat16: bool = False) -> float | None:
-        found = [
+        seconds_of_modes = [
             value
             for mode, value in seconds.get(who, {}).items()
             if ("bfloat16" in mode) == bfloat16 and "recompute" not in mode
         ]
-        return min(found, default=None)
+        return min(seconds_of_modes, default=None)
 
     ours = seconds[OURS]
     pairs = {

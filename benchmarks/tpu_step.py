@@ -30,7 +30,6 @@ def model_garden_step(
 
     Args:
         rows: B, even: the second half is read backward.
-        gradient_only: leave out the update.
     """
     import tensorflow as tf
 

@@ -38,7 +38,6 @@ class DemoSettings:
     Attributes:
         recipe: of the pretraining.
         speeches: whether the corpus has the speeches, too.
-        task: what to fine-tune for.
         seeds: of fine-tuning.
     """
 
@@ -54,11 +53,7 @@ LONG = DemoSettings("demo_long.yaml", False, Reviews("demo_reviews.yaml", RATES,
 
 
 def run(corpora: pathlib.Path, output: pathlib.Path, settings: DemoSettings) -> None:
-    """Runs the whole demo.
-
-    Args:
-        corpora: folder with the packages of the texts.
-    """
+    """Runs the whole demo."""
     folders.claim(output, flag="--output_dir")
     began = time.monotonic()
 

@@ -50,11 +50,6 @@ def write_corpus(
 
     A paragraph is a line; a blank line follows each document.
 
-    Args:
-        corpora: where the packages are.
-        folder: to write to; what an earlier run has written is kept.
-        speeches: whether to take the speeches as well as the reviews.
-
     Returns:
         The files to train on and that are held out.
     """

@@ -16,11 +16,7 @@ EXAMPLES = 5  # test texts to show
 
 
 def write(outcome: DemoOutcome, records: Manifest) -> None:
-    """Draws the pictures and writes index.html.
-
-    Args:
-        records: of the pretraining, one of whose masks is shown.
-    """
+    """Draws the pictures and writes index.html."""
     folder, figures = outcome.folder, outcome.pretraining
     _draw_losses(outcome.history, outcome.unigram_entropy, folder / "loss")
     plot_mask.draw(records, 0, str(folder / "mask.png"), count=MASK_POSITIONS)

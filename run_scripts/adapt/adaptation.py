@@ -29,7 +29,7 @@ from xlnet_tf.records.manifest import FILE_NAME, KIND, Manifest
 from xlnet_tf.tasks.metrics.table import metric_table
 from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.tasks.pretraining.config import ModelConfig
-from xlnet_tf.text.tokenizer import MODEL_FILE
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 from xlnet_tf.training import checks, runtime
 from xlnet_tf.training.early_stopping import read_metrics
 from xlnet_tf.training.progress import HISTORY, read_history
@@ -160,7 +160,7 @@ class Adaptation:
             form |= {"lower": cleaning.lower, "keep_accents": cleaning.keep_accents}
         found = PretrainingOptions(
             input=tuple(map(str, paths)),
-            tokenizer=self.checkpoint.path_of(MODEL_FILE),
+            tokenizer=self.checkpoint.path_of(TOKENIZER_FILE),
             output_dir=str(self.folder / WORK / "records" / name),
             split=name.replace("-", "_"),
             seed=self.params.task.seed,
@@ -240,10 +240,10 @@ def _open_language_model(name: str) -> Checkpoint:
     """Opens --init_checkpoint; refuses what is no language model, or has no tokenizer."""
     with prefixed("--init_checkpoint"):
         checkpoint = open_checkpoint(name)
-    if not epath.Path(checkpoint.path_of(MODEL_FILE)).exists():
+    if not epath.Path(checkpoint.path_of(TOKENIZER_FILE)).exists():
         raise UserError(
-            f"{name} has no {MODEL_FILE}: copy the tokenizer there that the model was pretrained with; with "
-            "another one, it would have to learn its pieces anew"
+            f"{name} has no {TOKENIZER_FILE}: copy the tokenizer there that the model was pretrained with; "
+            "with another one, it would have to learn its pieces anew"
         )
     if lacking := {names.LANGUAGE_MODEL_HEAD, names.QUERY_START}.difference(checkpoint.arrays.shapes):
         raise UserError(

@@ -14,7 +14,8 @@ from xlnet_tf.checkpoints import save_model
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation import graphs, scoring
 from xlnet_tf.generation.language_model import XLNetLanguageModel
-from xlnet_tf.models import encoder
+from xlnet_tf.models import contexts as contexts_lib
+from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.text.special_tokens import EOP_ID
 
@@ -84,7 +85,7 @@ def test_batches_change_nothing(model):
 def blocks(monkeypatch):
     """Reads all but the shortest texts in blocks of one query or a few."""
     monkeypatch.setattr(graphs, "AT_ONCE", 3)
-    monkeypatch.setattr(encoder, "_SCORES_OF_BLOCK", 60)
+    monkeypatch.setattr(contexts_lib, "_SCORES_OF_BLOCK", 60)
 
 
 def results(model):
@@ -380,7 +381,7 @@ def test_one_graph_serves_texts_of_all_lengths(model, method, monkeypatch):
 
 def test_a_new_model_answers_without_a_call(small_tokenizer):
     config = dataclasses.replace(uncached.CONFIG, n_token=small_tokenizer.vocab_size)
-    fresh = XLNetPretrainer(encoder.XLNetEncoder(config))
+    fresh = XLNetPretrainer(XLNetEncoder(config))
     [found] = XLNetLanguageModel(fresh, small_tokenizer).generate(["ba"], max_new_tokens=2)
     assert len(found.pieces) == 2
 

@@ -4,6 +4,7 @@ import collections
 import pathlib
 import sys
 import threading
+import types
 from collections.abc import Callable
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -25,7 +26,7 @@ def entered(walk: Callable[[str], object]) -> dict[str, set[str]]:
     def note(frame, event, _):
         code = frame.f_code
         if event == "call" and code.co_filename.startswith(roots) and not code.co_name.startswith("<"):
-            found[code.co_filename.removeprefix(f"{REPOSITORY}/")].add(code.co_qualname)
+            found[code.co_filename.removeprefix(f"{REPOSITORY}/")].add(qualified_name(code))
 
     threading.setprofile(note)
     sys.setprofile(note)
@@ -45,3 +46,8 @@ def counts(found: dict[str, set[str]]) -> tuple[int, int]:
 def listed(found: dict[str, set[str]]) -> str:
     """Returns the functions by file, to see which of them a walk could do without."""
     return "\n".join(f"{file}: {', '.join(sorted(names))}" for file, names in sorted(found.items()))
+
+
+def qualified_name(code: types.CodeType) -> str:
+    """Returns what a function is called; Python 3.10 knows no class of it, so there it has its line."""
+    return getattr(code, "co_qualname", f"{code.co_name}:{code.co_firstlineno}")

@@ -11,7 +11,7 @@ from xlnet_tf import hub
 from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks.prediction import Run
-from xlnet_tf.text.tokenizer import find_file
+from xlnet_tf.text.locating import find_file
 
 filelock = pytest.importorskip("filelock", reason="needs the extra hub")
 constants = pytest.importorskip("huggingface_hub.constants", reason="needs the extra hub")

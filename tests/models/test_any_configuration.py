@@ -15,7 +15,7 @@ from tests.helpers.models import reference
 from tests.helpers.models.cases import N_TOKEN, assert_all_close, cases, take_rows
 from tests.helpers.profiles import examples
 from xlnet_tf.config import XLNetConfig
-from xlnet_tf.models import encoder
+from xlnet_tf.models import contexts as contexts_lib
 from xlnet_tf.models.pretrainer import XLNetPretrainer, target_losses
 from xlnet_tf.training.memory import Memory
 
@@ -211,7 +211,7 @@ def test_reading_in_blocks_gives_equal_results(case, scores, query_only):
     features = {name: value for name, value in case.features.items() if name != "direction"}
     model = case.model()
     expected = case.run(model, features, query_only=query_only)
-    with unittest.mock.patch.object(encoder, "_SCORES_OF_BLOCK", scores):
+    with unittest.mock.patch.object(contexts_lib, "_SCORES_OF_BLOCK", scores):
         found = case.run(model, features, query_only=query_only, in_blocks=True)
     assert_all_close(found, expected, atol=1e-5)
 

@@ -31,7 +31,7 @@ def test_probabilities_times_values_are_the_attention_of_each_layer(encoder):
     query = tf.where(FEATURES["target_mask"][:, :, None], encoder.mask_embedding, contents[0])
     kernels = kernels_lib.current(training=False)
     positions, _ = encoder._positions(FEATURES, 6, 6, kernels, None)
-    contexts = encoder._contexts(FEATURES, 6, 0, None, None)
+    contexts = encoder._contexts(FEATURES, kernels, positions, 6, 0, None, None, False)
     for layer, block in enumerate(encoder.blocks):
         content = contents[layer]
         streams = block.attention(content, query, None, positions, *contexts, kernels=kernels)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sentencepiece import sentencepiece_model_pb2
 
 from tests.conftest import invent_texts
-from xlnet_tf.text import fragments, tokenizer
+from xlnet_tf.text import batch_encoder, fragments
 from xlnet_tf.text.cleaning import CleaningConfig, clean_texts
 from xlnet_tf.text.fragments import FragmentEncoder, has_fragments
 from xlnet_tf.text.special_tokens import UNK_ID
@@ -82,8 +82,9 @@ def encoder(small_tokenizer):
 )
 def test_batches_of_any_text_equal_its_texts(small_tokenizer, texts, cleaning):
     copy = XLNetTokenizer(model_proto=small_tokenizer.model_proto, cleaning=cleaning)
-    copy.__dict__["_fragments"] = small_tokenizer._fragments
-    ids, lengths = copy._encode_block(clean_texts(texts, cleaning))
+    encoder = copy._batch_encoder
+    vars(encoder)["_fragments"] = small_tokenizer._batch_encoder._fragments
+    ids, lengths = encoder._encode_block(clean_texts(texts, cleaning))
     rows = np.split(ids, np.cumsum(lengths)[:-1])
     assert [row.tolist() for row in rows] == [copy.encode(text) for text in texts]
 
@@ -156,7 +157,7 @@ def test_threads_share_an_encoder(small_tokenizer):
 def test_blocks_are_batches(small_tokenizer, monkeypatch):
     texts = ["", *invent_texts(400, seed=2), "ba\u200b", ""]
     whole = small_tokenizer.encode_batch(texts)
-    monkeypatch.setattr(tokenizer, "_BLOCK_CHARACTERS", 500)
+    monkeypatch.setattr(batch_encoder, "_BLOCK_CHARACTERS", 500)
     for one, other in zip(whole, small_tokenizer.encode_batch(texts), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -180,7 +181,7 @@ def test_other_models_have_no_fragments(small_tokenizer, change):
     assert has_fragments(small_tokenizer.piece_table)
     copy = XLNetTokenizer(model_proto=changed(small_tokenizer.model_proto, change))
     assert not has_fragments(copy.piece_table)
-    texts = invent_texts(tokenizer._FEW_TEXTS, seed=1)
+    texts = invent_texts(batch_encoder._FEW_TEXTS, seed=1)
     assert (
         np.concatenate([copy.encode(text) for text in texts]).tolist() == copy.encode_batch(texts)[0].tolist()
     )

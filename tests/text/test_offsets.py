@@ -14,8 +14,9 @@ from tests.text.test_tokenizer import hostile_texts
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.cleaning import CleaningConfig, clean_text
 from xlnet_tf.text.offsets import clean_with_offsets, encode_with_offsets
-from xlnet_tf.text.tokenizer import UNDERLINE, XLNetTokenizer
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.training import train_tokenizer
+from xlnet_tf.text.vocabulary import UNDERLINE
 
 CLEANINGS = st.builds(CleaningConfig, *[st.booleans()] * 4)
 AWKWARD = list(

@@ -16,7 +16,8 @@ from tests.conftest import invent_texts
 from xlnet_tf.errors import UserError
 from xlnet_tf.text import special_tokens
 from xlnet_tf.text.cleaning import CleaningConfig, clean_text
-from xlnet_tf.text.tokenizer import UNDERLINE, XLNetTokenizer
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.vocabulary import UNDERLINE
 
 HOSTILE = [
     "",

@@ -25,7 +25,8 @@ from xlnet_tf.records import example_report
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter, discard
 from xlnet_tf.records.layout import Column
 from xlnet_tf.text.cleaning import CleaningConfig
-from xlnet_tf.text.tokenizer import XLNetTokenizer, cleaning_for, find_file
+from xlnet_tf.text.locating import cleaning_for, find_file
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 SPLITS = ("train", "dev", "test")
 BUILDS_ANEW = "the same command builds the examples anew"

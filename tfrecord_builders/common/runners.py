@@ -153,11 +153,7 @@ def _run_in_processes(
                     pools.remove(pool)
                     pools.add(pool := _new_pool())
                     if number >= MAX_TRIES and not after_death:
-                        raise UserError(
-                            f"{_DIED}, {MAX_TRIES} times with the same job: start again with the same flags, "
-                            "finished shards are kept; less memory is needed with fewer --num_workers (now "
-                            f"{num_workers})"
-                        )
+                        raise _died_too_often(num_workers)
                     logging.warning("%s: its job is run again", _DIED)
                     again = after_death(job) if after_death else job
                     if number == 1:
@@ -176,6 +172,13 @@ def _run_in_processes(
             pool.shutdown(wait=False, cancel_futures=True)
         for pool in pools:
             pool.shutdown()
+
+
+def _died_too_often(num_workers: int) -> UserError:
+    return UserError(
+        f"{_DIED}, {MAX_TRIES} times with the same job: start again with the same flags, finished shards are "
+        f"kept; less memory is needed with fewer --num_workers (now {num_workers})"
+    )
 
 
 def _allow_files(number: int) -> None:

@@ -30,7 +30,9 @@ from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.shards import read_shard
 from xlnet_tf.records.spec import MAX_SLICES, RecordSpec
 from xlnet_tf.text.cleaning import CleaningConfig
-from xlnet_tf.text.tokenizer import MODEL_FILE, XLNetTokenizer, find_file
+from xlnet_tf.text.locating import find_file
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 MAX_WRITERS = 256  # files that are open at once; a file with more rows is read several times
 MAX_BREAKS = 0.125  # of the records, where rows may break off; more of them mean wrong rows
@@ -67,7 +69,7 @@ def _convert(
     for name in (manifest_lib.FILE_NAME, output_folder.BUILD_NAME):
         if (folder / name).exists():
             raise UserError(f"{folder} holds records already ({name}): choose another --output_dir")
-    files.write(folder / MODEL_FILE, tokenizer.model_proto)
+    files.write(folder / TOKENIZER_FILE, tokenizer.model_proto)
 
     reader = (OriginalReader if original else ModelGardenReader)(options, source, tokenizer)
     started = _new_manifest(options, source, tokenizer, reader)

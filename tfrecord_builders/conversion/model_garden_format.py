@@ -9,7 +9,8 @@ from etils import epath
 from tfrecord_builders.conversion.int64_records import ExternalFile, ExternalSet, glob, joined
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
-from xlnet_tf.text.tokenizer import START_PUNCTUATION, UNDERLINE
+from xlnet_tf.text.vocabulary import UNDERLINE
+from xlnet_tf.text.words import START_PUNCTUATION
 
 FEATURES = {"ids": "input_word_ids", "segment_ids": "input_type_ids", "label": "label"}
 BORDERS = "boundary_indices"

@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import dataclasses
+import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,14 +16,14 @@ from tfrecord_builders.common.progress import BuildProgress
 from tfrecord_builders.pretraining import dedup, output_folder, worker
 from tfrecord_builders.pretraining import plan as pretraining_sets
 from tfrecord_builders.pretraining import report as pretraining_report
-from tfrecord_builders.pretraining.dedup import Choice
 from tfrecord_builders.pretraining.options import PretrainingOptions
 from xlnet_tf import files, ownership
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import segments
 from xlnet_tf.records.manifest import Manifest, Shard
+from xlnet_tf.text.locating import find_file
 from xlnet_tf.text.marks import warn_of_dropped_marks
-from xlnet_tf.text.tokenizer import XLNetTokenizer, find_file
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 RunJobs = Callable[[Callable[[Any], Any], Iterator[Any]], Iterator[tuple[Any, Any]]]
 
@@ -40,7 +41,6 @@ def build_sets(options: PretrainingOptions, progress: bool = False) -> list[Mani
     """Builds sets of pretraining records: one, or with `dev_fraction` a training set and a held-out set.
 
     Args:
-        options: what to build.
         progress: whether to draw progress bars on stderr.
 
     Returns:
@@ -56,154 +56,172 @@ def build_sets(options: PretrainingOptions, progress: bool = False) -> list[Mani
     snapshot = corpus.Snapshot(options.corpus.input)
     sources = corpus.find_sources(options.corpus)
     warn_of_dropped_marks(corpus.sample_lines(sources), options.cleaning)
-    sets = pretraining_sets.new_manifests(options, tokenizer, sources)
+    manifests = pretraining_sets.new_manifests(options, tokenizer, sources)
+    run_jobs = functools.partial(
+        runners.run_jobs,
+        runner=options.runner,
+        num_workers=options.num_workers,
+        beam_options=options.beam_options,
+        scratch=manifests[0].folder / output_folder.SCRATCH_NAME,
+    )
     with contextlib.ExitStack() as stack:
-        owners = [
-            stack.enter_context(
-                ownership.owning(
-                    files.make_folder(started.folder), "building records", "--output_dir", at_once=False
-                )
-            )
-            for started in sets
+        sets = [
+            _Set(started, stack.enter_context(_owning(files.make_folder(started.folder))))
+            for started in manifests
         ]
-
-        def run_jobs(function, jobs):
-            for one in runners.run_jobs(
-                function,
-                jobs,
-                runner=options.runner,
-                num_workers=options.num_workers,
-                beam_options=options.beam_options,
-                scratch=sets[0].folder / output_folder.SCRATCH_NAME,
-            ):
-                for owner in writing:
-                    owner.check()
-                yield one
-
-        there = [output_folder.prepare(started, options.overwrite) for started in sets]
-        writing = [owner for owner, whole in zip(owners, there) if whole is None]
-        for owner in writing:
-            owner.check()
-        for started in sets:
+        for each in sets:
+            each.whole, each.earlier = output_folder.prepare(each.started, options.overwrite)
+        build = _Build(sets, sources, run_jobs, progress)
+        build.check_owners()
+        for started in manifests:
             path = started.tokenizer_path
             if not path.exists() or path.read_bytes() != tokenizer.model_proto:
                 files.write(path, tokenizer.model_proto)
-        choice = None
         if options.dedup or options.dev_fraction:
-            choice = _choose_documents(options, sources, run_jobs, progress)
-        done = [
-            whole is not None and _is_whole(options, sources, choice, whole, run_jobs, progress)
-            for whole in there
-        ]
-        todo = [started for started, is_done in zip(sets, done) if not is_done]
-        writing = [owner for owner, is_done in zip(owners, done) if not is_done]
-        built = {
-            manifest.split: manifest
-            for manifest in _build(options, todo, sources, snapshot, choice, run_jobs, progress)
-        }
-        return [built.get(started.split, whole) for started, whole in zip(sets, there)]
+            build.choose_documents()
+        for each in sets:
+            build.check_whole(each)
+        build.write_shards()
+        snapshot.check()
+        return build.finish()
 
 
-def _choose_documents(
-    options: PretrainingOptions, sources: Sequence[corpus.Source], run_jobs: RunJobs, progress: bool
-) -> Choice:
-    """Reads the corpus once to compare its documents."""
-    groups = dedup.group_slices(corpus.plan_shards(sources, options.slice_bytes))
-    found: dict[int, list[dict[str, Any]]] = {}
-    with _progress_bar("comparing documents", sources, progress) as bar:
-        for group, of_slices in run_jobs(dedup.fingerprint_group, groups):
-            for one in of_slices:
-                one["fingerprints"] = np.array(one["fingerprints"], np.uint64)  # a fifth of the list's memory
-            found[group[0].index] = of_slices
-            bar.add(sum(one.source_bytes for one in group))
-    in_order = (one for first in sorted(found) for one in found.pop(first))
-    choice = Choice(in_order, options.dedup, options.dev_fraction)
-    if options.dev_fraction and choice.documents and choice.held_out in (0, choice.documents):
-        raise UserError(
-            f"documents in the corpus: {choice.documents:,}, held out by --dev_fraction="
-            f"{options.dev_fraction}: {choice.held_out:,}; expected some to train on and some held out. In "
-            "text files blank lines separate documents (or see --documents); jsonl and parquet have one a row"
-        )
-    return choice
+_owning = functools.partial(ownership.owning, what="building records", flag="--output_dir", at_once=False)
 
 
-def _is_whole(
-    options: PretrainingOptions,
-    sources: Sequence[corpus.Source],
-    choice: Choice | None,
-    manifest: Manifest,
-    run_jobs: RunJobs,
-    progress: bool,
-) -> bool:
-    """Says whether a set is what its manifest says and what its text would give; if not, reopens it."""
-    earlier = output_folder.by_slice(manifest.shards)
-    jobs = pretraining_sets.plan_jobs(options, sources, choice, [(manifest, earlier)])
-    with (
-        contextlib.closing(run_jobs(worker.is_finished, jobs)) as checked,
-        _progress_bar(f"checking {manifest.split}", sources, progress) as bar,
+@dataclasses.dataclass
+class _Set:
+    """A set of a build.
+
+    Attributes:
+        started: its manifest, without shards.
+        owner: of its folder.
+        whole: the manifest of the finished set, made earlier or now; None: there is more to build.
+        earlier: slice index -> pass -> shard of a set that was whole before.
+    """
+
+    started: Manifest
+    owner: ownership.Ownership
+    whole: Manifest | None = None
+    earlier: output_folder.ShardsBySlice = dataclasses.field(default_factory=dict)
+
+
+class _Build:
+    """A build of one set, or of a training set and a held-out set, from the same documents."""
+
+    def __init__(
+        self, sets: Sequence[_Set], sources: Sequence[corpus.Source], run_jobs: RunJobs, progress: bool
     ):
-        slices = 0
-        for job, is_finished in checked:
-            slices += 1
-            bar.add(job.corpus_shard.source_bytes)
-            if not is_finished:
-                slices = -1
-                break
-    if slices * manifest.num_passes == len(manifest.shards):
-        output_folder.remove_leftovers(manifest)
-        if progress:
-            print(f"{manifest.folder} is whole and of this text: nothing was written", file=sys.stderr)
-        return True
-    output_folder.reopen(manifest.folder)
-    return False
+        self._sets, self._sources, self._progress = sets, sources, progress
+        self._run_jobs = run_jobs
+        self._documents = sets[0].started.documents  # how they are chosen
+        self._choice: dedup.Choice | None = None  # of documents; None: all, for the only set
+        self._shards: dict[str, list[Shard]] = collections.defaultdict(list)  # by split
+        self._fingerprints: list[np.ndarray] = []
 
+    def check_owners(self) -> None:
+        """Raises UserError if another process has taken over a folder that is written to."""
+        for each in self._unfinished():
+            each.owner.check()
 
-def _build(
-    options: PretrainingOptions,
-    sets: Sequence[Manifest],
-    sources: Sequence[corpus.Source],
-    snapshot: corpus.Snapshot,
-    choice: Choice | None,
-    run_jobs: RunJobs,
-    progress: bool,
-) -> list[Manifest]:
-    """Builds the shards that are not there, then writes the manifests."""
-    if not sets:
-        return []
-    shards: dict[str, list[Shard]] = collections.defaultdict(list)
-    fingerprints: list[np.ndarray] = []
-    with_earlier = [(started, output_folder.earlier_shards(started.folder)) for started in sets]
-    names = " and ".join(started.split for started in sets)
-    with _progress_bar(f"building {names}", sources, progress) as bar:
-        jobs = pretraining_sets.plan_jobs(options, sources, choice, with_earlier)
-        for job, built in run_jobs(worker.build_job, jobs):
-            shards[job.manifest.split] += [Shard(**values) for values in built["shards"]]
-            fingerprints.append(np.array(built["fingerprints"], np.uint64))
-            bar.add(
-                job.corpus_shard.source_bytes,
-                text_bytes=built["shards"][0]["statistics"]["text"]["bytes"],
-                records=sum(shard.records for shard in shards[job.manifest.split][-options.num_passes :]),
-                kept=not built["built"],
+    def choose_documents(self) -> None:
+        """Reads the corpus once to compare its documents."""
+        groups = dedup.group_slices(corpus.plan_shards(self._sources, self._sets[0].started.slice_bytes))
+        found: dict[int, list[dict[str, Any]]] = {}
+        with self._progress_bar("comparing documents") as bar:
+            for group, of_slices in self._run(dedup.fingerprint_group, groups):
+                for one in of_slices:
+                    one["fingerprints"] = np.array(one["fingerprints"], np.uint64)  # a fifth of the memory
+                found[group[0].index] = of_slices
+                bar.add(sum(one.source_bytes for one in group))
+        in_order = (one for first in sorted(found) for one in found.pop(first))
+        fraction = self._documents["dev_fraction"]
+        self._choice = choice = dedup.Choice(in_order, self._documents["dedup"], fraction)
+        if fraction and choice.documents and choice.held_out in (0, choice.documents):
+            raise UserError(
+                f"documents in the corpus: {choice.documents:,}, held out by --dev_fraction="
+                f"{fraction}: {choice.held_out:,}; expected some to train on and some held out. In text "
+                "files blank lines separate documents (or see --documents); jsonl and parquet have one a row"
             )
-    manifests = []
-    for started in sets:
-        if choice is None:
-            duplicates = dedup.count_duplicates(fingerprints)
+
+    def check_whole(self, each: _Set) -> None:
+        """Reopens a set that is not what its manifest says, or not what its text would give."""
+        if each.whole is None:
+            return
+        shards = output_folder.by_slice(each.whole.shards)
+        jobs = pretraining_sets.plan_jobs(self._sources, self._choice, [(each.whole, shards)])
+        with (
+            contextlib.closing(self._run(worker.is_finished, jobs)) as checked,
+            self._progress_bar(f"checking {each.started.split}") as bar,
+        ):
+            slices = 0
+            for job, is_finished in checked:
+                slices += 1
+                bar.add(job.corpus_shard.source_bytes)
+                if not is_finished:
+                    slices = -1
+                    break
+        if slices * each.whole.num_passes == len(each.whole.shards):
+            output_folder.remove_leftovers(each.whole)
+            if self._progress:
+                print(
+                    f"{each.started.folder} is whole and of this text: nothing was written", file=sys.stderr
+                )
         else:
-            duplicates = choice.duplicates[started.documents["side"] == "dev"]
-        in_order = sorted(shards[started.split], key=lambda shard: (shard.pass_index, shard.slice_index))
-        statistics = pretraining_report.merge_statistics(in_order) | {"duplicate_documents": duplicates}
-        manifests.append(dataclasses.replace(started, shards=tuple(in_order), statistics=statistics))
-        _check_enough_text(manifests[-1])
-    snapshot.check()
-    for manifest in manifests:
-        output_folder.finish(manifest)
-    return [Manifest.load(manifest.folder) for manifest in manifests]
+            output_folder.reopen(each.started.folder)
+            each.whole, each.earlier = None, shards
 
+    def write_shards(self) -> None:
+        """Writes the shards that are not there."""
+        todo = self._unfinished()
+        if not todo:
+            return
+        title = f"building {' and '.join(each.started.split for each in todo)}"
+        with self._progress_bar(title) as bar:
+            sets = [(each.started, each.earlier) for each in todo]
+            jobs = pretraining_sets.plan_jobs(self._sources, self._choice, sets)
+            for job, built in self._run(worker.build_job, jobs):
+                shards = [Shard(**values) for values in built["shards"]]
+                self._shards[job.manifest.split] += shards
+                self._fingerprints.append(np.array(built["fingerprints"], np.uint64))
+                bar.add(
+                    job.corpus_shard.source_bytes,
+                    text_bytes=shards[0].statistics["text"]["bytes"],
+                    records=sum(shard.records for shard in shards),
+                    kept=not built["built"],
+                )
 
-def _progress_bar(what: str, sources: Sequence[corpus.Source], progress: bool) -> BuildProgress:
-    """Returns a bar over the corpus' bytes, as they are stored."""
-    return BuildProgress(sum(source.num_bytes for source in sources), what, progress)
+    def finish(self) -> list[Manifest]:
+        """Writes the manifests that are not there, and returns all."""
+        todo = self._unfinished()
+        for each in todo:
+            each.whole = self._manifest(each.started)
+            _check_enough_text(each.whole)
+        for each in todo:
+            output_folder.finish(each.whole)
+        return [each.whole for each in self._sets]
+
+    def _manifest(self, started: Manifest) -> Manifest:
+        """Returns the manifest of a set with its shards."""
+        if self._choice is None:
+            duplicates = dedup.count_duplicates(self._fingerprints)
+        else:
+            duplicates = self._choice.duplicates[started.documents["side"] == "dev"]
+        shards = sorted(self._shards[started.split], key=lambda shard: (shard.pass_index, shard.slice_index))
+        statistics = pretraining_report.merge_statistics(shards) | {"duplicate_documents": duplicates}
+        return dataclasses.replace(started, shards=tuple(shards), statistics=statistics)
+
+    def _unfinished(self) -> list[_Set]:
+        return [each for each in self._sets if each.whole is None]
+
+    def _run(self, function: Callable[[Any], Any], jobs: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
+        for done in self._run_jobs(function, jobs):
+            self.check_owners()
+            yield done
+
+    def _progress_bar(self, title: str) -> BuildProgress:
+        """Returns a bar over the corpus' bytes, as they are stored."""
+        return BuildProgress(sum(source.num_bytes for source in self._sources), title, self._progress)
 
 
 def _check_enough_text(manifest: Manifest) -> None:

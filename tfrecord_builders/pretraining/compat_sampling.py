@@ -172,16 +172,13 @@ def segments_and_targets(
     the original picks SEP and CLS too and drops them later.
 
     Args:
-        choices: Python's generator.
-        numbers: numpy's legacy generator.
         tokens: int [N], the stream; reversed for reversed streams.
         sentence_ends: int [...], sorted exclusive sentence ends in that stream; the last one is N.
         seq_len: tokens T of a segment.
         reuse_len: tokens R of its first part, T / 2.
         num_predict: targets P of a segment; None for as many as the spans give.
         piece_starts: bool [V], the pieces that start a word: `XLNetTokenizer.original_word_starts`.
-        alpha, beta, max_words: see `sample_mask`.
-        reverse: whether the stream is reversed.
+        alpha, beta, max_words, reverse: see `sample_mask`.
 
     Returns:
         (segments, is_target bool [S, T]).

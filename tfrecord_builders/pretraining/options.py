@@ -16,7 +16,7 @@ from xlnet_tf.flags import check_limits, option
 from xlnet_tf.records import manifest, ranks, segments, spans
 from xlnet_tf.records.spec import MAX_PASSES, MAX_SEQ_LEN
 from xlnet_tf.text.cleaning import CleaningConfig
-from xlnet_tf.text.tokenizer import cleaning_for
+from xlnet_tf.text.locating import cleaning_for
 
 DEV = "dev"  # name of the held-out set
 

@@ -10,7 +10,7 @@ import fnmatch
 import itertools
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from etils import epath
@@ -23,21 +23,25 @@ from xlnet_tf.records import manifest as manifest_lib
 from xlnet_tf.records.manifest import Manifest, Shard
 
 BUILD_NAME = "build.json"
+ShardsBySlice = Mapping[int, Mapping[int, Shard]]  # slice index -> pass -> shard
 SCRATCH_NAME = "unfinished-scratch"  # what Beam's workers and the process that waits for them exchange
 _TEMPORARY = re.compile(r"\.tmp\d+(-[0-9a-f]+)?$")
 _SHARD_OR_NOTE = re.compile(r"-pass\d+-slice\d+\.tfrecord(\.done\.json)?$")
 
 
-def prepare(started: Manifest, overwrite: bool) -> Manifest | None:
+def prepare(started: Manifest, overwrite: bool) -> tuple[Manifest | None, ShardsBySlice]:
     """Makes the folder ready for a build.
+
+    A build that has not ended resumes, also where files of its corpus have other sizes now: a corpus that was
+    corrected.
 
     Args:
         started: the manifest of the set to be built, without shards.
         overwrite: whether to replace another build there.
 
     Returns:
-        The manifest if a whole set with these settings is there; nothing is written then. A build that has
-        not ended resumes, also where files of its corpus have other sizes now: a corpus that was corrected.
+        The manifest if a whole set with these settings is there (nothing is written then), and the shards of
+        a set that was whole before.
 
     Raises:
         UserError: the folder holds another build.
@@ -57,17 +61,17 @@ def prepare(started: Manifest, overwrite: bool) -> Manifest | None:
     _remove(folder, filter(_TEMPORARY.search, names))
     (folder / SCRATCH_NAME).rmtree(missing_ok=True)
     if continues and manifest_lib.FILE_NAME in names:
-        return there
+        return there, {}
     if continues:
         if there.corpus != started.corpus:
             dataclasses.replace(started, shards=there.shards).save(BUILD_NAME)
-        return None
+        return None, by_slice(there.shards)
     # In this order, a killed build leaves something that the next one knows.
     if manifest_lib.FILE_NAME in names:
         reopen(folder)
     _remove(folder, filter(_SHARD_OR_NOTE.search, names))
     started.save(BUILD_NAME)
-    return None
+    return None, {}
 
 
 def reopen(folder: epath.Path) -> None:
@@ -75,13 +79,7 @@ def reopen(folder: epath.Path) -> None:
     (folder / manifest_lib.FILE_NAME).replace(folder / BUILD_NAME)
 
 
-def earlier_shards(folder: epath.Path) -> dict[int, dict[int, Shard]]:
-    """Returns slice index -> pass -> shard of those in build.json, from a set that was whole before."""
-    return by_slice(_load_build(folder).shards)
-
-
-def by_slice(shards: Iterable[Shard]) -> dict[int, dict[int, Shard]]:
-    """Returns slice index -> pass -> shard."""
+def by_slice(shards: Iterable[Shard]) -> ShardsBySlice:
     found: dict[int, dict[int, Shard]] = collections.defaultdict(dict)
     for shard in shards:
         found[shard.slice_index][shard.pass_index] = shard

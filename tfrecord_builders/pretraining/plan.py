@@ -1,7 +1,7 @@
 """What a pretraining build is made of: the manifests of its sets, and their jobs."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from etils import epath
 
@@ -13,7 +13,7 @@ from tfrecord_builders.pretraining.worker import Job
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import manifest as manifest_lib
-from xlnet_tf.records.manifest import Manifest, Shard
+from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.spec import MAX_SLICES, RecordSpec
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -29,42 +29,12 @@ def new_manifests(
         UserError: two sets are to go into the folder of another one, or one into the folder of two.
     """
     folder = epath.Path(options.output_dir)
-    if not options.dev_fraction:
-        if held_out := output_folder.held_out_set(folder / DEV):
-            raise UserError(
-                f"{folder} holds a training set and a held-out set ({held_out.folder}) of a build with "
-                f"--dev_fraction={held_out.documents['dev_fraction']:g}, so that it cannot hold a set of its "
-                "own: choose another --output_dir, give --dev_fraction again, or remove both sets first"
-            )
-        return [_new_manifest(options, tokenizer, sources, options.split, folder, "")]
-    if (folder / manifest_lib.FILE_NAME).exists() or files.files_in(folder, ".tfrecord"):
-        raise UserError(
-            f"{folder} holds a set of its own, built without --dev_fraction, so that it cannot hold a "
-            "training and a held-out set: choose another --output_dir, leave --dev_fraction out, or remove "
-            "that set first"
-        )
-    return [
-        _new_manifest(options, tokenizer, sources, options.split, folder / options.split, "train"),
-        _new_manifest(options, tokenizer, sources, DEV, folder / DEV, "dev"),
-    ]
-
-
-def _new_manifest(
-    options: PretrainingOptions,
-    tokenizer: XLNetTokenizer,
-    sources: Sequence[corpus.Source],
-    split: str,
-    folder: epath.Path,
-    side: str,
-) -> Manifest:
-    spec = RecordSpec(options.seq_len, options.reuse_len, options.num_predict, tokenizer.vocab_size)
     same = ("use_eod", "sentence_split", "perm_size", "objective", "functional_tokens", "num_passes",
-            "stream_segments", "slice_bytes", "seed", "compat")  # fmt: skip
-    return Manifest.create(
-        spec,
+            "stream_segments", "slice_bytes", "seed", "compat", "split")  # fmt: skip
+    only = Manifest.create(
+        RecordSpec(options.seq_len, options.reuse_len, options.num_predict, tokenizer.vocab_size),
         tokenizer.fingerprint,
         bidirectional=options.bidirectional,
-        split=split,
         corpus=[{"file": source.name, "bytes": source.num_bytes} for source in sources],
         cleaning=options.cleaning.to_dict(),
         mask={
@@ -79,30 +49,55 @@ def _new_manifest(
             "mark_paragraphs": options.mark_paragraphs,
             "dedup": options.dedup,
             "dev_fraction": float(options.dev_fraction),
-            "side": side,
+            "side": "",
         },
         folder=folder,
         **{name: getattr(options, name) for name in same},
     )
+    if not options.dev_fraction:
+        _check_no_split(folder)
+        return [only]
+    if (folder / manifest_lib.FILE_NAME).exists() or files.files_in(folder, ".tfrecord"):
+        raise UserError(
+            f"{folder} holds a set of its own, built without --dev_fraction, so that it cannot hold a "
+            "training and a held-out set: choose another --output_dir, leave --dev_fraction out, or remove "
+            "that set first"
+        )
+    return [
+        dataclasses.replace(
+            only, split=split, folder=folder / split, documents={**only.documents, "side": side}
+        )
+        for split, side in ((options.split, "train"), (DEV, "dev"))
+    ]
+
+
+def _check_no_split(folder: epath.Path) -> None:
+    """Raises UserError if a folder holds a training set and a held-out set."""
+    if held_out := output_folder.held_out_set(folder / DEV):
+        raise UserError(
+            f"{folder} holds a training set and a held-out set ({held_out.folder}) of a build with "
+            f"--dev_fraction={held_out.documents['dev_fraction']:g}, so that it cannot hold a set of its "
+            "own: choose another --output_dir, give --dev_fraction again, or remove both sets first"
+        )
 
 
 def plan_jobs(
-    options: PretrainingOptions,
     sources: Sequence[corpus.Source],
     choice: Choice | None,
-    sets: Sequence[tuple[Manifest, Mapping[int, Mapping[int, Shard]]]],
+    sets: Sequence[tuple[Manifest, output_folder.ShardsBySlice]],
 ) -> Iterator[Job]:
     """Yields the jobs of sets, as the corpus is cut.
 
     Args:
         choice: which documents go where; None: all into the only set.
-        sets: of each set to be built, its manifest and slice index -> pass -> shard of what was whole before.
+        sets: of each set to be built, its manifest and what was whole before.
     """
-    slices = corpus.plan_shards(sources, options.slice_bytes)
+    first = sets[0][0]
+    slices = corpus.plan_shards(sources, first.slice_bytes)
     if choice is None:
         of_sides = ((False, one) for one in slices)
     else:
-        of_sides = dedup.select(slices, choice, options.dev_fraction)
+        of_sides = dedup.select(slices, choice, first.documents["dev_fraction"])
     by_side = {}
     for started, earlier in sets:
         # One goes with each job to its worker: without its lists, which may be long.

@@ -2,7 +2,7 @@
 
 import collections
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from xlnet_tf import command_line
@@ -70,39 +70,46 @@ def warnings(manifest: Manifest) -> list[str]:
 
     Each says what was found, why it matters and what to do.
     """
-    found = []
     statistics = _counted(manifest)
-    tokens, documents = max(statistics["tokens"], 1), max(statistics["documents_in"], 1)
+    parts = (_text_warnings, _document_warnings, _size_warnings)
+    return [warning for part in parts for warning in part(manifest, statistics)]
+
+
+def _text_warnings(manifest: Manifest, statistics: Mapping[str, Any]) -> Iterator[str]:
     if statistics["unknown_rate"] > MAX_UNKNOWN_RATE:
-        found.append(
+        yield (
             f"{statistics['unknown_rate']:.1%} of the tokens are <unk> (more than {MAX_UNKNOWN_RATE:.0%}): "
             "the tokenizer cannot write this text, and the model learns to predict <unk>. Is the text of "
             "another language, script or case? Clean it, or train a tokenizer on it "
             f"({command_line.spelled('python -m run_scripts.train_tokenizer')})"
         )
     if statistics["word_start_rate"] < MIN_WORD_START_RATE and manifest.mask["span_mode"] == "words":
-        found.append(
+        yield (
             f"only {statistics['word_start_rate']:.1%} of the tokens start a word (less than "
             f"{MIN_WORD_START_RATE:.0%}), as in text without spaces: spans of whole words are long, and a "
             "few of them take all targets of a segment. Use --span_mode=pieces, or a tokenizer of this "
             "language"
         )
     if marks := letters_lost(statistics["dropped_marks"], statistics["characters"]):
-        found.append(
+        yield (
             f"{sum(marks.values()) / statistics['characters']:.1%} of the characters lose a mark, as in the "
             f"released models' text, in scripts where it makes another letter ({_counts(marks)}): words that "
             "differ become one. Use --keep_accents, unless a released model is to learn from this text"
         )
     if nul_bytes := statistics["nul_bytes"]:
         files = ", ".join(f"{n:,} in {name}" for name, n in itertools.islice(nul_bytes.items(), SHOWN_FILES))
-        found.append(
+        yield (
             f"{sum(nul_bytes.values()):,} bytes of the text are NUL, which no text has ({files}"
             f"{', ...' * (len(nul_bytes) > SHOWN_FILES)}): are these files whole? They stay in the text, as "
             "<unk>. Write the files again, or remove the bytes with `tr -d '\\0'`"
         )
+
+
+def _document_warnings(manifest: Manifest, statistics: Mapping[str, Any]) -> Iterator[str]:
+    tokens, documents = max(statistics["tokens"], 1), max(statistics["documents_in"], 1)
     short_share = statistics["short_document_tokens"] / tokens
     if short_share > MAX_SHORT_SHARE:
-        found.append(
+        yield (
             f"{short_share:.0%} of the tokens are in documents shorter than a segment of {manifest.seq_len} "
             f"tokens ({statistics['short_documents']:,} of {statistics['documents']:,} documents): segments "
             "join unrelated texts, and memory has little to carry. Use a smaller --seq_len, or longer "
@@ -111,37 +118,39 @@ def warnings(manifest: Manifest) -> list[str]:
     sentence = statistics["tokens"] / max(statistics["sentences"], 1)
     room = manifest.seq_len - manifest.reuse_len - segments.NUM_SPECIAL
     if sentence > 2 * room:
-        found.append(
+        yield (
             f"sentences have {sentence:,.0f} tokens on average, A and B together {room}: most segments are "
             "cut in the middle of a sentence. Are lines paragraphs? Split them with "
             "--sentence_split=LANGUAGE"
         )
     duplicates = statistics["duplicate_documents"]
     if duplicates > MAX_DUPLICATE_SHARE * documents and not manifest.documents["dedup"]:
-        found.append(
+        yield (
             f"{duplicates:,} of {documents:,} documents ({duplicates / documents:.1%}) equal an earlier one: "
             "the model learns them by heart, and a dev set may hold what was trained on. Leave them out "
             "with --dedup"
         )
     if (empty := statistics["documents_dropped"].get("empty", 0)) > MAX_EMPTY_SHARE * documents:
-        found.append(
+        yield (
             f"{empty:,} of {documents:,} documents ({empty / documents:.1%}) have no text: there is less to "
             "train on than it seems. Is --text_field the field of the text?"
         )
+
+
+def _size_warnings(manifest: Manifest, statistics: Mapping[str, Any]) -> Iterator[str]:
     dropped = sum(statistics["tokens_dropped"].values())
     if dropped > MAX_DROPPED_SHARE * statistics["tokens_in"]:
-        found.append(
+        yield (
             f"{dropped / statistics['tokens_in']:.1%} of the tokens are in no record "
             f"({_counts(statistics['tokens_dropped'])}): each job drops what fills no segment at "
             f"its end. Use a larger --slice_mb (now {manifest.slice_bytes / 1e6:g})"
         )
     if (streams := manifest.num_streams) < FEW_STREAMS:
-        found.append(
+        yield (
             f"only {streams} streams: rows of a batch are streams, so a batch can have {streams} rows at "
             f"most. A smaller --stream_segments (now {manifest.stream_segments}) makes more of them, and so "
             "does more text"
         )
-    return found
 
 
 def summary(manifest: Manifest) -> str:

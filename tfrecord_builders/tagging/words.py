@@ -12,7 +12,8 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleWriter
 from xlnet_tf.text.offsets import encode_with_offsets
 from xlnet_tf.text.special_tokens import EOP_ID, SYMBOLS, UNK_ID
-from xlnet_tf.text.tokenizer import UNDERLINE, XLNetTokenizer
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.vocabulary import UNDERLINE
 from xlnet_tf.text.words import word_borders
 
 _CACHED_WORDS = 1 << 17

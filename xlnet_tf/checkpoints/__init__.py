@@ -4,8 +4,8 @@
     checkpoints.save_checkpoint(checkpoint, "xlnet-base", "hugging_face")
     print(checkpoints.load_into(model, "xlnet-base").table())
 
-Begin with `names.py`: whatever the format, weights go by our names. `formats.py` reads, writes and checks;
-`model_card.py` is what a model needs besides its weights.
+Begin with `names.py`: whatever the format, weights go by our names. `opening.py` opens them, `formats.py`
+loads, writes and checks; `model_card.py` is what a model needs besides its weights.
 """
 
 from xlnet_tf.checkpoints.checkpoint import Checkpoint
@@ -16,11 +16,10 @@ from xlnet_tf.checkpoints.formats import (
     check,
     differences,
     load_into,
-    open_checkpoint,
-    read_architecture,
     save_checkpoint,
     save_model,
 )
+from xlnet_tf.checkpoints.opening import open_checkpoint, read_architecture
 
 __all__ = [
     "FORMATS",

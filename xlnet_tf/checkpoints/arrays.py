@@ -15,12 +15,7 @@ _FLOATS = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat
 
 
 class Entry(NamedTuple):
-    """One array that has not been read yet.
-
-    Attributes:
-        shape: of the array.
-        read: reads it.
-    """
+    """One array that has not been read yet."""
 
     shape: tuple[int, ...]
     read: Callable[[], np.ndarray]
@@ -83,11 +78,7 @@ class Arrays(Mapping[str, np.ndarray]):
 
 
 def float32(array: np.ndarray, name: str, path: str) -> np.ndarray:
-    """Widens weights to float32, which loses nothing.
-
-    Raises:
-        UserError: the array is of a type that does not fit into float32, or has NaN or infinite values.
-    """
+    """Widens weights to float32, which loses nothing."""
     if array.dtype not in _FLOATS:
         raise UserError(
             f"{path}: {name} is of type {array.dtype}; expected float32, float16 or bfloat16 weights."

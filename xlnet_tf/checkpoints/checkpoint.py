@@ -14,9 +14,10 @@ from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.tokenizer_json import model_file
-from xlnet_tf.text.vocabulary import MODEL_FILE
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 CONFIG_FILE = "xlnet_config.json"
+OUR_FILE = "weights.safetensors"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,12 +25,10 @@ class Checkpoint:
     """Weights under our names, and the architecture they belong to.
 
     Attributes:
-        path: the files it was read from.
         source: where they came from: the path that was asked for, or the name in the hub with its commit.
         format: "original", "hugging_face" or "ours".
         arrays: the weights by our names; each is read when asked for. What names.py does not know keeps the
             name it has in the file.
-        config: the architecture; None if no file has it.
         stripped: names of what the file also holds but no model needs: optimizer slots, counters.
         config_fields: fields of Hugging Face's config.json, if the architecture comes from one next to the
             weights.
@@ -49,7 +48,7 @@ class Checkpoint:
         The tokenizer's may be made from tokenizer.json (see model_file).
         """
         folder = os.path.dirname(self.path)
-        if name == MODEL_FILE:
+        if name == TOKENIZER_FILE:
             try:
                 return str(model_file(folder))
             except UserError as error:  # weights may be used without it
@@ -63,11 +62,7 @@ class Checkpoint:
 
     @functools.cached_property
     def card(self) -> ModelCard:
-        """What the files next to the weights say of the model.
-
-        Raises:
-            UserError: a file is damaged.
-        """
+        """What the files next to the weights say of the model."""
         known = {hugging_face_config.CONFIG_FILE: self.config_fields} if self.config_fields else None
         return ModelCard.read(os.path.dirname(self.path), known)
 

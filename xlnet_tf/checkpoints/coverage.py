@@ -44,9 +44,7 @@ class Coverage:
         """Compares by names and shapes.
 
         Args:
-            found: the checkpoint's shapes by our names.
             expected: the model's; None in a shape stands for any size.
-            stripped: names that were left out.
             new: parts of the model (see names.head_scope), or single variables, that the checkpoint may lack.
         """
         new = {name for name in expected if not {name, names.head_scope(name)}.isdisjoint(new)}
@@ -82,9 +80,9 @@ class Coverage:
             ],
         }
         return "; ".join(
-            f"{len(found)} {kind}: {', '.join(found[:_LISTED])}{', ...' if len(found) > _LISTED else ''}"
-            for kind, found in kinds.items()
-            if found
+            f"{len(shapes)} {kind}: {', '.join(shapes[:_LISTED])}{', ...' if len(shapes) > _LISTED else ''}"
+            for kind, shapes in kinds.items()
+            if shapes
         )
 
     def table(self) -> str:

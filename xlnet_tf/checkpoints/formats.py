@@ -1,21 +1,19 @@
-"""Opens, loads and writes checkpoints of every format."""
+"""Loads, writes and checks checkpoints of every format."""
 
 import contextlib
 import dataclasses
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
 
 import tensorflow as tf
 import tf_keras
 from absl import logging
-from etils import epath
 
-from xlnet_tf import checksums, files, folders, hub
-from xlnet_tf.checkpoints import hugging_face, hugging_face_config, names, tensorflow_files
+from xlnet_tf import checksums, files, folders
+from xlnet_tf.checkpoints import hugging_face, names, tensorflow_files
 from xlnet_tf.checkpoints.arrays import Arrays
-from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, Checkpoint
+from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, OUR_FILE, Checkpoint
 from xlnet_tf.checkpoints.coverage import Coverage
 from xlnet_tf.checkpoints.model_card import (
     BEST,
@@ -26,8 +24,8 @@ from xlnet_tf.checkpoints.model_card import (
     ModelCard,
     task_of,
 )
-from xlnet_tf.checkpoints.of_runs import kept, runs_below
-from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safetensors
+from xlnet_tf.checkpoints.opening import open_checkpoint
+from xlnet_tf.checkpoints.safetensors_file import write_safetensors
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.hub.locating import HUGGING_FACE_WEIGHTS, WEIGHTS
@@ -36,67 +34,6 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.tokenizer_json import TOKENIZER_JSON_FILE
 
 FORMATS = ("ours", "original", "hugging_face")
-OUR_FILE = "weights.safetensors"
-_SAVED_MODEL = "saved_model.pb"
-
-
-def open_checkpoint(path: str | os.PathLike, config_file: str | None = None) -> Checkpoint:
-    """Opens a checkpoint of any format; weights are read when they are asked for.
-
-    Args:
-        path: a folder (of a run, of the original's files, of Hugging Face's, or of weights that
-            `save_checkpoint` wrote), the prefix of a TensorFlow checkpoint, a file of weights, or the name of
-            a model of the Hugging Face hub (see hub.locate). Of a run, the weights that did best on dev count
-            where they were kept, else the newest checkpoint; RUN/ckpt-STEP is a certain one.
-        config_file: its xlnet_config.json or config.json, if that does not lie next to the weights.
-
-    Returns:
-        The weights under our names, with their architecture.
-
-    Raises:
-        UserError: no checkpoint is there, or its files are damaged or not those of their SHA256SUMS.
-        FileNotFoundError: there is nothing at the path.
-
-    Example:
-        >>> checkpoint = open_checkpoint("xlnet_cased_L-12_H-768_A-12")
-        >>> checkpoint.config.n_layer, checkpoint.arrays["lm_bias"].shape
-        (12, (32000,))
-    """
-    located = hub.locate(path)
-    weights = _find_weights(located.folder.removesuffix(".index"))
-    config, values = _read_config([config_file] if config_file else _configs_beside(weights))
-    external = {} if config_file or not hugging_face_config.is_config(values) else values
-    source = weights if located.source == located.folder else located.source
-    return dataclasses.replace(_open(weights, config, values), config_fields=external, source=source)
-
-
-def read_architecture(path: str | os.PathLike) -> XLNetConfig:
-    """Reads the architecture of a model without its weights.
-
-    Args:
-        path: an xlnet_config.json or config.json, or the folder or the name of a model.
-
-    Raises:
-        UserError: there is none, or it is damaged.
-        FileNotFoundError: there is nothing at the path.
-    """
-    folder = hub.locate(path, tokenizer_only=True).folder
-    found = _configs_beside(f"{folder}/") if tf.io.gfile.isdir(folder) else [folder]
-    config, _ = _read_config(found)
-    if config is None:
-        raise UserError(f"{folder} has neither {CONFIG_FILE} nor {hugging_face_config.CONFIG_FILE}")
-    return config
-
-
-def _open(weights: str, config: XLNetConfig | None, values: dict[str, Any]) -> Checkpoint:
-    """Opens weights of an architecture, which was read from these fields of a config."""
-    if tensorflow_files.is_tensorflow(weights):
-        return tensorflow_files.read_tensorflow(weights, config)
-    if weights.endswith(".safetensors"):
-        arrays = read_safetensors(weights).checked([weights])
-        if "word_embedding/embeddings" in arrays:
-            return Checkpoint(weights, "ours", arrays, config)
-    return hugging_face.read_hugging_face(weights, config, values)
 
 
 @contextlib.contextmanager
@@ -142,17 +79,12 @@ def load_into(
 
     Args:
         model: an encoder, or a model with one in its attribute `encoder`; its variables are built.
-        source: a path as `open_checkpoint` takes it, or an open checkpoint.
         strict: raise for what does not fit; if not, load what fits and report the rest.
         new: parts of the model that the checkpoint may lack, by their first scope: ("classification_imdb",).
         loaded: names of the variables that have the checkpoint's values already, of `building_from`.
 
-    Returns:
-        What was loaded and what was not.
-
     Raises:
         UserError: the checkpoint does not fit, or, strict or not, nothing of it fits.
-        FileNotFoundError: there is no checkpoint.
 
     Example:
         >>> print(load_into(model, "xlnet_cased_L-12_H-768_A-12").table())
@@ -185,10 +117,7 @@ def save_model(
     Besides the weights and the architecture it writes how the model reads texts and what its outputs mean.
 
     Args:
-        model: as `load_into` takes it.
-        folder: to write to; made if it is not there.
         tokenizer: the model's, which is then written as well; without it, copy spiece.model to the folder.
-        card: its card; None: that of the model itself.
 
     Example:
         >>> save_model(model, "sentiment", tokenizer)
@@ -233,18 +162,12 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
     """Writes a checkpoint in any format: weights, architecture, what lies next to them, checksums.
 
     Args:
-        checkpoint: what to write.
-        folder: to write to; made if it is not there.
         format: "ours", "original" or "hugging_face".
         strict: raise for a checkpoint whose encoder is incomplete, or that has unknown variables; if not,
             leave the latter out.
 
     Returns:
         What was written (`loaded`) and what was not.
-
-    Raises:
-        UserError: the checkpoint has no architecture or does not fit it, the format has no such
-        architecture, or the folder holds another model or something else.
     """
     if format not in FORMATS:
         raise UserError(f"the format is {format!r}; expected one of {', '.join(FORMATS)}.")
@@ -270,9 +193,9 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
 def _check_same_model(folder: str, source: str):
     """Raises UserError unless the weights in a folder were converted from the same model, in any format."""
     origin = (files.fields_reader(folder)(CARD_FILE) or {}).get("origin") or {}
-    found = origin.get("converted_from")
-    if found is None or _model_of(found) != _model_of(source):
-        whose = "whose origin is not known" if found is None else f"converted from {found}"
+    converted_from = origin.get("converted_from")
+    if converted_from is None or _model_of(converted_from) != _model_of(source):
+        whose = "whose origin is not known" if converted_from is None else f"converted from {converted_from}"
         raise UserError(
             f"{folder} holds weights {whose}; expected none, or of {source}: choose another --output"
         )
@@ -336,15 +259,7 @@ def _write(checkpoint: Checkpoint, card: ModelCard, folder: str, format: str) ->
 
 
 def differences(checkpoint: Checkpoint, format: str) -> list[str]:
-    """Returns in what a model differs from one of these weights when others read it in a format, a line each.
-
-    Args:
-        checkpoint: the weights.
-        format: as `save_checkpoint` takes it.
-
-    Raises:
-        UserError: a file next to the weights does not say how they are used as it should.
-    """
+    """Returns how a model that others read in a format differs from these weights, a line each."""
     if format == "hugging_face":
         return hugging_face.differences(checkpoint)
     lines = []
@@ -356,11 +271,7 @@ def differences(checkpoint: Checkpoint, format: str) -> list[str]:
 
 
 def check(checkpoint: Checkpoint) -> Coverage:
-    """Compares a checkpoint with its architecture: all of the encoder, and whatever heads it has.
-
-    Raises:
-        UserError: the checkpoint's architecture is not known.
-    """
+    """Compares a checkpoint with its architecture: all of the encoder, and whatever heads it has."""
     if checkpoint.config is None:
         raise UserError(
             f"there is no architecture next to {checkpoint.path}: give its {CONFIG_FILE} or config.json."
@@ -402,82 +313,3 @@ def other_architecture(found: XLNetConfig | None, expected: XLNetConfig) -> str:
         for name, (there, here) in pairs.items()
         if str(there).removesuffix("_erf") != str(here).removesuffix("_erf")
     )
-
-
-def _find_weights(path: str) -> str:
-    """Returns the file of weights, or the prefix of a TensorFlow checkpoint, that a path stands for."""
-    if tensorflow_files.is_tensorflow(path):
-        return path
-    if not tf.io.gfile.exists(path):
-        raise hub.not_there(path)
-    if not tf.io.gfile.isdir(path):
-        if path.endswith((".safetensors", ".bin", ".index.json")):
-            return path
-        raise UserError(
-            f"{path} is {_of_keras([path]) or 'not a checkpoint'}: {hub.EXPECTED}, or such a file."
-        )
-    folder = path.rstrip("/")
-    if of_run := kept(folder):
-        return f"{of_run[-1]}/{OUR_FILE}" if tf.io.gfile.isdir(of_run[-1]) else of_run[-1]
-    for file in (OUR_FILE, *HUGGING_FACE_WEIGHTS):
-        if tf.io.gfile.exists(f"{folder}/{file}"):
-            return f"{folder}/{file}"
-    original = f"{folder}/{tensorflow_files.ORIGINAL_FILE}"
-    prefix = original if tensorflow_files.is_tensorflow(original) else _noted(folder)
-    if not prefix:
-        if runs := runs_below(folder):
-            raise UserError(runs)
-        files = sorted(tf.io.gfile.listdir(folder))
-        versions = sorted((n for name in files if (n := name.rstrip("/")).isdecimal()), key=int)
-        exported = [path for n in versions if tf.io.gfile.exists(path := f"{folder}/{n}/{_SAVED_MODEL}")]
-        held = _of_keras([f"{folder}/{name}" for name in files] + exported[-1:])
-        held = held or ", ".join(files[:10]) or "nothing"
-        raise UserError(f"{folder} holds no checkpoint (but {held}): {hub.EXPECTED}.")
-    return prefix
-
-
-def _of_keras(files: Sequence[str]) -> str:
-    """Says what to do with what Keras or TensorFlow has saved; empty if none of the files is such."""
-    if keras := [file for file in files if file.endswith((".keras", ".h5", ".hdf5", "keras_metadata.pb"))]:
-        how = "tf_keras.models.load_model"
-        if keras[0].endswith(".weights.h5"):
-            how = "the model's load_weights"
-        return (
-            f"a file of Keras ({os.path.basename(keras[0])}), which only Python code can load: load it "
-            f"with {how}, write it with xlnet_tf.checkpoints.save_model(model, FOLDER), and give FOLDER"
-        )
-    if exported := [file for file in files if os.path.basename(file) == _SAVED_MODEL]:
-        origin = ModelCard.read(os.path.dirname(exported[0])).origin.get("exported_from")
-        return (
-            "a SavedModel, which predict and serve can ask, but whose weights cannot be read back: give what "
-            f"it was exported from{f', {origin}' if origin else ''}"
-        )
-    return ""
-
-
-def _noted(folder: str) -> str | None:
-    """Returns the checkpoint that TensorFlow has noted as the newest of a folder; None if there is none."""
-    try:
-        return tf.train.latest_checkpoint(folder)
-    except ValueError:  # the note is damaged
-        return None
-
-
-def _configs_beside(weights: str) -> list[str]:
-    """Returns the configs in the folder of the weights, the one of the same format first."""
-    folder, _, file = weights.rpartition("/")
-    order = [CONFIG_FILE, hugging_face_config.CONFIG_FILE]
-    if file in HUGGING_FACE_WEIGHTS:
-        order.reverse()
-    return [path for name in order if tf.io.gfile.exists(path := f"{folder or '.'}/{name}")]
-
-
-def _read_config(paths: Sequence[str]) -> tuple[XLNetConfig | None, dict[str, Any]]:
-    """Reads the first config of a list: the architecture, and all fields of the file."""
-    if not paths:
-        return None, {}
-    content = epath.Path(paths[0]).read_bytes()
-    checksums.check(paths[0], content)
-    values = files.read_json(paths[0], content)
-    read = hugging_face_config.read_config if hugging_face_config.is_config(values) else XLNetConfig.from_dict
-    return read(values, paths[0]), values

@@ -33,8 +33,9 @@ from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.hub.locating import HUGGING_FACE_WEIGHTS
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, TOKENIZER_CONFIG_FILE
-from xlnet_tf.text.tokenizer import MODEL_FILE, XLNetTokenizer
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.tokenizer_json import TOKENIZER_JSON_FILE, write_tokenizer_json
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 NO_TASK = "default"  # the task's name when a config has none
 
@@ -57,13 +58,7 @@ def read_hugging_face(path: str, config: XLNetConfig | None, values: dict[str, A
     """Opens the weights of a model of Hugging Face's.
 
     Args:
-        path: of the file of weights, or of the index of several.
-        config: their architecture, if it is known.
         values: all fields of their config.json; they say which head it is. May be empty.
-
-    Raises:
-        UserError: a file is damaged, or is not XLNet's.
-        FileNotFoundError: a file is not there.
     """
     arrays = _read_files(path)
     entries = {
@@ -91,14 +86,10 @@ def write_hugging_face(checkpoint: Checkpoint, folder: str) -> list[str]:
     """Writes weights and architecture as `from_pretrained` of Hugging Face reads them.
 
     Args:
-        checkpoint: what to write.
         folder: gets model.safetensors and config.json.
 
     Returns:
         The names of these files, and of those of the tokenizer, if it lies next to the weights.
-
-    Raises:
-        UserError: Hugging Face's XLNet has no such architecture.
     """
     arrays, config = checkpoint.arrays, checkpoint.config
     if config.n_head * config.d_head != config.d_model:
@@ -113,7 +104,7 @@ def write_hugging_face(checkpoint: Checkpoint, folder: str) -> list[str]:
     }
     write_safetensors(Arrays(external), f"{folder}/{HUGGING_FACE_WEIGHTS[0]}")
     fields = {CONFIG_FILE: _config_fields(checkpoint)}
-    tokenizer, cleaning = checkpoint.path_of(MODEL_FILE), checkpoint.card.cleaning or DEFAULT_CLEANING
+    tokenizer, cleaning = checkpoint.path_of(TOKENIZER_FILE), checkpoint.card.cleaning or DEFAULT_CLEANING
     has_tokenizer = tf.io.gfile.exists(tokenizer)
     if checkpoint.card.cleaning or has_tokenizer:
         fields[TOKENIZER_CONFIG_FILE] = {
@@ -135,11 +126,7 @@ def write_hugging_face(checkpoint: Checkpoint, folder: str) -> list[str]:
 
 
 def differences(checkpoint: Checkpoint) -> list[str]:
-    """Returns what a model with these weights does here and Hugging Face's do otherwise, a line each.
-
-    Raises:
-        UserError: a file next to the weights does not say it as it should.
-    """
+    """Returns what a model with these weights does here and Hugging Face's do otherwise, a line each."""
     settings, cleaning = checkpoint.card.settings, checkpoint.card.cleaning
     summary = settings.get("summary")
     heads = _pooled_heads(checkpoint.arrays)
@@ -258,13 +245,13 @@ def _head_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     parts, pooled = {names.head_scope(name) for name in arrays}, _pooled_heads(arrays)
     if len(pooled) == 1 and task_registry.entry_for_scope(pooled[0]).hugging_face == _SEQUENCE_MODEL:
         kind, _, task = pooled[0].partition("_")
-        found = checkpoint.card.external[CONFIG_FILE].get("finetuning_task")
-        is_same = isinstance(found, str) and _head_name(found) == task
+        finetuning_task = checkpoint.card.external[CONFIG_FILE].get("finetuning_task")
+        is_same = isinstance(finetuning_task, str) and _head_name(finetuning_task) == task
         classes = MULTI_LABEL if checkpoint.card.multi_label else SINGLE_LABEL
         return {
             "architectures": [_SEQUENCE_MODEL],
             "problem_type": "regression" if kind == "regression" else classes,
-            "finetuning_task": found if is_same else None if task == NO_TASK else task,
+            "finetuning_task": finetuning_task if is_same else None if task == NO_TASK else task,
             **_label_fields(checkpoint, pooled[0]),
         }
     tasks = task_registry.tasks().values()

@@ -43,15 +43,7 @@ def is_config(values: dict[str, Any]) -> bool:
 
 
 def read_config(values: dict[str, Any], path: str) -> XLNetConfig:
-    """Turns the fields of a config.json into an architecture.
-
-    Args:
-        values: field names to values.
-        path: of the file, for the error message.
-
-    Raises:
-        UserError: the config is of another kind of model, or of an XLNet that cannot be built here.
-    """
+    """Turns the fields of a config.json into an architecture."""
     if values.get("model_type", "xlnet") != "xlnet":
         raise UserError(f"{path} is of model_type {values['model_type']!r}; expected 'xlnet'.")
     fields = {"untie_r": True, **values}
@@ -80,15 +72,13 @@ def check_summary(values: Mapping[str, Any], projection: bool, path: str) -> Non
     """Raises UserError unless the pooled vector is followed by what follows it here.
 
     Args:
-        values: field names to values.
         projection: whether the weights have a projection; tanh follows it, and nothing if there is none.
-        path: of the file, for the error message.
     """
-    expected, found = write_activation(projection), values.get("summary_activation", "tanh") or ""
-    if values and found != expected:
+    expected, activation = write_activation(projection), values.get("summary_activation", "tanh") or ""
+    if values and activation != expected:
         raise UserError(
-            f"{path}: summary_activation is {found!r}; expected {expected!r}, which alone can be built here "
-            f"{'after' if projection else 'without'} a projection."
+            f"{path}: summary_activation is {activation!r}; expected {expected!r}, which alone can be built "
+            f"here {'after' if projection else 'without'} a projection."
         )
 
 
@@ -118,15 +108,7 @@ def write_labels(labels: Sequence[str]) -> dict[str, Any]:
 
 
 def read_labels(values: dict[str, Any], path: str) -> tuple[str, ...] | None:
-    """Returns the labels of the classes in order, None if they have no names.
-
-    Args:
-        values: field names to values.
-        path: of the file, for the error message.
-
-    Raises:
-        UserError: they are not labels.
-    """
+    """Returns the labels of the classes in order, None if they have no names."""
     by_id = values.get("id2label") or {}
     try:
         by_number = {int(index): str(label) for index, label in by_id.items()}

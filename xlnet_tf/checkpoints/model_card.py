@@ -22,8 +22,8 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.task_registry import LANGUAGE_MODEL
 from xlnet_tf.text import cleaning
 from xlnet_tf.text.cleaning import CARD_FILE, MANIFEST_FILE, TOKENIZER_CONFIG_FILE, CleaningConfig
-from xlnet_tf.text.tokenizer import MODEL_FILE as TOKENIZER_FILE
 from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 FORMAT_VERSION = 1
 PARAMS_FILE = "params.yaml"
@@ -121,15 +121,7 @@ class ModelCard:
 
     @classmethod
     def read(cls, folder: str, known: Mapping[str, Mapping[str, Any] | None] | None = None) -> Self:
-        """Reads the card of a folder; each file is opened once.
-
-        Args:
-            folder: of the weights.
-            known: see files.fields_reader.
-
-        Raises:
-            UserError: a file is damaged, or does not say what it should.
-        """
+        """Reads the card of a folder; each file is opened once."""
         read = files.fields_reader(folder, known)
         card, hugging_face, run = (of(read, folder) for of in (_of_card, _of_hugging_face, _of_run))
         external_first = card.get("format") == "hugging_face"
@@ -146,12 +138,7 @@ class ModelCard:
 
     @classmethod
     def of_model(cls, model: tf_keras.Model, tokenizer: XLNetTokenizer | None = None) -> Self:
-        """Returns the card of a model.
-
-        Args:
-            model: an encoder, or a model with one in its attribute `encoder`.
-            tokenizer: that of the model; None if it is not known.
-        """
+        """Returns the card of a model."""
         values = getattr(model, "encoder", model).get_config()
         with contextlib.suppress(NotImplementedError):  # a model of the user's own
             values |= model.get_config()
@@ -230,23 +217,15 @@ def _of_card(read: files.FieldsReader, folder: str) -> dict[str, Any]:
 
 
 def check_serving(options: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Returns how texts are answered, as model.json has it: without types of Python's and numpy's own.
-
-    Args:
-        options: of a module in xlnet_tf.serving.
-        where: they come from, for messages.
-
-    Raises:
-        UserError: an option is not of its type, or a threshold of alerts is not a probability.
-    """
-    found = {name: _plain(value) for name, value in options.items()}
-    _check_types(found, _SERVING_TYPES, where)
-    alert = found.get("alert") or {}
+    """Returns how texts are answered, as model.json has it: without types of Python's and numpy's own."""
+    plain = {name: _plain(value) for name, value in options.items()}
+    _check_types(plain, _SERVING_TYPES, where)
+    alert = plain.get("alert") or {}
     _check_types(alert, _SERVING_TYPES, where, "alert.")
     threshold = alert.get("threshold", 0)
     if threshold is None or not 0 <= threshold <= 1 + _ROUNDED:  # nan, too
         raise UserError(f"{where}alert.threshold is {threshold}; expected 0 to 1")
-    return found
+    return plain
 
 
 def _plain(value: Any) -> Any:

@@ -234,7 +234,6 @@ def to_canonical(arrays: Arrays, column: str) -> Arrays:
     """Renames a format's arrays to this project's names.
 
     Args:
-        arrays: under the names of the format.
         column: ORIGINAL or HUGGING_FACE.
 
     Returns:
@@ -242,8 +241,8 @@ def to_canonical(arrays: Arrays, column: str) -> Arrays:
     """
     entries = {}
     for name, entry in arrays.entries.items():
-        found = dict(_read(name, entry, column))
-        entries.update(found or {name: entry})
+        arrays_of_layers = dict(_read(name, entry, column))
+        entries.update(arrays_of_layers or {name: entry})
     return Arrays(entries)
 
 
@@ -271,10 +270,6 @@ def _read(name: str, entry: Entry, column: str) -> Iterator[tuple[str, Entry]]:
 
 def from_canonical(arrays: Arrays, column: str) -> Arrays:
     """Renames our arrays to a format's.
-
-    Args:
-        arrays: under our names.
-        column: ORIGINAL or HUGGING_FACE.
 
     Returns:
         The arrays under the names of the format; those of heads that it has no name for keep this project's.

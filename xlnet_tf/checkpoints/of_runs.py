@@ -64,8 +64,8 @@ def newest(model_dir: str) -> str | None:
 def newest_first(model_dir: str) -> list[str]:
     """Returns the paths of all checkpoints of a run, by falling step."""
     paths = files.beginning_with(os.path.join(model_dir, f"{NAME}-"))
-    found = [match for path in paths if (match := re.fullmatch(rf"(.*{NAME}-([0-9]+))\.index", path))]
-    return [match[1] for match in sorted(found, key=lambda m: -int(m[2]))]
+    matches = [match for path in paths if (match := re.fullmatch(rf"(.*{NAME}-([0-9]+))\.index", path))]
+    return [match[1] for match in sorted(matches, key=lambda m: -int(m[2]))]
 
 
 def runs_below(folder: str) -> str:
@@ -83,29 +83,23 @@ def kept(model_dir: str) -> list[str]:
     """Returns the weights that a run has kept: its checkpoints by step, then the folder of its best weights.
 
     The last of them are what the run's folder stands for, whoever reads it. Other folders have none.
-
-    Raises:
-        UserError: the folder has other weights, too, as earlier versions wrote them there.
     """
-    found = newest_first(model_dir)[::-1]
+    paths = newest_first(model_dir)[::-1]
     if tf.io.gfile.exists(f"{model_dir}/{BEST}/{METRICS_FILE}"):  # written last
-        found.append(f"{model_dir}/{BEST}")
-    if found and (others := [name for name in WEIGHTS if tf.io.gfile.exists(f"{model_dir}/{name}")]):
+        paths.append(f"{model_dir}/{BEST}")
+    if paths and (others := [name for name in WEIGHTS if tf.io.gfile.exists(f"{model_dir}/{name}")]):
         raise UserError(
             f"{model_dir} holds a run and other weights ({others[0]}), and only one of them can be what the "
             f"folder stands for: move {others[0]}, with copies of the files next to it, to a folder of its "
-            f"own, or give {found[-1]}"
+            f"own, or give {paths[-1]}"
         )
-    return found
+    return paths
 
 
 def read_history(path: str) -> list[dict]:
     """Reads a `history.jsonl`: dicts with step, kind (of KINDS) and metrics by name.
 
     A line that a killed run left unfinished at the end is skipped.
-
-    Raises:
-        UserError: another line is damaged.
     """
     lines = []
     for number, text in enumerate(files.read_text(path).split("\n")[:-1], 1):

@@ -13,9 +13,10 @@ from etils import epath
 
 from xlnet_tf import __version__, checksums, files, task_registry
 from xlnet_tf.checkpoints.checkpoint import Checkpoint
-from xlnet_tf.checkpoints.formats import differences, open_checkpoint, save_checkpoint
+from xlnet_tf.checkpoints.formats import differences, save_checkpoint
 from xlnet_tf.checkpoints.model_card import PARAMS_FILE, TOKENIZER_FILE, ModelCard
 from xlnet_tf.checkpoints.of_runs import HISTORY, read_history
+from xlnet_tf.checkpoints.opening import open_checkpoint
 from xlnet_tf.errors import UserError, install_command
 from xlnet_tf.hub.cache import MISREADINGS, first_line, is_of_library, not_a_hub
 from xlnet_tf.hub.locating import EXTRA, SCHEME
@@ -51,9 +52,6 @@ class Facts:
         license: as the hub calls it: apache-2.0, mit, ...
         language: code of the texts' language: en, zh, ...
         dataset: name of the data that it was trained on.
-
-    Raises:
-        UserError: the hub would refuse the license or the language.
     """
 
     license: str = ""
@@ -83,12 +81,6 @@ def prepared(
 
     Args:
         model_dir: as `open_checkpoint` takes it; of a fine-tuned run, the best weights, if they were kept.
-        facts: of the publisher.
-        format: of the weights, as `save_checkpoint` takes it.
-        name: of the model on the hub, for its README.md.
-
-    Raises:
-        UserError: there are no such weights, no tokenizer is next to them, or the extra `hub` is missing.
     """
     checkpoint = open_checkpoint(model_dir)
     if not epath.Path(checkpoint.path_of(TOKENIZER_FILE)).exists():
@@ -118,11 +110,6 @@ def readme(
     It ends with what differs from the trained model in the published format, if there is anything.
 
     Args:
-        checkpoint: the weights.
-        card: what is known of them.
-        model_dir: of the run, which may have a history.
-        folder: that is to be published.
-        facts: of the publisher.
         name: OWNER/NAME on the hub.
     """
     library = _library()
@@ -176,9 +163,6 @@ def push(folder: epath.Path, name: str, *, private: bool = False, update: bool =
     """Uploads a prepared folder in one commit.
 
     Args:
-        folder: of `prepared`.
-        name: OWNER/NAME on the hub.
-        private: make the new model private.
         update: the model may exist, and gets a new commit.
 
     Returns:

@@ -16,9 +16,6 @@ def read_safetensors(path: str) -> Arrays:
 
     Returns:
         The arrays by name, as float32.
-
-    Raises:
-        UserError: the file is damaged.
     """
     try:
         with files.local(path) as here:

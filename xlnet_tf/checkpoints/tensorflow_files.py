@@ -35,10 +35,6 @@ def read_tensorflow(prefix: str, config: XLNetConfig | None) -> Checkpoint:
 
     Args:
         prefix: the path without `.index` and `.data-...`.
-        config: its architecture, if it is known.
-
-    Raises:
-        UserError: the files are damaged, or where TensorFlow does not read them.
     """
     check_name(prefix)
     try:
@@ -59,15 +55,15 @@ def read_tensorflow(prefix: str, config: XLNetConfig | None) -> Checkpoint:
         return Entry(tuple(shapes[key]), read)
 
     if graph is None:
-        kept = [  # no counters, and no optimizer slots, which are named after their variables
+        weights = [  # no counters, and no optimizer slots, which are named after their variables
             name
             for name in sorted(shapes)
             if not _COUNTER.fullmatch(name) and name.rpartition("/")[0] not in shapes
         ]
         arrays = names.to_canonical(
-            Arrays({name: entry(name) for name in kept}).checked(_files(prefix)), names.ORIGINAL
+            Arrays({name: entry(name) for name in weights}).checked(_files(prefix)), names.ORIGINAL
         )
-        return Checkpoint(prefix, "original", arrays, config, tuple(sorted(set(shapes) - set(kept))))
+        return Checkpoint(prefix, "original", arrays, config, tuple(sorted(set(shapes) - set(weights))))
     keys = _model_variables(graph)
     arrays = Arrays({names.canonical(name): entry(key) for name, key in keys.items()}).checked(_files(prefix))
     stripped = tuple(sorted(set(shapes) - set(keys.values()) - {_OBJECT_GRAPH}))
@@ -78,12 +74,8 @@ def write_original(arrays: Arrays, config: XLNetConfig, folder: str) -> list[str
     """Writes weights and architecture as the original released them.
 
     Args:
-        arrays: the weights by our names.
         config: the architecture. The original has only the tanh form of gelu, so both forms become "gelu".
         folder: gets xlnet_model.ckpt.index, .data-... and xlnet_config.json.
-
-    Returns:
-        The names of these files.
     """
     external = names.from_canonical(arrays, names.ORIGINAL)
     prefix, shards = f"{folder}/{ORIGINAL_FILE}", []

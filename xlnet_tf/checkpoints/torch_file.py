@@ -183,9 +183,9 @@ def _open_zip(file: BinaryIO):
     def read(storage: _Storage) -> np.ndarray:
         with zipfile.ZipFile(file) as archive:
             name = f"{folder}data/{storage.key}"
-            expected, found = storage.size * storage.dtype.itemsize, archive.getinfo(name).file_size
-            if found < expected:
-                raise ValueError(f"{found} bytes of {expected}")
+            expected, stored = storage.size * storage.dtype.itemsize, archive.getinfo(name).file_size
+            if stored < expected:
+                raise ValueError(f"{stored} bytes of {expected}")
             return _in_order(np.frombuffer(archive.read(name), storage.dtype, storage.size), byteorder)
 
     return table, read
@@ -211,9 +211,9 @@ def _open_legacy(file: BinaryIO):
     for key in keys:
         offsets[key] = offset
         offset += 8 + seen[key].size * seen[key].dtype.itemsize
-    found = os.fstat(file.fileno()).st_size
-    if found < offset:
-        raise pickle.UnpicklingError(f"{found:,} bytes of {offset:,}")
+    file_size = os.fstat(file.fileno()).st_size
+    if file_size < offset:
+        raise pickle.UnpicklingError(f"{file_size:,} bytes of {offset:,}")
 
     def read(storage: _Storage) -> np.ndarray:
         file.seek(offsets[storage.key])

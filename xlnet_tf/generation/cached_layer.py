@@ -23,10 +23,7 @@ class CachedLayer(NamedTuple):
     """A block of the encoder, with weights in the type that it computes in.
 
     Attributes:
-        block: computes with them.
-        attention, feed_forward: its weights.
         position_keys: [1, N, R, H], the distances, projected.
-        kernels: of the device.
     """
 
     block: TransformerBlock
@@ -72,7 +69,6 @@ class HeadRecorder:
     """Kernels that record the heads projected by given weights, so that nobody projects them again.
 
     Args:
-        kernels: that compute.
         weights: variables, all different; they are recognized by their identity.
     """
 

@@ -70,10 +70,6 @@ class CachedDecoder:
         model: a pretrained model. Its weights are read here, not in the loop over steps, in which casts and
             8-bit weights then cost nothing: make the decoder in the graph that uses it.
         candidates: C, of each text.
-        xla: whether XLA compiles the graph.
-
-    Raises:
-        UserError: the model's attention hides what there is to see.
     """
 
     def __init__(self, model: XLNetPretrainer, layout: TextLayout, candidates: int = 1, xla: bool = False):
@@ -145,7 +141,6 @@ class CachedDecoder:
         """Reads the token written last, and predicts others from it and all before it.
 
         Args:
-            cache: of `start` or of the step before.
             tokens: [B, C] int32, of each candidate.
             positions: [B, C] int32, where they stand.
             targets: [B, C, P] int32, positions to predict, each from what is written; -1 is an empty slot.

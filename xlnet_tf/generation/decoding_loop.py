@@ -77,9 +77,6 @@ def sample(
 
     Args:
         stop_ids: pieces that end a text, as its last token; a list or a tensor [any number] int32.
-
-    Raises:
-        UserError: the model cannot generate (see CachedDecoder).
     """
 
     draws = sampling_lib.uniform_draws(sampling.seeds, shape_of(layout.order)[1])
@@ -103,9 +100,6 @@ def search(
 
     Args:
         beams: C. Where there are fewer texts than that, the others have a log-probability of -inf.
-
-    Raises:
-        UserError: as sample.
     """
     decoder = CachedDecoder(model, layout, beams, xla)
     logits, cache = decoder.start(layout.order[:, :1])

@@ -14,8 +14,9 @@ from xlnet_tf.generation.sampling import is_whole
 from xlnet_tf.generation.scoring import text_tokens
 from xlnet_tf.layers.summary import last_position
 from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.text.inputs import text_list
 from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
-from xlnet_tf.text.tokenizer import XLNetTokenizer, text_list
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 _ENDS = (SEP_ID, CLS_ID)
 _FEATURES = ("input_word_ids", "input_mask", "input_type_ids")
@@ -65,16 +66,10 @@ def embed_texts(
     """Reads texts, each as a whole: time grows with the square of the longest.
 
     Args:
-        encoder: of any model.
-        tokenizer: the model's tokenizer.
         texts: N strings, of at most layout.LONGEST tokens.
-        tokens: whether to return each token's vector, too.
         layer: whose output to take, from 0; -1 is the last.
         batch_size: B, texts read together; of about the same length, since all are padded to the longest.
         run: the encoder's graphs, for calls that follow each other; None: new ones.
-
-    Raises:
-        UserError: the texts are not a list of strings, one is too long, or there is no such layer.
     """
     texts = text_list(texts, "texts")
     ids = tokenizer.encode_rows(texts, "texts")
@@ -86,10 +81,10 @@ def embed_texts(
     run = run or Graphs(encoder)
     for rows in by_length(lengths, batch_size):
         features = tokenizer([texts[row] for row in rows], seq_len=max(_SHORTEST, lengths[rows[-1]]))
-        found = run(_embed, *(features[name] for name in _FEATURES), layer=layer)
-        mean[rows], cls[rows] = found.mean, found.cls
+        outputs = run(_embed, *(features[name] for name in _FEATURES), layer=layer)
+        mean[rows], cls[rows] = outputs.mean, outputs.cls
         if tokens:
-            for row, vectors in zip(rows, found.tokens):
+            for row, vectors in zip(rows, outputs.tokens):
                 token_vectors[row] = vectors[-lengths[row] :]  # padded on the left
     if not tokens:
         return TextVectors(mean, cls)
@@ -114,9 +109,7 @@ def embed(
     """Reads texts with the content stream alone: every token sees the whole text.
 
     Args:
-        encoder: of any model.
         features: input_word_ids, input_mask, input_type_ids [B, T] of texts [A SEP CLS], padded on any side.
-        layer: whose output to take, from 0; -1 is the last.
         in_blocks: whether the text is read in blocks (see XLNetEncoder).
     """
     encoded = encoder(features, training=False, in_blocks=in_blocks)["encoder_outputs"][layer]

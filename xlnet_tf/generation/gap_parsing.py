@@ -30,14 +30,7 @@ def check_gaps(
     """Checks texts with gaps, and the orders of filling them.
 
     Args:
-        texts: strings.
         orders: for each text the numbers of its gaps, from 0; None: from left to right.
-
-    Returns:
-        The orders.
-
-    Raises:
-        UserError: a text has no gap, or an order is not a permutation of its gaps.
     """
     counts = [text.count(MARK) for text in texts]
     for row, (text, count) in enumerate(zip(texts, counts)):
@@ -96,15 +89,15 @@ def gaps(
     ids = tf.RaggedTensor.from_row_splits(
         ids.values, tf.gather(ids.row_splits, parts.row_splits), validate=False
     )
-    kept = ids[:, :longest]
-    dense = kept.to_tensor(PAD_ID, shape=[-1, tf.maximum(kept.bounding_shape(axis=1), 1)])
+    pieces = ids[:, :longest]
+    dense = pieces.to_tensor(PAD_ID, shape=[-1, tf.maximum(pieces.bounding_shape(axis=1), 1)])
     is_gap = dense == MASK_ID  # no text can spell it
-    found = tf.where(is_gap)
-    order = tf.RaggedTensor.from_value_rowids(tf.cast(found[:, 1], tf.int32), found[:, 0], parts.nrows())
+    gaps = tf.where(is_gap)
+    order = tf.RaggedTensor.from_value_rowids(tf.cast(gaps[:, 1], tf.int32), gaps[:, 0], parts.nrows())
     order = tf.concat([order.to_tensor(-1), tf.fill([parts.nrows(), 1], -1)], axis=1)  # one at least
     order = order[:, : tf.maximum(tf.shape(order)[1] - 1, 1)]
     layout = infilling(dense, ~is_gap & (dense != PAD_ID), order)
-    return layout, kept.row_lengths() < ids.row_lengths()
+    return layout, pieces.row_lengths() < ids.row_lengths()
 
 
 def _without_symbol(ids: tf.RaggedTensor, has_symbol: tf.Tensor) -> tf.RaggedTensor:

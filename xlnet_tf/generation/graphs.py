@@ -9,11 +9,7 @@ from xlnet_tf.generation.layout import AT_ONCE
 
 
 class Graphs:
-    """Runs functions of a model: graph(function, *inputs, **static) is function(model, *inputs, **static).
-
-    Args:
-        model: first argument of each function.
-    """
+    """Runs functions of a model: graph(function, *inputs, **static) is function(model, *inputs, **static)."""
 
     def __init__(self, model: tf.Module):
         self._model = model

@@ -67,9 +67,6 @@ def fill_jointly(
         layout: the texts, with the gaps in the order of filling.
         beams: C.
         guesses: K, for each gap.
-
-    Raises:
-        UserError: the model cannot generate (see CachedDecoder).
     """
     decoder = CachedDecoder(model, layout, beams, xla)
     order = layout.order
@@ -97,9 +94,6 @@ def fill_easiest_first(
 
     Returns:
         What was written, one candidate of each text, and the order in which it was: [B, G] int32, positions.
-
-    Raises:
-        UserError: the model cannot generate (see CachedDecoder).
     """
     gaps = layout.order
     steps = shape_of(gaps)[1]

@@ -26,21 +26,15 @@ from xlnet_tf.generation.sampling import MOST_CANDIDATES, check_range, is_whole,
 from xlnet_tf.models.loading import Pretrained
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.text.graph.tokenizer import GraphTokenizer
+from xlnet_tf.text.inputs import text_list
 from xlnet_tf.text.special_tokens import EOP_ID, PAD_ID
-from xlnet_tf.text.tokenizer import XLNetTokenizer, text_list
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 EASIEST_FIRST = "easiest_first"
 
 
 class XLNetLanguageModel:
     """A pretrained model and its tokenizer, for lists of texts; rows of a batch never see each other.
-
-    Args:
-        model: a pretrained model.
-        tokenizer: its tokenizer.
-
-    Raises:
-        UserError: the two do not go together.
 
     Example:
         >>> model = XLNetLanguageModel.from_pretrained("xlnet_cased_L-12_H-768_A-12")
@@ -77,10 +71,6 @@ class XLNetLanguageModel:
             path: folder of a run, or of the original's or Hugging Face's files, with spiece.model.
             **options: of XLNetEncoder. A run's uniform_when_blind, which no language model can have, does not
                 count: a token that sees nothing is predicted from nothing.
-
-        Raises:
-            UserError: model or tokenizer are not all there, or do not go together.
-            FileNotFoundError: there is nothing at the path.
         """
         source = Pretrained(path)
         options = {"uniform_when_blind": False, **options}
@@ -125,8 +115,8 @@ class XLNetLanguageModel:
         def write(rows):
             inputs = (*_padded(ids, rows), np.int32(max_new_tokens), _of(settings, rows), stop_ids)
             written = self._run(_sample, *inputs)
-            found = zip(rows, written.tokens[:, 0], written.log_probs[:, 0])
-            return [self._continuation(ids[row], *each) for row, *each in found]
+            candidates = zip(rows, written.tokens[:, 0], written.log_probs[:, 0])
+            return [self._continuation(ids[row], *each) for row, *each in candidates]
 
         return _in_batches(write, ids, batch_size)
 
@@ -143,14 +133,10 @@ class XLNetLanguageModel:
         """Continues texts by beam search.
 
         Args:
-            prompts, max_new_tokens, stop, batch_size: as in `generate`.
             beams: continuations that are followed at a time, and returned; at most sampling.MOST_CANDIDATES.
 
         Returns:
             For each prompt its likeliest continuations, best first.
-
-        Raises:
-            UserError: as `generate`.
         """
         ids = self._encode_prompts(prompts, max_new_tokens)
         self._check_candidates("beams", beams)
@@ -160,8 +146,8 @@ class XLNetLanguageModel:
             inputs = (*_padded(ids, rows), np.int32(max_new_tokens), stop_ids)
             written = self._run(_search, *inputs, beams=beams)
             return [
-                [self._continuation(ids[row], *each) for each in zip(*found) if np.isfinite(each[1]).all()]
-                for row, *found in zip(rows, written.tokens, written.log_probs)
+                [self._continuation(ids[row], *each) for each in zip(*beam) if np.isfinite(each[1]).all()]
+                for row, *beam in zip(rows, written.tokens, written.log_probs)
             ]
 
         return _in_batches(write, ids, batch_size)
@@ -184,10 +170,6 @@ class XLNetLanguageModel:
                 sampling.MOST_CANDIDATES.
             orders: for each text the numbers of its gaps, from 0, in the order of filling; None: from left to
                 right.
-            batch_size: as in `generate`.
-
-        Raises:
-            UserError: the texts have no gaps, or an order is not a permutation of them.
         """
         texts = text_list(texts, "texts")
         ids = self._encode("texts", texts)
@@ -219,13 +201,6 @@ class XLNetLanguageModel:
         Args:
             texts: each has one `<mask>` or more; each stands for one piece.
             orders: as in `fill_mask`; or "easiest_first": always the gap next whose best piece is likeliest.
-            temperature, top_k, top_p, seed, batch_size: as in `generate`.
-
-        Returns:
-            The texts, filled.
-
-        Raises:
-            UserError: as `fill_mask` and `generate`.
         """
         easiest_first = isinstance(orders, str) and orders == EASIEST_FIRST
         texts = text_list(texts, "texts")

@@ -48,9 +48,6 @@ def by_length(lengths: Sequence[int], batch_size: int) -> Iterator[np.ndarray]:
     """Deals rows into batches of rows of about the same length; of long ones fewer are read together.
 
     What takes more than a few seconds shows its progress.
-
-    Raises:
-        UserError: batch_size is not positive.
     """
     check_range(
         "batch_size", batch_size, is_whole(batch_size) and batch_size >= 1, "a whole number of at least 1"

@@ -41,11 +41,7 @@ class Sampling(NamedTuple):
 
 
 def same_for_all(count: int, temperature: float, top_k: int, top_p: float, seed: int) -> Sampling:
-    """Returns the same settings for `count` rows, as arrays, but draws of their own.
-
-    Raises:
-        UserError: a setting is out of its range.
-    """
+    """Returns the same settings for `count` rows, as arrays, but draws of their own."""
     check_range(
         "temperature",
         temperature,
@@ -142,11 +138,11 @@ def _likely(probabilities: tf.Tensor, sampling: Sampling) -> tf.Tensor:
         top_k = tf.where(sampling.top_k > 0, tf.minimum(sampling.top_k, pieces), pieces)
         return _heaviest(probabilities, tf.ones_like(probabilities), tf.cast(top_k, tf.float32))
 
-    def keep_top_p(kept):
-        return _heaviest(kept, kept, sampling.top_p * tf.reduce_sum(kept, axis=1))
+    def keep_top_p(truncated):
+        return _heaviest(truncated, truncated, sampling.top_p * tf.reduce_sum(truncated, axis=1))
 
-    kept = tf.cond(tf.reduce_any(sampling.top_k > 0), keep_top_k, lambda: probabilities)
-    return tf.cond(tf.reduce_any(sampling.top_p < 1), lambda: keep_top_p(kept), lambda: kept)
+    truncated = tf.cond(tf.reduce_any(sampling.top_k > 0), keep_top_k, lambda: probabilities)
+    return tf.cond(tf.reduce_any(sampling.top_p < 1), lambda: keep_top_p(truncated), lambda: truncated)
 
 
 def _heaviest(probabilities: tf.Tensor, weights: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:

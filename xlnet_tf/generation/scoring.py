@@ -30,7 +30,6 @@ class TextScore:
     """How likely a text is.
 
     Attributes:
-        pieces: of the text, from left to right.
         log_probabilities: float32 [pieces], of each piece given those before it in the order, in nats.
         order: int [pieces], the numbers of the pieces in the order of their prediction.
     """
@@ -59,19 +58,11 @@ def score_texts(
     """Scores texts, each as a whole: time grows with the square of the longest.
 
     Args:
-        model: a pretrained model.
-        tokenizer: its tokenizer.
-        texts: N strings.
         contexts: what stands before each text, given and not scored; None: nothing. Of text and context,
             layout.LONGEST pieces can be read.
         order: one of ORDERS, or for each text the numbers of its pieces, from 0, in the order of prediction.
-        seed: of the order "random".
         batch_size: B, texts scored together; of about the same length, since all are padded to the longest.
         run: the model's graphs, for calls that follow each other; None: new ones.
-
-    Raises:
-        UserError: these are not lists of strings of one length, a text is too long, or an order or seed is
-            wrong.
     """
     ids = tokenizer.encode_rows(texts, "texts")
     before = tokenizer.encode_rows([""] * len(ids) if contexts is None else contexts, "contexts")
@@ -94,8 +85,8 @@ def score_texts(
         else:
             permutations = tf.ragged.constant([list(order[row]) for row in rows], tf.int32, ragged_rank=1)
             row_ranks = permutation_ranks(is_scored, permutations.to_tensor(-1, shape=[None, length]))
-        found = run(_score, features["input_word_ids"], features["input_mask"], is_scored, row_ranks)
-        for row, *values in zip(rows, found, row_ranks.numpy(), is_scored.numpy(), strict=True):
+        log_probs = run(_score, features["input_word_ids"], features["input_mask"], is_scored, row_ranks)
+        for row, *values in zip(rows, log_probs, row_ranks.numpy(), is_scored.numpy(), strict=True):
             log_probabilities, its_ranks, scored = values
             pieces = [tokenizer.id_to_piece(piece) for piece in ids[row]]
             scores[row] = TextScore(pieces, log_probabilities[scored], np.argsort(its_ranks[scored]))
@@ -152,9 +143,6 @@ def order_ranks(is_scored: tf.Tensor, order: str, seeds: tf.Tensor | None = None
 
     Returns:
         [B, T] int32: the rank of each scored token in the order, from 0; meaningless for other tokens.
-
-    Raises:
-        UserError: there is no such order.
     """
     if order not in ORDERS:
         raise UserError(f"the order is {order!r}; expected one of {', '.join(ORDERS)}.")
@@ -173,7 +161,6 @@ def permutation_ranks(is_scored: tf.Tensor, permutation: tf.Tensor) -> tf.Tensor
     """Lays out an explicit factorization order, as `order_ranks` does.
 
     Args:
-        is_scored: [B, T] bool, the tokens to predict.
         permutation: [B, N] integers: the numbers of a row's scored tokens, from 0, in the order of their
             prediction, then anything negative up to N, at least the tokens of the longest row.
     """

@@ -111,7 +111,6 @@ class RelativeAttention(ConfiguredLayer):
     weights. The query stream's queries know a target's position but not its content.
 
     Args:
-        config, initializer_range: see ConfiguredLayer.
         attention_dropout: rate on the attention probabilities.
         tied_biases: the AttentionBiases of all layers, or None for own ones (`untie_r`).
 
@@ -119,9 +118,7 @@ class RelativeAttention(ConfiguredLayer):
         content: h [B, T, D].
         query: g [B, P, D], or None with one stream.
         memory: [B, M, D] of this layer, or None.
-        positions: of kernels.encode_positions.
         content_context, query_context: AttentionContext of each stream, or BlockedContext.
-        kernels: of the device.
         seed: [2] int32 for dropout, None outside training.
 
     Returns:

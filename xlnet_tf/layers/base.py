@@ -4,6 +4,7 @@ Each use of dropout in the network derives its own seed from one seed of the ste
 """
 
 import contextlib
+import enum
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,6 +15,18 @@ from typing_extensions import Self
 from xlnet_tf.config import XLNetConfig
 
 LAYER_NORM_EPSILON = 1e-12
+
+
+class DropoutSeed(enum.IntEnum):
+    """The uses of dropout that derive their seed from the step's, next to the layers (0 to L - 1)."""
+
+    CONTENT_OUTPUT = -1
+    QUERY_OUTPUT = -2
+    POSITION_SINE = -3
+    POSITION_COSINE = -4
+    CONTENT_INPUT = -5
+    QUERY_INPUT = -6
+    HEAD = -7
 
 
 def normal(stddev: float) -> tf_keras.initializers.Initializer:
@@ -31,7 +44,6 @@ def step_seed(features: Mapping[str, Any], training: bool | None) -> tf.Tensor |
 
     Args:
         features: `dropout_seed` [2] int32 among them, or else the seed is drawn.
-        training: whether there is dropout at all.
     """
     if not training:
         return None
@@ -67,7 +79,6 @@ class ConfiguredLayer(tf_keras.layers.Layer):
     """A layer of the architecture.
 
     Args:
-        config: the architecture.
         initializer_range: standard deviation of the weights' normal initializer.
     """
 

@@ -31,12 +31,10 @@ class FeedForward(ConfiguredLayer):
     """Position-wise network of one hidden layer.
 
     Args:
-        config, initializer_range: see ConfiguredLayer.
         dropout: rate, on the hidden layer and on the result.
 
     Call args:
         x: [..., D].
-        kernels: of the device.
         seed: [2] int32 for dropout, None outside training.
         weights: FeedForwardWeights; None: the layer's own. A decoder reads them once for many calls.
     """
@@ -80,10 +78,7 @@ class TransformerBlock(ConfiguredLayer):
     """Relative attention and feed-forward network for the content and, if given, the query stream.
 
     Args:
-        config, initializer_range: see ConfiguredLayer.
         dropout: rate on the results of attention and feed-forward network, and inside the latter.
-        attention_dropout: rate on the attention probabilities.
-        tied_biases: see RelativeAttention.
 
     Call args and returns: as RelativeAttention; both streams leave with the width D.
 
@@ -144,7 +139,6 @@ class TransformerBlock(ConfiguredLayer):
         Args:
             stream, attended: [B, Q, D].
             seeds: two [2] int32, of the dropout of attention and of the feed-forward network.
-            feed_forward_weights: see FeedForward.
 
         Returns:
             [B, Q, D].

@@ -144,7 +144,6 @@ def target_flags(target_positions: tf.Tensor, length) -> tf.Tensor:
 
     Args:
         target_positions: [B, P] positions in the segment; -1 is an empty slot.
-        length: T.
 
     Returns:
         [B, T] bool.

@@ -41,13 +41,11 @@ class RelativePositions(NamedTuple):
         The first distance, K, belongs to no pair; it is there because the original has it.
 
         Args:
-            d_model: D.
             query_len: T, length of the segment.
             key_len: K, memory and segment together.
             attention_type: "bi" (keys on both sides: distances K..-T+1, R = K + T) or "uni" (keys up to the
                 query only: K..0, R = K + 1).
             clamp_len: largest distance that is distinguished, in tokens; -1 for no limit.
-            direction: see the class.
 
         Source: paper section 2.4 with Transformer-XL appendix B; modeling.py relative_positional_encoding.
         """
@@ -77,7 +75,6 @@ def sinusoid_encoding(distances: tf.Tensor, d_model: int) -> tuple[tf.Tensor, tf
 
     Args:
         distances: [R] in tokens.
-        d_model: D.
 
     Returns:
         Sines and cosines, [R, D/2] each.
@@ -94,7 +91,6 @@ def of_shorter(table: tf.Tensor, length, attention_type: str = "bi") -> tf.Tenso
     Args:
         table: [L, N, R, H], a row for each distance in a longer text.
         length: T of the shorter one; that of a longer one is an error of TensorFlow.
-        attention_type: see RelativePositions.of_step.
 
     Returns:
         [L, N, R', H].

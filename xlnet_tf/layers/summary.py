@@ -33,12 +33,9 @@ class SequenceSummary(ConfiguredLayer):
     """Pools the tokens of a sequence and projects the result.
 
     Args:
-        config, initializer_range: see ConfiguredLayer.
         method: "last", the last token, CLS; "first", the first token; "mean", of all tokens; "attn", a
             learned query attends to all tokens.
         projection: whether a dense layer with tanh follows.
-        dropout: rate on the result.
-        attention_dropout: rate on the attention probabilities of method "attn".
         pool_padding: take padding for tokens, as the original does for all methods but "attn". Where texts
             are answered, padding is always left out.
 
@@ -49,9 +46,6 @@ class SequenceSummary(ConfiguredLayer):
 
     Returns:
         [B, D].
-
-    Raises:
-        UserError: there is no such method.
 
     Source: modeling.py summarize_sequence.
     """
@@ -108,7 +102,6 @@ class SequenceSummary(ConfiguredLayer):
 
         Args:
             tokens: their ids [B, T] or vectors [B, T, D].
-            input_mask: as in the call.
         """
         if self.method not in ("last", "first"):
             return None
@@ -150,9 +143,7 @@ class AttentionPooling(ConfiguredLayer):
     """Attention of one learned query to all tokens, without positions and without a residual.
 
     Args:
-        config, initializer_range: see ConfiguredLayer.
         dropout: rate on the result, before its normalization.
-        attention_dropout: rate on the attention probabilities.
 
     Call args:
         tokens: [B, T, D].

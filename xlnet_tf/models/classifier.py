@@ -20,7 +20,6 @@ class XLNetClassifier(PooledHead):
     """Scores the classes of a text or of a pair of texts.
 
     Args:
-        encoder: the body.
         num_labels: C.
         head_name: the task in the names of the head's variables, as in the original's: "imdb", "sts-b".
         summary, projection, pool_padding: how the tokens become one vector (see SequenceSummary).
@@ -82,7 +81,6 @@ class XLNetClassifier(PooledHead):
 
         Raises:
             UserError: the checkpoint does not fit, labels or head are unclear, or no such option exists.
-            FileNotFoundError: there is nothing at the path.
         """
         source = Pretrained.open(path)
         head = source.find_labeled_head("classification", labels, head_name)
@@ -116,9 +114,6 @@ class XLNetRegressor(PooledHead):
 
     Returns: [B] float32.
 
-    Raises:
-        UserError: head_name cannot be part of a variable's name.
-
     Source: function_builder.py get_regression_loss.
     """
 
@@ -132,10 +127,6 @@ class XLNetRegressor(PooledHead):
 
         Args:
             path, head_name, **options: as in XLNetClassifier.from_pretrained.
-
-        Raises:
-            UserError: the checkpoint does not fit, the head is unclear, or no such option exists.
-            FileNotFoundError: there is nothing at the path.
         """
         source = Pretrained.open(path)
         head = source.find_head("regression", head_name)

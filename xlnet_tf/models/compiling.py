@@ -57,7 +57,6 @@ def for_logits(argument: str, values: Any, outputs: Outputs) -> Any:
 
     Args:
         argument: of compile: loss, metrics or weighted_metrics; as messages call it.
-        values: as compile takes it.
         outputs: what the outputs are, by name if there are several; None: unknown.
 
     Raises:
@@ -87,16 +86,16 @@ def _fitting(argument: str, value: Any, outputs: str) -> Any:
         return library.BinaryAccuracy(value, threshold=0.0) if outputs == LABELS else value
     if short in ("crossentropy", "ce"):  # of classes, it depends on the answers which one is meant
         value = "BinaryCrossentropy" if outputs == LABELS else library.SparseCategoricalCrossentropy()
-    made = _as_object(library, value)
-    kind = type(made).__name__
-    if made is None or (outputs == VALUES and not kind.endswith("Crossentropy")):
+    built = _as_object(library, value)
+    kind = type(built).__name__
+    if built is None or (outputs == VALUES and not kind.endswith("Crossentropy")):
         return value
-    changes = _changes(made)
+    changes = _changes(built)
     if kind not in _UNFIT.get(outputs, kind) and changes is not None:
         if not changes:
             return value
         if isinstance(value, str) or hasattr(value, "__name__"):
-            return type(made)(**changes)
+            return type(built)(**changes)
         options = ", ".join(f"{name}={setting}" for name, setting in changes.items())
         line = f"{_path(library)}.{kind}({options})"
     elif is_loss or kind.endswith("Crossentropy"):
@@ -127,16 +126,16 @@ def _as_object(library: Any, value: Any) -> Any:
     return kind and (getattr(library, kind, None) or getattr(tf_keras.losses, kind))()
 
 
-def _changes(made: Any) -> dict[str, Any] | None:
+def _changes(built: Any) -> dict[str, Any] | None:
     """Returns the options that make a loss or metric take logits: none if it does; None if no option does."""
-    if type(made).__name__ in _WITHOUT_LOGITS:
+    if type(built).__name__ in _WITHOUT_LOGITS:
         return None
-    config = made.get_config()
+    config = built.get_config()
     if "from_logits" in config:
         return {} if config["from_logits"] else {"from_logits": True}
     threshold = config.get("threshold")
     if threshold is None or not 0 < threshold < 1:
         return {}
-    if type(made).__name__ in ("F1Score", "FBetaScore"):
+    if type(built).__name__ in ("F1Score", "FBetaScore"):
         return None
     return {"threshold": round(math.log(threshold / (1 - threshold)), 4)}

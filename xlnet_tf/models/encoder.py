@@ -2,7 +2,7 @@
 
 import functools
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -12,17 +12,15 @@ from typing_extensions import Self
 from xlnet_tf.config import MOST_MEMORY, XLNetConfig
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.layers import kernels as kernels_lib
-from xlnet_tf.layers import masks
 from xlnet_tf.layers import positions as positions_lib
 from xlnet_tf.layers.attention import AttentionBiases
-from xlnet_tf.layers.base import fold_in, normal, step_seed
+from xlnet_tf.layers.base import DropoutSeed, fold_in, normal, step_seed
 from xlnet_tf.layers.block import TransformerBlock
-from xlnet_tf.layers.masks import AttentionContext, BlockedContext
 from xlnet_tf.layers.positions import RelativePositions
+from xlnet_tf.models.contexts import ContextBuilder
+from xlnet_tf.models.gradient_checkpointing import recomputed
 from xlnet_tf.models.loading import Pretrained, Source
 from xlnet_tf.models.saving import ShapeFreeModel
-
-_SCORES_OF_BLOCK = 1 << 23  # of queries and keys that are read in blocks: 32 MB for each term of the sum
 
 
 @tf_keras.utils.register_keras_serializable("xlnet_tf")
@@ -30,7 +28,6 @@ class XLNetEncoder(ShapeFreeModel):
     """A stack of blocks over one stream (fine-tuning) or two (pretraining).
 
     Args:
-        config: the architecture.
         dropout: rate on embeddings, positions, sublayer results and the output.
         attention_dropout: rate on the attention probabilities.
         attention_type: "bi", every token is visible unless a mask hides it, or "uni", left to right.
@@ -159,7 +156,6 @@ class XLNetEncoder(ShapeFreeModel):
 
         Raises:
             UserError: there is no whole encoder, or no such option.
-            FileNotFoundError: there is nothing at the path.
         """
         source = Pretrained.open(path)
         [settings] = source.options(options, cls)
@@ -205,17 +201,9 @@ class XLNetEncoder(ShapeFreeModel):
 
         kernels = kernels or kernels_lib.current(training=seed is not None)
         positions, position_keys = self._positions(features, query_len, query_len + memory_len, kernels, seed)
-        content_context: AttentionContext | BlockedContext | None
-        if in_blocks:
-            content_context, query_context = self._blocked_contexts(
-                features, kernels, positions, output_positions
-            )
-        else:
-            contexts = self._contexts(features, query_len, memory_len, memory_mask, output_positions)
-            content_context, query_context = (
-                None if context is None else kernels.with_positions(context, positions)
-                for context in contexts
-            )
+        content_context, query_context = self._contexts(
+            features, kernels, positions, query_len, memory_len, memory_mask, output_positions, in_blocks
+        )
         content, query = self._embed(features, word_ids, kernels, seed)  # h [B, T, D], g [B, P, D]
 
         keys_only = query_only or output_positions is not None  # what the last layer's content stream is for
@@ -239,16 +227,18 @@ class XLNetEncoder(ShapeFreeModel):
             )
             # The backward pass begins with the last layer, which is still there.
             recompute = self.recompute and training and not last
-            content, query = (_recomputed(call, memory_gradient) if recompute else call)(content, query)
+            content, query = (recomputed(call, memory_gradient) if recompute else call)(content, query)
             layer_outputs.append(content)
 
         outputs = {"encoder_outputs": layer_outputs[:-1] if keys_only else layer_outputs}
         if output_positions is not None:
             content, query = query, None
         if not query_only:
-            outputs["sequence_output"] = kernels.dropout(content, self.dropout, fold_in(seed, -1))
+            output_seed = fold_in(seed, DropoutSeed.CONTENT_OUTPUT)
+            outputs["sequence_output"] = kernels.dropout(content, self.dropout, output_seed)
         if query is not None:
-            outputs["query_output"] = kernels.dropout(query, self.dropout, fold_in(seed, -2))
+            output_seed = fold_in(seed, DropoutSeed.QUERY_OUTPUT)
+            outputs["query_output"] = kernels.dropout(query, self.dropout, output_seed)
         if self.memory_len:
             outputs.update(self._next_memory(features, layer_inputs, memory, memory_mask, memory_gradient))
         return outputs
@@ -296,124 +286,29 @@ class XLNetEncoder(ShapeFreeModel):
         return positions, None
 
     def _contexts(
-        self, features, query_len, memory_len, memory_mask, output_positions
-    ) -> tuple[AttentionContext, AttentionContext | None]:
-        """Builds what the queries of each stream may see, once for all layers.
-
-        With output_positions, the second stream is the tokens there.
-        """
+        self, features, kernels, positions, query_len, memory_len, memory_mask, output_positions, in_blocks
+    ) -> tuple[Any, Any]:
+        """Builds what each stream's queries may see, once for all layers; None without a second stream."""
         targets = features.get("target_positions")
-        if targets is not None:
-            targets = tf.cast(targets, tf.int32)
-        visible = self._visible(features, targets, query_len, memory_len, memory_mask)  # [B, T, K]
-        mismatch = None
-        if "input_type_ids" in features:
-            mismatch = masks.segment_mismatch(features["input_type_ids"], memory_len)  # [B, T, K]
-
-        content_visible = visible
-        if visible is not None:
-            itself = tf.range(query_len)[:, None] + memory_len == tf.range(memory_len + query_len)[None, :]
-            content_visible = visible | itself
-        content = AttentionContext(query_len, memory_len + query_len)
-        query_context = None
-        if targets is not None:
-            rows = None if visible is None else masks.take_rows(visible, targets)  # [B, P, K]
-            segments = None if mismatch is None else masks.take_rows(mismatch, targets)
-            query_context = self._query_context(content, rows, segments, targets)
-        elif "target_mask" in features:
-            query_context = self._query_context(content, visible, mismatch, None)
-        elif output_positions is not None:
-            rows, segments = (
-                None if mask is None else masks.take_rows(mask, output_positions)
-                for mask in (content_visible, mismatch)
-            )
-            query_context = _masked(content, rows, segments)._replace(positions=output_positions)
-        return _masked(content, content_visible, mismatch), query_context
-
-    def _blocked_contexts(
-        self, features, kernels, positions, output_positions
-    ) -> tuple[BlockedContext, BlockedContext | None]:
-        """Builds the same contexts for few queries at a time."""
-        if unknown := features.keys() & {"memory", "direction", "permutation_mask"}:
-            raise UserError(f"{', '.join(sorted(unknown))} cannot be read in blocks; leave in_blocks=False.")
-        batch_size, length = tf.unstack(tf.shape(features["input_word_ids"]))
-        targets = features.get("target_positions")
-        everywhere = tf.tile(tf.range(length)[None], [batch_size, 1])
-
-        def blocked(query_positions, is_query):
-            def of_block(begin, end):
-                queries = query_positions[:, begin:end]
-                rows = tf.maximum(queries, 0)
-                visible = self._visible(features, targets, length, 0, None, rows)
-                mismatch = None
-                if "input_type_ids" in features:
-                    mismatch = masks.segment_mismatch(features["input_type_ids"], 0, rows)
-                context = AttentionContext(length, length)
-                if is_query:
-                    context = self._query_context(context, visible, mismatch, queries)
-                else:
-                    if visible is not None:
-                        visible |= rows[:, :, None] == tf.range(length)
-                    context = _masked(context, visible, mismatch)._replace(positions=queries)
-                return kernels.with_positions(context, positions)
-
-            scores = batch_size * self.config.n_head * length
-            return BlockedContext(tf.maximum(_SCORES_OF_BLOCK // scores, 1), of_block)
-
-        content_context = blocked(everywhere, is_query=False)
-        if targets is not None:
-            return content_context, blocked(tf.cast(targets, tf.int32), is_query=True)
-        if output_positions is not None:
-            return content_context, blocked(output_positions, is_query=False)
-        return content_context, blocked(everywhere, is_query=True) if "target_mask" in features else None
-
-    def _visible(
-        self, features, targets, query_len, memory_len, memory_mask, queries=None
-    ) -> tf.Tensor | None:
-        """Combines factorization order, padding, direction of attention and memory; None hides nothing.
-
-        With queries [B, Q] int32, positions in the segment, it does so for them alone: [B, Q, K].
-        """
-        num_queries = query_len if queries is None else tf.shape(queries)[1]
-        visible = None
-        if "permutation_rank" in features:
-            if targets is not None:
-                is_target = masks.target_flags(targets, query_len)
-            elif "target_mask" in features:
-                is_target = tf.cast(features["target_mask"], tf.bool)
-            else:
-                raise UserError(
-                    "permutation_rank came without targets, on which its meaning depends; expected "
-                    "target_positions or target_mask as well, or permutation_mask instead."
-                )
-            visible = masks.permutation_visible(features["permutation_rank"], is_target, queries)
-        elif "permutation_mask" in features:
-            visible = tf.cast(features["permutation_mask"], tf.bool)
-        if "input_mask" in features:
-            real = tf.cast(features["input_mask"], tf.bool)[:, None, :]  # [B, 1, T]
-            real = tf.repeat(real, num_queries, axis=1)
-            visible = real if visible is None else visible & real
-        if "input_text_ids" in features:
-            same = masks.same_text(features["input_text_ids"], queries)
-            visible = same if visible is None else visible & same
-        if visible is None and (memory_mask is not None or self.attention_type == "uni"):
-            batch_size = tf.shape(features["input_word_ids"])[0]
-            visible = tf.ones([batch_size, num_queries, query_len], tf.bool)
-        visible = masks.with_memory(visible, memory_mask)
-        if self.attention_type == "uni":
-            visible &= masks.causal_visible(query_len, memory_len, self.same_length, queries)
-        return visible
-
-    def _query_context(self, context: AttentionContext, visible, mismatch, targets) -> AttentionContext:
-        query_mask = None
-        if targets is not None:
-            query_mask = targets >= 0
-        if visible is not None and not self.uniform_when_blind:
-            sees_some = tf.reduce_any(visible, axis=-1)
-            query_mask = sees_some if query_mask is None else query_mask & sees_some
-        if query_mask is not None:
-            query_mask = tf.cast(query_mask, self.compute_dtype)[:, None, :, None]
-        return _masked(context, visible, mismatch)._replace(positions=targets, query_mask=query_mask)
+        builder = ContextBuilder(
+            features,
+            query_len,
+            memory_len,
+            memory_mask,
+            None if targets is None else tf.cast(targets, tf.int32),
+            output_positions,
+            attention_type=self.attention_type,
+            same_length=self.same_length,
+            uniform_when_blind=self.uniform_when_blind,
+            dtype=self.compute_dtype,
+        )
+        if in_blocks:
+            return builder.blocked_contexts(kernels, positions, self.config.n_head)
+        content, query = builder.contexts()
+        return (
+            kernels.with_positions(content, positions),
+            None if query is None else kernels.with_positions(query, positions),
+        )
 
     def _embed(self, features, word_ids, kernels, seed):
         """The streams' inputs: h is the tokens' embedding, g the one vector that stands for any target."""
@@ -421,7 +316,7 @@ class XLNetEncoder(ShapeFreeModel):
         embedding = tf.gather(tf.convert_to_tensor(self.word_embedding), word_ids)
         embedding = tf.cast(embedding, self.compute_dtype)
         mask_embedding = tf.cast(self.mask_embedding, self.compute_dtype)
-        content = kernels.dropout(embedding, self.dropout, fold_in(seed, -5))
+        content = kernels.dropout(embedding, self.dropout, fold_in(seed, DropoutSeed.CONTENT_INPUT))
         if "target_positions" in features:
             targets = features["target_positions"]
             shape = [tf.shape(targets)[0], targets.shape[1] or tf.shape(targets)[1], self.config.d_model]
@@ -431,14 +326,14 @@ class XLNetEncoder(ShapeFreeModel):
             query = tf.where(is_target, mask_embedding, embedding)
         else:
             return content, None
-        return content, kernels.dropout(query, self.dropout, fold_in(seed, -6))
+        return content, kernels.dropout(query, self.dropout, fold_in(seed, DropoutSeed.QUERY_INPUT))
 
     def _next_memory(
         self, features, layer_inputs, memory, memory_mask, memory_gradient
     ) -> dict[str, tf.Tensor]:
         """Appends the segment's first `reuse_len` tokens, as each layer got them, to the memory."""
-        kept = tf.identity if memory_gradient else tf.stop_gradient
-        fresh = tf.stack([kept(content[:, : self.reuse_len]) for content in layer_inputs])
+        stored = tf.identity if memory_gradient else tf.stop_gradient
+        fresh = tf.stack([stored(content[:, : self.reuse_len]) for content in layer_inputs])
         if "input_mask" in features:
             fresh_mask = tf.cast(features["input_mask"], tf.bool)[:, : self.reuse_len]
         else:
@@ -466,38 +361,6 @@ class XLNetEncoder(ShapeFreeModel):
 XLNetBackbone = XLNetEncoder  # as other libraries call it
 
 
-def _recomputed(call: functools.partial, memory_gradient: bool) -> Callable:
-    """Returns the call of a block that keeps nothing for its gradient but its inputs: streams and memory.
-
-    What is drawn from the seed, or made for a row's direction, is made to wait for them: a compiler that saw
-    that it is the same as before would keep it, for all layers. Projected positions are kept: they do not
-    grow with the rows. Only what is an argument of `again` gets a gradient.
-    """
-    seed, positions, memory = (call.keywords[name] for name in ("seed", "positions", "memory"))
-
-    def run(content, query):
-        inputs = {"query": query, "memory": memory if memory_gradient else None}
-        inputs = {name: value for name, value in inputs.items() if value is not None}
-
-        def again(content, *values):
-            late = positions._replace(direction=_after(positions.direction, content))
-            given = {"query": None, **dict(zip(inputs, values))}
-            outputs = call(content, **given, seed=_after(seed, content), positions=late)
-            return [output for output in outputs if output is not None]
-
-        content, *streams = tf.recompute_grad(again)(content, *inputs.values())
-        return content, streams[0] if streams else None
-
-    return run
-
-
-def _after(value: tf.Tensor | None, stream: tf.Tensor) -> tf.Tensor | None:
-    """Returns a tensor as it is, computed after a stream."""
-    if value is None:
-        return None
-    return value + kernels_lib.control_dependency_zero(stream[0, 0, 0], value.dtype)
-
-
 def _output_positions(features) -> tf.Tensor | None:
     positions = features.get("output_positions")
     if positions is None:
@@ -507,11 +370,3 @@ def _output_positions(features) -> tf.Tensor | None:
             "output_positions choose tokens of a single stream; leave them out where targets are."
         )
     return tf.cast(positions, tf.int32)
-
-
-def _masked(context: AttentionContext, visible, mismatch) -> AttentionContext:
-    """Adds what is visible, and the pairs of two segments, both [B, Q, K], with the axis of the heads."""
-    return context._replace(
-        bias=None if visible is None else masks.attention_bias(visible[:, None]),
-        segment_mismatch=None if mismatch is None else mismatch[:, None],
-    )

@@ -14,7 +14,7 @@ from typing_extensions import Self
 from xlnet_tf import hints, task_registry
 from xlnet_tf.checkpoints import names
 from xlnet_tf.errors import UserError, shown
-from xlnet_tf.layers.base import fold_in, normal, step_seed
+from xlnet_tf.layers.base import DropoutSeed, fold_in, normal, step_seed
 from xlnet_tf.layers.summary import SequenceSummary
 from xlnet_tf.models import compiling
 from xlnet_tf.models.encoder import XLNetEncoder
@@ -22,7 +22,6 @@ from xlnet_tf.models.loading import Head, Pretrained, label_list
 from xlnet_tf.models.reading import encode_long
 from xlnet_tf.models.saving import ShapeFreeModel
 
-_HEAD = -7  # its number among the seeds of the encoder's dropout
 _MEASURED = ("temperature", "alert", "threshold")  # of the options with which texts are answered
 
 
@@ -101,7 +100,6 @@ class XLNetHead(EncoderModel):
     """An encoder, to which a subclass adds what its task needs.
 
     Args:
-        encoder: the body.
         segment_len: tokens of the segments in which texts are read; 0 reads them at once.
         memory_gradient: segments that gradients flow back through the memory (see encode_long).
     """
@@ -117,11 +115,7 @@ class XLNetHead(EncoderModel):
 
         Args:
             options: the user's: of this class and of XLNetEncoder.
-            *arguments: of this class, after the encoder.
             **stored: options of this class that the checkpoint has, where the user gives none.
-
-        Raises:
-            UserError: the checkpoint does not fit, or no such option exists.
         """
         encoder_options, own_options = source.options(options, XLNetEncoder, cls)
         encoder = XLNetEncoder(source.config, **encoder_options)
@@ -147,8 +141,8 @@ class XLNetHead(EncoderModel):
             return super().fit(x, _as_array(y), *args, **kwargs)
         finally:
             if self.card:  # what was measured was measured of other weights
-                kept = {name: value for name, value in serving.items() if name not in _MEASURED}
-                self.card = dataclasses.replace(self.card, thresholds={}, metrics={}, serving=kept)
+                unmeasured = {name: value for name, value in serving.items() if name not in _MEASURED}
+                self.card = dataclasses.replace(self.card, thresholds={}, metrics={}, serving=unmeasured)
                 self.folder = None
                 self.__dict__.pop("_answering", None)
 
@@ -166,7 +160,6 @@ class XLNetHead(EncoderModel):
                 text_b, for classification and regression; text for tagging; question and context;
                 context, question and options; query and candidates, of which options and candidates are
                 lists of texts. A text has at most 512 KiB.
-            batch_size: rows that are computed together.
             **inputs: the same by name.
 
         Returns:
@@ -212,7 +205,7 @@ class XLNetHead(EncoderModel):
         if seed is not None:
             features = {**features, "dropout_seed": seed}
         vectors = encode_long(self.encoder, features, self.segment_len, training, self.memory_gradient)
-        return vectors, fold_in(seed, _HEAD)
+        return vectors, fold_in(seed, DropoutSeed.HEAD)
 
     def get_config(self):
         own = {"segment_len": self.segment_len, "memory_gradient": self.memory_gradient}
@@ -248,11 +241,9 @@ class PooledHead(XLNetHead):
     """A dense layer on one vector for the text.
 
     Args:
-        encoder: the body.
         head_scope: the first scope of the head's variables, as checkpoints/names.py has it.
         outputs: C, the width of the dense layer.
         summary, projection, pool_padding: how the tokens become one vector (see SequenceSummary).
-        **kwargs: see XLNetHead.
     """
 
     def __init__(
@@ -311,10 +302,10 @@ class PooledHead(XLNetHead):
 
 def class_names(labels: Sequence[str] | None, num_labels: int) -> list[str]:
     """Returns the labels of a head's classes, by default their numbers; raises UserError if some lack."""
-    found = [*label_list(map(str, range(num_labels)) if labels is None else labels)]
-    if len(found) != num_labels:
-        raise UserError(f"there are {len(found)} labels for {num_labels} classes.")
-    return found
+    names = [*label_list(map(str, range(num_labels)) if labels is None else labels)]
+    if len(names) != num_labels:
+        raise UserError(f"there are {len(names)} labels for {num_labels} classes.")
+    return names
 
 
 def logits_layer(outputs: int, encoder: XLNetEncoder, use_bias: bool = True) -> tf_keras.layers.Dense:
@@ -332,7 +323,6 @@ def build_layer(layer: tf_keras.layers.Layer, input_shape: Sequence[int | None],
     """Creates a layer's variables under `scope` and the layer's own name.
 
     Args:
-        input_shape: of its inputs; None for axes of any size.
         scope: the path above it, for example "span/start".
     """
     with tf.name_scope(scope), tf.name_scope(layer.name):

@@ -22,8 +22,9 @@ from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING
-from xlnet_tf.text.tokenizer import MODEL_FILE as TOKENIZER_FILE
-from xlnet_tf.text.tokenizer import XLNetTokenizer, check_text
+from xlnet_tf.text.inputs import check_text
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 
 class Head(NamedTuple):
@@ -46,20 +47,7 @@ class Head(NamedTuple):
 
 
 class Pretrained:
-    """An open checkpoint with the files next to it.
-
-    Args:
-        path: as `checkpoints.open_checkpoint` takes it.
-
-    Attributes:
-        checkpoint: the weights.
-        config: their architecture.
-        card: what the files next to the weights say of the model.
-
-    Raises:
-        UserError: there is no checkpoint, or its architecture is unknown.
-        FileNotFoundError: there is nothing at the path.
-    """
+    """An open checkpoint with the files next to it."""
 
     def __init__(self, path: str | os.PathLike):
         self.checkpoint = open_checkpoint(path)
@@ -78,11 +66,7 @@ class Pretrained:
         return path if isinstance(path, Pretrained) else cls(path)
 
     def load_tokenizer(self) -> XLNetTokenizer:
-        """Returns the tokenizer that lies next to the weights.
-
-        Raises:
-            UserError: there is none.
-        """
+        """Returns the tokenizer that lies next to the weights."""
         if self._tokenizer is None:
             cleaning = self.card.cleaning or DEFAULT_CLEANING
             self._tokenizer = XLNetTokenizer.from_pretrained(self.checkpoint.path_of(""), cleaning)
@@ -92,14 +76,7 @@ class Pretrained:
         """Deals options out to the classes of a model; where none is given, the checkpoint's setting counts.
 
         Args:
-            given: the user's options.
             models: classes whose keyword-only arguments are their options.
-
-        Returns:
-            The options of each class.
-
-        Raises:
-            UserError: no class has such an option.
         """
         accepted = [keyword_options(model) - {"name", "labels"} for model in models]
         known = set().union(*accepted)
@@ -114,56 +91,48 @@ class Pretrained:
             kind: as Task.head_kind has it. Of heads that are named after what they were trained for, too,
                 such as "classification", there may be several.
             task: which of several; None: the only one, or a new one. One that is not there is new.
-
-        Raises:
-            UserError: several heads could be meant.
         """
         scopes = set(map(names.head_scope, self.checkpoint.arrays))
         template = next((t.head for t in task_registry.tasks().values() if t.head_kind == kind), kind)
         pattern = template.format(task=".+")
-        found = sorted(scope for scope in scopes if re.fullmatch(pattern, scope))
+        matching = sorted(scope for scope in scopes if re.fullmatch(pattern, scope))
         if task:
             scope = template.format(task=task)
-        elif len(found) > 1:
-            tasks = ", ".join(name.partition("_")[2] for name in found)
+        elif len(matching) > 1:
+            tasks = ", ".join(name.partition("_")[2] for name in matching)
             raise UserError(
                 f"{self.checkpoint.path} has several heads for {kind}: give head_name, one of {tasks}."
             )
         else:
-            scope = next(iter(found), template.format(task="task"))
-        return Head(scope, scope not in found)
+            scope = next(iter(matching), template.format(task="task"))
+        return Head(scope, scope not in matching)
 
     def other_heads(self) -> str:
         """Returns what to say of the heads that there are, where another one is asked for."""
         scopes = sorted(set(map(names.head_scope, self.checkpoint.arrays)))
-        found = {scope: task for scope in scopes if (task := task_registry.entry_for_scope(scope))}
+        tasks = {scope: task for scope in scopes if (task := task_registry.entry_for_scope(scope))}
         loaded = (
             f"{scope}, which {task.model.rpartition(':')[2]}.from_pretrained loads"
-            for scope, task in found.items()
+            for scope, task in tasks.items()
         )
-        return f", but {', '.join(loaded)}" if found else ""
+        return f", but {', '.join(loaded)}" if tasks else ""
 
     def find_labeled_head(self, kind: str, labels: Iterable[str] | None, task: str | None = None) -> Head:
         """Finds out which head a model is to have, and checks its labels.
 
         Args:
             kind: "tagging" or "classification".
-            labels: the user's; None: the checkpoint's.
-
-        Raises:
-            UserError: labels are missing or not those of the head, several heads could be meant, or the head
-                is damaged.
         """
         path = self.checkpoint.path
         head = self.find_head(kind, task)
-        given = None if labels is None else _check_labels(labels)
+        chosen = None if labels is None else _check_labels(labels)
         if head.new:
-            if not given:
+            if not chosen:
                 raise UserError(
                     f"{path} has no head {head.scope}{self.other_heads()}: give labels=[...], those of a "
                     "new one."
                 )
-            return head._replace(labels=given)
+            return head._replace(labels=chosen)
         bias = f"{head.scope}/logits/bias"
         shape = self.checkpoint.arrays.shapes.get(bias)
         if not shape or len(shape) > 1:
@@ -179,21 +148,17 @@ class Pretrained:
                 f"{len(stored)}: {', '.join(stored)}. Correct id2label in config.json, or labels in "
                 "model.json."
             )
-        if given and (len(given) != size or stored not in (None, given)):
-            found = f"{size} classes" if len(given) != size else f"the labels {', '.join(stored or ())}"
+        if chosen and (len(chosen) != size or stored not in (None, chosen)):
+            stated = f"{size} classes" if len(chosen) != size else f"the labels {', '.join(stored or ())}"
             raise UserError(
-                f"the head {head.scope} of {path} has {found}; the given labels are {', '.join(given)}. "
+                f"the head {head.scope} of {path} has {stated}; the given labels are {', '.join(chosen)}. "
                 "Leave them out to take the head's, or begin a new head: from pretrained weights, or, for "
                 "classification, under another head_name."
             )
-        return head._replace(labels=given or stored or tuple(map(str, range(size))))
+        return head._replace(labels=chosen or stored or tuple(map(str, range(size))))
 
     def pooling_options(self, head: Head) -> dict[str, bool]:
-        """Returns what the checkpoint says of the vector that a head reads, as options of the model.
-
-        Raises:
-            UserError: it cannot be built here.
-        """
+        """Returns what the checkpoint says of the vector that a head reads, as options of the model."""
         if head.new:
             return {}
         projection = names.PROJECTION in self.checkpoint.arrays
@@ -202,11 +167,7 @@ class Pretrained:
         return {"projection": projection}
 
     def load_into(self, model: tf_keras.Model, head: Head | None = None) -> None:
-        """Builds a model and loads the checkpoint into it, all of it but a new head.
-
-        Raises:
-            UserError: they do not fit together.
-        """
+        """Builds a model and loads the checkpoint into it, all of it but a new head."""
         new = head if head and head.new else None
         with building_from(self.checkpoint) as loaded:
             model.build()
@@ -249,10 +210,10 @@ def label_list(labels: Iterable[str]) -> tuple[str, ...]:
     """Returns labels as strings; raises UserError if they are not in an order or cannot be written."""
     if isinstance(labels, (str, Mapping, set, frozenset)) or not isinstance(labels, Iterable):
         raise UserError(f"labels is {shown(labels)}; expected a list, such as ['negative', 'positive'].")
-    found = tuple(map(str, labels))
-    for index, label in enumerate(found):
+    strings = tuple(map(str, labels))
+    for index, label in enumerate(strings):
         check_text(label, f"labels[{index}]")
-    return found
+    return strings
 
 
 def _check_labels(labels: Iterable[str]) -> tuple[str, ...]:

@@ -20,7 +20,6 @@ class XLNetMultipleChoice(PooledHead):
     """Scores each of C texts by itself; the C scores of a row compete in the loss.
 
     Args:
-        encoder: the body.
         num_choices: C.
         summary, projection, pool_padding: how the tokens become one vector (see SequenceSummary).
         segment_len, memory_gradient: how long texts are read (see XLNetHead).
@@ -46,14 +45,7 @@ class XLNetMultipleChoice(PooledHead):
         """Builds the model of a checkpoint: with its head, or with a new one on pretrained weights.
 
         Args:
-            path: of a run (its best weights, if kept), or files of the original or Hugging Face (see
-                checkpoints.open_checkpoint).
             num_choices: C, which need not be that of the training; None: that of the training.
-            **options: of this class and of XLNetEncoder: dropout, summary, ...
-
-        Raises:
-            UserError: the checkpoint does not fit, its files do not say C, or no such option exists.
-            FileNotFoundError: there is nothing at the path.
         """
         source = Pretrained.open(path)
         head = source.find_head(cls.PART)
@@ -61,10 +53,10 @@ class XLNetMultipleChoice(PooledHead):
             num_choices = source.card.settings.get("num_choices")
         if num_choices is None:
             others = source.other_heads() if head.new else ""
-            found = (
+            reason = (
                 f"has no head {head.scope}{others}" if others else "does not say how many choices a row has"
             )
-            raise UserError(f"{source.checkpoint.path} {found}: give num_choices, such as num_choices=4.")
+            raise UserError(f"{source.checkpoint.path} {reason}: give num_choices, such as num_choices=4.")
         return cls.load(source, head, options, num_choices)
 
     def head_outputs(self):

@@ -20,7 +20,6 @@ class XLNetPretrainer(EncoderModel):
     """The encoder with a language-model head that shares the word embedding.
 
     Args:
-        encoder: the body.
         next_sentence: adds a classifier on CLS that predicts whether B follows A (the paper's ablation).
 
     Call args: the encoder's features, with a query stream; the targets are tokens of the input itself.
@@ -54,13 +53,10 @@ class XLNetPretrainer(EncoderModel):
         """Builds the model of a pretrained checkpoint and loads its weights.
 
         Args:
-            path: of a run (its best weights, if kept), or files of the original or Hugging Face (see
-                checkpoints.open_checkpoint).
             **options: of XLNetEncoder: dropout, memory_len, ...
 
         Raises:
             UserError: the checkpoint lacks the encoder or the language-model head, or no such option exists.
-            FileNotFoundError: there is nothing at the path.
         """
         source = Pretrained.open(path)
         [settings] = source.options(options, XLNetEncoder)

@@ -22,7 +22,6 @@ class XLNetQuestionAnswering(XLNetHead):
     """Finds an answer's first token, then its last one given the first, and whether there is an answer.
 
     Args:
-        encoder: the body.
         start_top: K, beginnings that are looked at in prediction.
         end_top: E, ends that are looked at for each beginning.
         segment_len, memory_gradient: how long texts are read (see XLNetHead).
@@ -71,13 +70,7 @@ class XLNetQuestionAnswering(XLNetHead):
         """Builds the model of a checkpoint: with its head, or with a new one on pretrained weights.
 
         Args:
-            path: of a run (its best weights, if kept), or files of the original or Hugging Face (see
-                checkpoints.open_checkpoint).
             **options: of this class and of XLNetEncoder: start_top, end_top, dropout, ...
-
-        Raises:
-            UserError: the checkpoint does not fit, or no such option exists.
-            FileNotFoundError: there is nothing at the path.
         """
         source = Pretrained.open(path)
         return cls.load(source, source.find_head("span"), options)
@@ -147,13 +140,8 @@ XLNetSpan = XLNetQuestionAnswering  # its earlier name
 class _DenseOfPair(tf_keras.layers.Layer):
     """A dense layer with tanh over two concatenated vectors, which are never concatenated.
 
-    Args:
-        d_model: D.
-        initializer_range: standard deviation of the kernel's normal initializer.
-
     Call args:
         first, second: [..., D] of shapes that broadcast.
-        kernels: of the device.
 
     Returns: [..., D].
     """

@@ -40,7 +40,6 @@ def encode_long(
             output_positions (see XLNetEncoder) and, without segment_len, position_keys, or packed_start and
             packed_source (see `packed_source`).
         segment_len: tokens of a segment; 0 reads all T at once.
-        training: whether to drop out.
         memory_gradient: segments that the gradient of the last one reaches back through the memory; S - 1 and
             more: all.
 
@@ -64,6 +63,13 @@ def encode_long(
         known = {name: features[name] for name in ("position_keys", "output_positions") if name in features}
         return encoder({**tokens, **seed, **known}, training=training)["sequence_output"]
 
+    return _encode_segments(encoder, tokens, seed, chosen, segment_len, training, memory_gradient)
+
+
+def _encode_segments(
+    encoder: XLNetEncoder, tokens, seed, chosen, segment_len, training, memory_gradient
+) -> tf.Tensor:
+    """Reads texts in segments; returns the vectors of all tokens [B, T, D] or of those chosen [B, Q, D]."""
     length = tokens["input_word_ids"].shape[1]
     _check(encoder, length, segment_len)
     sequence_outputs = []
@@ -74,8 +80,8 @@ def encode_long(
             memory = {name: tf.stop_gradient(value) for name, value in memory.items()}
         inputs = {name: value[:, start : start + segment_len] for name, value in tokens.items()}
         if chosen is not None:
-            places = chosen - start  # some lie in other segments
-            inputs["output_positions"] = tf.clip_by_value(places, 0, segment_len - 1)
+            positions = chosen - start  # some lie in other segments
+            inputs["output_positions"] = tf.clip_by_value(positions, 0, segment_len - 1)
         seeds = {name: fold_in(value, segment) for name, value in seed.items()}
         outputs = encoder(
             {**inputs, **seeds, **memory}, training=training, memory_gradient=memory_gradient > 0
@@ -83,7 +89,7 @@ def encode_long(
         memory = {"memory": outputs["next_memory"], "memory_mask": outputs["next_memory_mask"]}
         vectors = outputs["sequence_output"]
         if chosen is not None:
-            is_inside = places == inputs["output_positions"]
+            is_inside = positions == inputs["output_positions"]
             vectors = tf.where(is_inside[:, :, None], vectors, tf.zeros_like(vectors))
         sequence_outputs.append(vectors)
     if chosen is not None:
@@ -111,9 +117,9 @@ def packed_source(
     lengths, firsts = _tokens(input_mask, width)
     ends = begins + tf.reshape(lengths, [micro_batches, 1, -1])
     moved = tf.range(tf.shape(begins)[2]) * width + tf.reshape(firsts, [micro_batches, 1, -1]) - begins
-    places = tf.range(rows * width)  # of the micro-batch's packed rows
-    is_inside = (begins <= places[:, None]) & (places[:, None] < ends)  # [M, R * T, texts]
-    source = tf.reduce_sum(tf.where(is_inside, moved, 0), axis=2) + places
+    positions = tf.range(rows * width)  # of the micro-batch's packed rows
+    is_inside = (begins <= positions[:, None]) & (positions[:, None] < ends)  # [M, R * T, texts]
+    source = tf.reduce_sum(tf.where(is_inside, moved, 0), axis=2) + positions
     source = tf.where(tf.reduce_any(is_inside, axis=2), source, -1)
     return tf.reshape(source, [micro_batches * rows, width])
 
@@ -129,13 +135,13 @@ def _encode_packed(encoder: XLNetEncoder, features, seed, training) -> tf.Tensor
     source = features["packed_source"]  # [R, T]
     tokens = token_features(features)
     width = tokens["input_word_ids"].shape[1]
-    is_token, place = source >= 0, tf.maximum(source, 0)
+    is_token, position = source >= 0, tf.maximum(source, 0)
     packed = {
-        name: tf.where(is_token, tf.gather(tf.reshape(tf.cast(values, tf.int32), [-1]), place), PAD_ID)
+        name: tf.where(is_token, tf.gather(tf.reshape(tf.cast(values, tf.int32), [-1]), position), PAD_ID)
         for name, values in tokens.items()
         if name != "input_mask"
     }
-    packed["input_text_ids"] = tf.where(is_token, place // width, -1)
+    packed["input_text_ids"] = tf.where(is_token, position // width, -1)
     vectors = encoder({**packed, **seed}, training=training)["sequence_output"]
     _, firsts = _tokens(features["input_mask"], width)
     target = tf.reshape(features["packed_start"], [-1, 1]) + tf.range(width) - firsts[:, None]  # [B, T]
@@ -144,7 +150,7 @@ def _encode_packed(encoder: XLNetEncoder, features, seed, training) -> tf.Tensor
     @tf.custom_gradient
     def unpacked(vectors):  # a gather's own gradient is a scatter, which is slow on TPUs
         def gradient(upstream):
-            upstream = tf.gather(tf.reshape(upstream, [-1, upstream.shape[-1]]), place)
+            upstream = tf.gather(tf.reshape(upstream, [-1, upstream.shape[-1]]), position)
             return tf.where(is_token[:, :, None], upstream, tf.zeros_like(upstream))
 
         return tf.gather(tf.reshape(vectors, [-1, vectors.shape[-1]]), target), gradient

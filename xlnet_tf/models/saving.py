@@ -56,7 +56,6 @@ class ShapeFreeModel(tf_keras.Model):
         A new model that was never called is written with its initial weights.
 
         Args:
-            folder: to write to; made if it is not there.
             tokenizer: of its texts; None: its own.
             **options: how it answers texts, where the defaults are not meant: seq_len, pair, threshold, ...
                 (see the task's module in xlnet_tf.serving).
@@ -73,9 +72,11 @@ class ShapeFreeModel(tf_keras.Model):
         """Returns the card of the model as it is; **options are as in `save_pretrained`."""
         card = ModelCard.of_model(self, tokenizer or self.tokenizer)
         if self.card:
-            kept = {name: getattr(self.card, name) for name in ("thresholds", "metrics", "origin", "serving")}
-            kept["cleaning"] = card.cleaning or self.card.cleaning
-            card = dataclasses.replace(card, **kept)
+            known = {
+                name: getattr(self.card, name) for name in ("thresholds", "metrics", "origin", "serving")
+            }
+            known["cleaning"] = card.cleaning or self.card.cleaning
+            card = dataclasses.replace(card, **known)
         if options and card.task in task_registry.tasks():
             known = keyword_options(task_registry.find(card.task).load("serving"))
             hints.refuse(set(options) - known, known)

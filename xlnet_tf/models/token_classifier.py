@@ -18,7 +18,6 @@ class XLNetTokenClassifier(XLNetHead):
     """Scores the labels of every token.
 
     Args:
-        encoder: the body.
         num_labels: C.
         labels: of the classes, for people who use the model; default: their numbers.
         segment_len, memory_gradient: how long texts are read (see XLNetHead).
@@ -47,14 +46,7 @@ class XLNetTokenClassifier(XLNetHead):
         """Builds the tagger of a checkpoint: with its head, or with a new one on pretrained weights.
 
         Args:
-            path: of a run (its best weights, if kept), or files of the original or Hugging Face (see
-                checkpoints.open_checkpoint).
             labels: as in XLNetClassifier.from_pretrained.
-            **options: of this class and of XLNetEncoder.
-
-        Raises:
-            UserError: the checkpoint does not fit, labels are unclear, or no such option exists.
-            FileNotFoundError: there is nothing at the path.
         """
         source = Pretrained.open(path)
         head = source.find_labeled_head("tagging", labels)

@@ -35,11 +35,10 @@ from xlnet_tf.records.layout import Column, Layout, ids_dtype
 from xlnet_tf.records.record_set import FILE_NAME, SCHEMA_VERSION, RecordSet, field_problems
 from xlnet_tf.records.spec import MAX_VOCAB_SIZE
 from xlnet_tf.text.cleaning import CleaningConfig
-from xlnet_tf.text.tokenizer import MODEL_FILE, XLNetTokenizer
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
-MANIFEST_FILE = FILE_NAME
 SIDECAR_FILE = "examples.jsonl"
-TOKENIZER_FILE = MODEL_FILE
 KIND = "examples"
 MAX_SEQ_LEN = 1 << 20
 
@@ -240,7 +239,7 @@ class ExampleSet(RecordSet):
 
 def discard(folder: epath.Path) -> None:
     """Removes the examples of a folder, the manifest first: what is left of them is not a set."""
-    for name in (MANIFEST_FILE, LENGTHS_FILE):
+    for name in (FILE_NAME, LENGTHS_FILE):
         (folder / name).unlink(missing_ok=True)
     for shard in files.files_in(folder, ".tfrecord", _SHARD_PREFIX):
         shard.unlink()

@@ -15,7 +15,7 @@ from xlnet_tf.records.record_set import FILE_NAME, SCHEMA_VERSION, RecordSet, fi
 from xlnet_tf.records.spec import MAX_PASSES, MAX_SLICES, RecordSpec, stream_id
 from xlnet_tf.text import special_tokens
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig
-from xlnet_tf.text.tokenizer import MODEL_FILE
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 KIND = "pretraining"
 # How documents are separated and chosen, where a manifest does not say; see the builder's flags. The side is
@@ -121,7 +121,7 @@ class Manifest(RecordSet):
             **fields: the other fields, where they are not the defaults; perm_size by default is reuse_len.
         """
         tokenizer = {
-            "file": MODEL_FILE,
+            "file": TOKENIZER_FILE,
             "sha256": tokenizer_sha256,
             "vocab_size": spec.vocab_size,
             "special_ids": special_tokens.IDS,

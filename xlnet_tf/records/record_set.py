@@ -19,10 +19,11 @@ from xlnet_tf import files, manifest_checksum
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import shards as shards_lib
 from xlnet_tf.records.layout import Layout
-from xlnet_tf.text.cleaning import CleaningConfig
-from xlnet_tf.text.tokenizer import MODEL_FILE, XLNetTokenizer
+from xlnet_tf.text.cleaning import MANIFEST_FILE, CleaningConfig
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
-FILE_NAME = "manifest.json"
+FILE_NAME = MANIFEST_FILE
 SCHEMA_VERSION = 1
 # What a folder has, by the manifest's kind, and the command that trains on it.
 _KINDS = {
@@ -69,7 +70,7 @@ class RecordSet:
     @property
     def tokenizer_path(self) -> epath.Path:
         """The SentencePiece model next to the records."""
-        return self.folder / self.tokenizer.get("file", MODEL_FILE)
+        return self.folder / self.tokenizer.get("file", TOKENIZER_FILE)
 
     @property
     def digest(self) -> str:

@@ -14,7 +14,7 @@ from xlnet_tf.ownership import Ownership, owning
 from xlnet_tf.serving import config_files
 from xlnet_tf.serving.graph.module import ServingModule
 from xlnet_tf.serving.warmup import BUCKETS_FILE, write_warmup
-from xlnet_tf.text.tokenizer import MODEL_FILE
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 WARMUP_BATCHES = (1, 8)
 MAX_BATCH = 1 << 16  # rows of a request, which is made as a whole
@@ -111,7 +111,7 @@ def _check(folder: str, version: int, warmup_batches: Sequence[int]):
 
 def _save(module: ServingModule, path: str):
     with files.writing(path), tempfile.TemporaryDirectory() as temporary:
-        tokenizer_file = os.path.join(temporary, MODEL_FILE)
+        tokenizer_file = os.path.join(temporary, TOKENIZER_FILE)
         files.write(tokenizer_file, module.tokenizer.model_proto)
         module.tokenizer_file = tf.saved_model.Asset(tokenizer_file)
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)

@@ -9,9 +9,11 @@ import tensorflow as tf
 from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import Checkpoint
 from xlnet_tf.errors import UserError
-from xlnet_tf.records.examples import MANIFEST_FILE, MAX_SEQ_LEN, TOKENIZER_FILE, ExampleSet
+from xlnet_tf.records.examples import MAX_SEQ_LEN, ExampleSet
 from xlnet_tf.tasks.model_config import EncoderModelConfig
+from xlnet_tf.text.cleaning import MANIFEST_FILE
 from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 _EXPECTED = {
     bool: "true or false",

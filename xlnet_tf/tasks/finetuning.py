@@ -21,12 +21,14 @@ from xlnet_tf.checkpoints.model_card import PARAMS_FILE
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.records.batching import WINDOW
-from xlnet_tf.records.examples import MANIFEST_FILE, TOKENIZER_FILE, ExampleSet
+from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.example_data import ExampleData, ModelInputs
 from xlnet_tf.tasks.initial_weights import InitialWeights
 from xlnet_tf.tasks.scoring import ScoredTask, row_weights
 from xlnet_tf.tasks.settings import BATCHING, FinetuningConfig, fill_defaults, finetuning_experiment
+from xlnet_tf.text.cleaning import MANIFEST_FILE
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 from xlnet_tf.training.checks import check_memory
 from xlnet_tf.training.early_stopping import keep_best
 from xlnet_tf.training.run import run_training

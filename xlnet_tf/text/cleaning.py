@@ -50,11 +50,7 @@ class CleaningConfig:
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> "CleaningConfig":
-        """Reads what `to_dict` wrote.
-
-        Raises:
-            UserError: a setting is unknown or not a bool.
-        """
+        """Reads what `to_dict` wrote."""
         known = [field.name for field in dataclasses.fields(cls)]
         for name, value in settings.items():
             if name not in known:
@@ -77,9 +73,6 @@ def read_cleaning(folder: str | os.PathLike) -> CleaningConfig:
 
     Returns:
         The settings; those of the released cased models if no file of the folder has them.
-
-    Raises:
-        UserError: a file does not say it as it should.
     """
     read = files.fields_reader(folder)
     if (manifest := read(MANIFEST_FILE)) is not None and "cleaning" not in manifest:
@@ -95,13 +88,6 @@ def find(read: files.FieldsReader, folder: str | os.PathLike) -> CleaningConfig 
     Args:
         read: reads the manifest.json of our runs and records, model.json, and Hugging Face's
             tokenizer_config.json.
-        folder: of these files, for errors.
-
-    Returns:
-        The settings; None if no file has them.
-
-    Raises:
-        UserError: a file does not say it as it should.
     """
     external: dict[str, bool] = {}
     if "cleaning" in (fields := read(MANIFEST_FILE) or {}):
@@ -113,8 +99,9 @@ def find(read: files.FieldsReader, folder: str | os.PathLike) -> CleaningConfig 
         if "cleaning" not in fields or fields.get("format") == "hugging_face":
             values = read(TOKENIZER_CONFIG_FILE)
         if values is not None:
-            theirs = _HUGGING_FACE | {"normalize_quotes": "normalize_quotes"}  # of our save_pretrained
-            external = {own: values[name] for name, own in theirs.items() if name in values}
+            # The last one is written by our save_pretrained.
+            external_names = _HUGGING_FACE | {"normalize_quotes": "normalize_quotes"}
+            external = {own: values[name] for name, own in external_names.items() if name in values}
         elif "cleaning" not in fields:
             return None
     if not isinstance(settings, dict):

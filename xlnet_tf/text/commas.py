@@ -18,7 +18,6 @@ class CommaRule:
     """Splits the pieces that end in a digit and a comma.
 
     Args:
-        processor: the SentencePiece model.
         pieces: [V], its vocabulary.
     """
 

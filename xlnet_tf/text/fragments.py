@@ -84,8 +84,6 @@ class FragmentEncoder:
     """Encodes batches of texts and remembers their fragments; threads may share it.
 
     Args:
-        table: of a SentencePiece model, of which `has_fragments` is true.
-        processor: the model.
         split: what is done to pieces after SentencePiece, to each by itself: takes and returns the pieces of
             all texts and how many each has, int32 [N] and int32 [texts].
     """
@@ -106,9 +104,6 @@ class FragmentEncoder:
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Encodes the texts that their fragments determine.
-
-        Args:
-            texts: at least one string.
 
         Returns:
             (ids, lengths, done): int32 [N], the pieces of all those texts one after another; int32 [texts],

@@ -47,8 +47,8 @@ def count_dropped_marks(texts: Sequence[str]) -> dict[str, int]:
         return {}
     script_of, names = _scripts()
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    found = script_of[np.minimum(codes, _CODES - 1)]
-    counts = np.bincount(found[found > 0], minlength=len(names))
+    scripts = script_of[np.minimum(codes, _CODES - 1)]
+    counts = np.bincount(scripts[scripts > 0], minlength=len(names))
     return {name: int(count) for name, count in zip(names[1:], counts[1:]) if count}
 
 
@@ -96,9 +96,9 @@ class DroppedMarks:
         # A letter and its mark may be two characters; together they belong to a script.
         texts = [unicodedata.normalize("NFC", text) for text in self._waiting]
         self._waiting, self._waiting_characters = [], 0
-        found = count_dropped_marks(texts)
-        self._counts.update(found)
-        if not SCRIPTS_WITH_MARKS & found.keys() or len(self._examples) == _SHOWN_WORDS:
+        counts = count_dropped_marks(texts)
+        self._counts.update(counts)
+        if not SCRIPTS_WITH_MARKS & counts.keys() or len(self._examples) == _SHOWN_WORDS:
             return
         for word in (word for text in texts if not text.isascii() for word in _WORD.findall(text)):
             word = word[:_SHOWN_CHARACTERS]
@@ -117,16 +117,11 @@ def warn_of_dropped_marks(texts: Iterable[str], cleaning: CleaningConfig) -> Non
 
 
 def letters_lost(counts: Mapping[str, int], characters: int) -> dict[str, int]:
-    """Returns script -> letters that become others, most first; empty if they are too few to matter.
-
-    Args:
-        counts: of `count_dropped_marks`.
-        characters: of the text.
-    """
-    found = {script: counts[script] for script in SCRIPTS_WITH_MARKS & counts.keys()}
-    if sum(found.values()) <= MAX_DROPPED_SHARE * characters:
+    """Returns script -> letters that become others, most first; empty if they are too few to matter."""
+    marked = {script: counts[script] for script in SCRIPTS_WITH_MARKS & counts.keys()}
+    if sum(marked.values()) <= MAX_DROPPED_SHARE * characters:
         return {}
-    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+    return dict(sorted(marked.items(), key=lambda item: (-item[1], item[0])))
 
 
 @functools.cache

@@ -13,7 +13,8 @@ import numpy as np
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.cleaning import CleaningConfig, strip_accents
-from xlnet_tf.text.tokenizer import UNDERLINE, XLNetTokenizer
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.vocabulary import UNDERLINE
 
 _UNEVEN_WHITESPACE = re.compile(r"^\s+|\s{2,}|[^\S ]")
 _DOUBLED_QUOTES = re.compile("``|''")
@@ -36,12 +37,7 @@ class Encoded(NamedTuple):
 
 
 def check_offsets(tokenizer: XLNetTokenizer, file: str, needed_by: str) -> None:
-    """Raises UserError if a tokenizer does not give offsets for every text, as with byte fallback.
-
-    Args:
-        file: where it is from, for the message.
-        needed_by: what needs offsets, for the message.
-    """
+    """Raises UserError if a tokenizer does not give offsets for every text, as with byte fallback."""
     if tokenizer.piece_table.trainer.byte_fallback:
         raise UserError(
             f"{file} has byte fallback, so its pieces cannot be located in a text, as {needed_by} needs: "
@@ -55,9 +51,6 @@ def encode_with_offsets(tokenizer: XLNetTokenizer, text: str) -> Encoded:
     Returns:
         Ids and spans. Spans are in the order of the text; two of them overlap only where one character became
         several pieces.
-
-    Raises:
-        UserError: the tokenizer's pieces do not spell the text (a model with byte fallback).
     """
     cleaned, cleaned_begins = clean_with_offsets(text, tokenizer.cleaning)
     normalized, offsets = tokenizer.normalize(cleaned)

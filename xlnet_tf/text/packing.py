@@ -36,8 +36,6 @@ def pack(ids_a: Ids, ids_b: Ids | None = None, *, seq_len: int, padding: str = "
 
     Args:
         ids_a: piece ids of the first text, without special tokens.
-        ids_b: those of the second; None if there is no second text.
-        seq_len: T, the length of the result.
         padding: "left", as the original pads for all tasks but one, or "right", as it does for SQuAD.
 
     Returns:
@@ -76,14 +74,10 @@ def truncated(ids_a: Ids, ids_b: Ids | None, seq_len: int) -> tuple[Ids, Ids | N
 
     Args:
         ids_a: piece ids of the first text.
-        ids_b: those of the second; None if there is none.
         seq_len: T, the room there is, special tokens included.
 
     Returns:
         Both texts, and how many pieces were dropped.
-
-    Raises:
-        UserError: seq_len leaves no room for text.
     """
     lengths = [len(ids_a), 0 if ids_b is None else len(ids_b)]
     room = seq_len - (2 if ids_b is None else 3)

@@ -22,21 +22,17 @@ IDS: Final = {symbol: index for index, symbol in enumerate(SYMBOLS)}
 def check_special_symbols(processor, source: str) -> None:
     """Checks that a SentencePiece model holds XLNet's special symbols at their fixed ids.
 
-    Args:
-        processor: a loaded `sentencepiece.SentencePieceProcessor`.
-        source: what to call the model in an error: its file name.
-
     Raises:
         UserError: a symbol is missing, has another id, or is of the wrong kind: text must be able to spell
             `<eop>`, and none of the others.
     """
     wrong = []
     for expected, symbol in enumerate(SYMBOLS):
-        found = processor.piece_to_id(symbol)
-        if processor.id_to_piece(found) != symbol:
+        piece_id = processor.piece_to_id(symbol)
+        if processor.id_to_piece(piece_id) != symbol:
             wrong.append(f"{symbol} is missing (expected id {expected})")
-        elif found != expected:
-            wrong.append(f"{symbol} has id {found}, expected {expected}")
+        elif piece_id != expected:
+            wrong.append(f"{symbol} has id {piece_id}, expected {expected}")
     if not wrong:
         for expected in (CLS_ID, SEP_ID, PAD_ID, MASK_ID, EOD_ID):
             if not processor.is_control(expected):

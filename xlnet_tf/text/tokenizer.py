@@ -1,13 +1,11 @@
 """XLNet's tokenizer: cleaning, SentencePiece, and the original's rule for commas after digits."""
 
-import dataclasses
 import functools
 import hashlib
 import itertools
 import json
 import os
-import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,34 +14,24 @@ from absl import logging
 from etils import epath
 from typing_extensions import Self
 
-from xlnet_tf import checksums, files, folders, hints, hub
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf import checksums, files, folders, hints
+from xlnet_tf.errors import UserError
 from xlnet_tf.text import cleaning as cleaning_lib
-from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig, clean_text, clean_texts, read_cleaning
+from xlnet_tf.text import locating, words
+from xlnet_tf.text.batch_encoder import BatchEncoder
+from xlnet_tf.text.cleaning import (
+    DEFAULT_CLEANING,
+    TOKENIZER_CONFIG_FILE,
+    CleaningConfig,
+    clean_text,
+    read_cleaning,
+)
 from xlnet_tf.text.commas import CommaRule
-from xlnet_tf.text.fragments import FragmentEncoder, has_fragments
+from xlnet_tf.text.inputs import check_text, text_list
 from xlnet_tf.text.packing import pack, truncated
-from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID, UNK_ID, check_special_symbols
-from xlnet_tf.text.tokenizer_json import (
-    TOKENIZER_JSON_FILE,
-    model_file,
-    model_file_of,
-    write_tokenizer_json,
-)
-from xlnet_tf.text.vocabulary import MODEL_FILE, UNDERLINE, Vocabulary, check_word_marks
-
-_FEW_TEXTS = 100  # of a batch that is not worth more than SentencePiece's own way
-_BLOCK_CHARACTERS = 1 << 21
-
-# ASCII punctuation that starts a word when it is a piece of its own. The original's set leaves out the
-# apostrophe, '=' and '>'.
-START_PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
-
-# Scripts that put no spaces between words: each piece in them may start a word.
-UNSPACED_SCRIPTS = frozenset(
-    ("CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
-)
-
+from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID, check_special_symbols
+from xlnet_tf.text.tokenizer_json import TOKENIZER_JSON_FILE, write_tokenizer_json
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE, UNDERLINE, Vocabulary, check_word_marks
 
 _PADDINGS = {True: "longest", False: "do_not_pad", "do_not_pad": "do_not_pad", "longest": "longest",
              "max_length": "max_length"}  # fmt: skip
@@ -61,6 +49,26 @@ def _check_max_length(value: Any) -> None:
         raise UserError(f"max_length is {value!r}; expected a whole number of tokens.")
 
 
+def _padded_len(
+    rows: Sequence[tuple[np.ndarray, np.ndarray | None]], seq_len: int, padding: str, truncates: bool
+) -> int:
+    """Returns T, the length to which texts, each with its pair or None, are padded or cut."""
+    lengths = [len(a) + (2 if b is None else 3 + len(b)) for a, b in rows]
+    if not truncates:
+        seq_len = max([seq_len, *lengths])
+    elif too_long := sum(truncated(*row, seq_len)[2] > 0 for row in rows):
+        logging.info("%d of %d texts were cut to seq_len=%d", too_long, len(rows), seq_len)
+    lengths = [min(length, seq_len) for length in lengths]
+    if padding == "do_not_pad" and len(set(lengths)) > 1:
+        raise UserError(
+            f"the texts have {min(lengths)} to {max(lengths)} tokens, and padding is off; expected texts of "
+            "one length, padding='longest' or padding='max_length'."
+        )
+    if padding != "max_length" and lengths:
+        return max(*lengths, 3 if rows[0][1] is None else 4)  # with room for text, even if all are empty
+    return seq_len
+
+
 class XLNetTokenizer(Vocabulary):
     """Turns text into piece ids and back.
 
@@ -73,7 +81,6 @@ class XLNetTokenizer(Vocabulary):
     Args:
         model_file: path of a SentencePiece model, local or gs://.
         model_proto: the serialized SentencePiece model, instead of `model_file`.
-        cleaning: how texts are cleaned first.
 
     Raises:
         UserError: the model is not a SentencePiece model, lacks XLNet's special symbols, does not mark the
@@ -120,17 +127,13 @@ class XLNetTokenizer(Vocabulary):
                 Hugging Face's files; such a file; or the name of a model (see hub.locate).
             cleaning: of texts; None: as files next to the tokenizer say (see cleaning.read_cleaning).
 
-        Raises:
-            UserError: the folder has no tokenizer, a file of it is wrong, or there is no such option.
-            FileNotFoundError: there is nothing at the path.
-
         Example:
             >>> tokenizer = XLNetTokenizer.from_pretrained("xlnet_cased_L-12_H-768_A-12")
         """
         hints.refuse(unknown, ("cleaning",))
-        found = _find(path)
-        folder = found if found.is_dir() else found.parent
-        return cls(_model_of(found), cleaning=cleaning or read_cleaning(folder))
+        located = locating.locate_tokenizer(path)
+        file = locating.sentencepiece_file(located)
+        return cls(file, cleaning=cleaning or read_cleaning(locating.tokenizer_folder(located)))
 
     def __call__(
         self,
@@ -146,7 +149,6 @@ class XLNetTokenizer(Vocabulary):
 
         Args:
             texts: N strings, or one.
-            text_pairs: the second texts, as many; None if there are none.
             seq_len: T; shorter texts are padded on the left.
             padding: "max_length" pads to seq_len; "longest" (or True) to the longest of these texts; False
                 takes texts of one length only.
@@ -157,39 +159,19 @@ class XLNetTokenizer(Vocabulary):
         Returns:
             input_word_ids int32 [N, T], input_mask uint8 [N, T] (1: a token), input_type_ids uint8 [N, T].
 
-        Raises:
-            UserError: the texts are not strings, or differ in number, seq_len is too small, or there is no
-                such padding, truncation or option.
-
         Example:
             >>> model.predict(tokenizer(["A fine film.", "A waste of time."]))
         """
         hints.refuse(unknown, ("seq_len", "padding", "truncation", "max_length"))
         padding = _choice("padding", padding, _PADDINGS)
-        cut = _choice("truncation", truncation, _TRUNCATIONS)
+        truncates = _choice("truncation", truncation, _TRUNCATIONS)
         if isinstance(texts, str):
             texts = [texts]
             text_pairs = [text_pairs] if isinstance(text_pairs, str) else text_pairs
-        ids_a = self.encode_rows(texts, "texts")
-        ids_b = None if text_pairs is None else self.encode_rows(text_pairs, "text_pairs")
-        if ids_b is not None and len(ids_b) != len(ids_a):
-            raise UserError(f"there are {len(ids_a)} texts and {len(ids_b)} text_pairs; expected as many.")
-        rows = list(zip(ids_a, ids_b or itertools.repeat(None)))
+        rows = self._encode_pairs(texts, text_pairs, "texts", "text_pairs")
         seq_len = seq_len if max_length is None else max_length
         _check_max_length(seq_len)
-        lengths = [len(a) + (2 if b is None else 3 + len(b)) for a, b in rows]
-        if not cut:
-            seq_len = max([seq_len, *lengths])
-        elif too_long := sum(truncated(*row, seq_len)[2] > 0 for row in rows):
-            logging.info("%d of %d texts were cut to seq_len=%d", too_long, len(rows), seq_len)
-        lengths = [min(length, seq_len) for length in lengths]
-        if padding == "do_not_pad" and len(set(lengths)) > 1:
-            raise UserError(
-                f"the texts have {min(lengths)} to {max(lengths)} tokens, and padding is off; expected texts "
-                "of one length, padding='longest' or padding='max_length'."
-            )
-        if padding != "max_length" and lengths:
-            seq_len = max(*lengths, 3 if ids_b is None else 4)  # with room for text, even if all are empty
+        seq_len = _padded_len(rows, seq_len, padding, truncates)
         packed = [pack(*row, seq_len=seq_len) for row in rows]
         input_ids = np.array([row.input_ids for row in packed], np.int32).reshape(-1, seq_len)
         return {
@@ -230,7 +212,7 @@ class XLNetTokenizer(Vocabulary):
 
         Such a piece begins with SentencePiece's underline or with '<', or is one ASCII punctuation mark.
         """
-        return np.array([piece[0] in (UNDERLINE, "<") or piece in START_PUNCTUATION for piece in self.pieces])
+        return words.original_word_starts(self.pieces)
 
     @functools.cached_property
     def word_starts(self) -> np.ndarray:
@@ -240,10 +222,8 @@ class XLNetTokenizer(Vocabulary):
         are the best available guess of words: each one starts a word. The bytes of a byte-fallback vocabulary
         (<0xE4>) start none; the original's rule takes them for symbols.
         """
-        first = {piece[0] for piece in self.pieces}
-        unspaced = {c for c in first if unicodedata.name(c, "").split(" ")[0] in UNSPACED_SCRIPTS}
-        starts = self.original_word_starts | np.array([piece[0] in unspaced for piece in self.pieces])
-        return starts & ~np.array([self._processor.is_byte(number) for number in range(len(self.pieces))])
+        is_byte = np.array([self._processor.is_byte(number) for number in range(len(self.pieces))])
+        return (self.original_word_starts | words.in_unspaced_script(self.pieces)) & ~is_byte
 
     def encode(
         self,
@@ -258,18 +238,11 @@ class XLNetTokenizer(Vocabulary):
         """Cleans and encodes a text, or several.
 
         Args:
-            text: a string, or a list of them.
             text_pair: its second text, or theirs, which needs special tokens between the two.
             add_special_tokens: put SEP and CLS around the texts, as the models read them.
             padding: "longest" (or True) or "max_length" pads on the left.
             truncation: whether to cut to max_length.
             max_length: most tokens, special ones included.
-
-        Returns:
-            Piece ids; for a list of texts, a list of them.
-
-        Raises:
-            UserError: it is not text, or options do not go together.
         """
         many = isinstance(text, list | tuple | np.ndarray)
         if text_pair is None and not (add_special_tokens or padding or truncation or unknown):
@@ -306,28 +279,17 @@ class XLNetTokenizer(Vocabulary):
     def encode_batch(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Encodes many texts into one array: `encode` of each, fast.
 
-        Args:
-            texts: any strings.
-
         Returns:
             (ids, lengths): int32 [N], the ids of all texts one after another, and int32 [len(texts)].
         """
-        if len(texts) < _FEW_TEXTS:
-            return self._encode_whole([clean_text(text, self.cleaning) for text in texts])
-        blocks = [self._encode_block(clean_texts(block, self.cleaning)) for block in _blocks(texts)]
-        ids, lengths = map(np.concatenate, zip(*blocks, strict=True))
-        return ids, lengths
+        return self._batch_encoder.encode(texts)
+
+    @functools.cached_property
+    def _batch_encoder(self) -> BatchEncoder:
+        return BatchEncoder(self._processor, self.piece_table, self.commas, self.cleaning)
 
     def encode_rows(self, texts: Sequence[str], name: str) -> list[np.ndarray]:
-        """Encodes texts: `encode` of each, having checked that they are a list of strings.
-
-        Args:
-            texts: any strings.
-            name: what to call them in an error.
-
-        Raises:
-            UserError: they are something else.
-        """
+        """Encodes texts: `encode` of each, having checked that they are a list of strings."""
         texts = text_list(texts, name)
         ids, lengths = self.encode_batch(texts)
         return np.split(ids, np.cumsum(lengths)[:-1]) if texts else []
@@ -336,7 +298,6 @@ class XLNetTokenizer(Vocabulary):
         """Returns the text of piece ids, or the texts of several rows of them.
 
         Args:
-            ids: numbers, or rows of numbers.
             skip_special_tokens: as in Hugging Face's tokenizers: False spells special tokens out, True leaves
                 them out, `<unk>` included. None: control symbols vanish, `<unk>` is SentencePiece's mark.
         """
@@ -361,197 +322,63 @@ class XLNetTokenizer(Vocabulary):
     def save_pretrained(self, folder: str | os.PathLike) -> None:
         """Writes the tokenizer as `from_pretrained`, also Hugging Face's, reads it.
 
-        Args:
-            folder: to write to; made if it is not there.
-
         Raises:
             UserError: a model is there whose texts are cleaned otherwise.
         """
         target = files.make_folder(folder)
-        there = cleaning_lib.find(
-            files.fields_reader(target, {cleaning_lib.TOKENIZER_CONFIG_FILE: None}), target
-        )
-        if there not in (None, self.cleaning):
-            raise UserError(f"{target} has a model with {there}; the tokenizer has {self.cleaning}.")
-        if (target / MODEL_FILE).exists() and (target / MODEL_FILE).read_bytes() != self.model_proto:
+        read = files.fields_reader(target, {TOKENIZER_CONFIG_FILE: None})
+        stated = cleaning_lib.find(read, target)
+        if stated not in (None, self.cleaning):
+            raise UserError(f"{target} has a model with {stated}; the tokenizer has {self.cleaning}.")
+        if (target / TOKENIZER_FILE).exists() and (target / TOKENIZER_FILE).read_bytes() != self.model_proto:
             folders.claim(target, folders.FOREIGN, flag="folder")
         settings = {"tokenizer_class": "XLNetTokenizer", **self.cleaning.to_hugging_face()}
         if not self.cleaning.normalize_quotes:
             settings["normalize_quotes"] = False  # of which Hugging Face knows nothing
-        files.write(target / MODEL_FILE, self.model_proto)
-        files.write(target / cleaning_lib.TOKENIZER_CONFIG_FILE, json.dumps(settings, indent=2) + "\n")
+        files.write(target / TOKENIZER_FILE, self.model_proto)
+        files.write(target / TOKENIZER_CONFIG_FILE, json.dumps(settings, indent=2) + "\n")
         write_tokenizer_json(target, self.piece_table, self.cleaning)
-        checksums.update(target, [MODEL_FILE, cleaning_lib.TOKENIZER_CONFIG_FILE, TOKENIZER_JSON_FILE])
+        checksums.update(target, [TOKENIZER_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_JSON_FILE])
+
+    def _encode_pairs(
+        self, texts: Sequence[str], pairs: Sequence[str] | None, name: str, pairs_name: str
+    ) -> list[tuple[np.ndarray, np.ndarray | None]]:
+        """Encodes texts, each with its pair, None without pairs; messages call them by these names."""
+        ids_a = self.encode_rows(texts, name)
+        if pairs is None:
+            return [(ids, None) for ids in ids_a]
+        ids_b = self.encode_rows(pairs, pairs_name)
+        if len(ids_b) != len(ids_a):
+            second = pairs_name.removeprefix("the ")
+            raise UserError(f"there are {len(ids_a)} texts and {len(ids_b)} {second}; expected as many.")
+        return [*zip(ids_a, ids_b)]
 
     def _rows(self, texts, pairs, add_special_tokens, padding, truncation, max_length) -> list[list[int]]:
         """Encodes texts or pairs of them, cut and padded."""
         padding = _choice("padding", padding, _PADDINGS)
-        cut = _choice("truncation", truncation, _TRUNCATIONS)
-        if (cut or padding == "max_length") and max_length is None:
+        truncates = _choice("truncation", truncation, _TRUNCATIONS)
+        if (truncates or padding == "max_length") and max_length is None:
             raise UserError("truncation and padding='max_length' need max_length, the most tokens of a text.")
         if max_length is not None:
             _check_max_length(max_length)
         if pairs is not None and not add_special_tokens:
             raise UserError("two texts need special tokens between them: give add_special_tokens=True.")
-        ids_a: Any = self.encode_rows(texts, "the texts")
-        ids_b: Any = itertools.repeat(None) if pairs is None else self.encode_rows(pairs, "the second texts")
-        if pairs is not None and len(ids_b) != len(ids_a):
-            raise UserError(f"there are {len(ids_a)} texts and {len(ids_b)} second texts; expected as many.")
         rows = []
-        for a, b in zip(ids_a, ids_b):
+        for a, b in self._encode_pairs(texts, pairs, "the texts", "the second texts"):
             if not add_special_tokens:
-                rows.append(a[:max_length].tolist() if cut else a.tolist())
+                rows.append(a[:max_length].tolist() if truncates else a.tolist())
                 continue
-            if cut:
+            if truncates:
                 a, b, _ = truncated(a, b, max_length)
             rows.append([*a.tolist(), SEP_ID, *([] if b is None else [*b.tolist(), SEP_ID]), CLS_ID])
         length = {"max_length": max_length, "longest": max(map(len, rows), default=0)}.get(padding, 0)
         return [[PAD_ID] * (length - len(row)) + row for row in rows]
 
-    def _encode_whole(self, cleaned: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Encodes cleaned texts, each as a whole; returns (ids [N], lengths [texts])."""
-        rows = self._processor.encode(cleaned, out_type=int, num_threads=1)
-        if self.commas.unknown_may_end_in_comma:
-            for index, row in enumerate(rows):
-                if UNK_ID in row:
-                    rows[index] = [piece_id for _, piece_id in self.commas.encode(cleaned[index])]
-        lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-        ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32, lengths.sum())
-        return self.commas.split(ids, lengths)
-
-    def _encode_block(self, cleaned: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Encodes cleaned texts by their fragments where that is sure; returns (ids [N], lengths [texts])."""
-        if self._fragments is None:
-            return self._encode_whole(cleaned)
-        ids, lengths, done = self._fragments.encode(cleaned)
-        if done.all():
-            return ids, lengths
-        whole_ids, lengths[~done] = self._encode_whole([cleaned[i] for i in np.flatnonzero(~done).tolist()])
-        of_fragments = np.repeat(done, lengths)
-        merged = np.empty(len(of_fragments), np.int32)
-        merged[of_fragments], merged[~of_fragments] = ids, whole_ids
-        return merged, lengths
-
-    @functools.cached_property
-    def _fragments(self) -> FragmentEncoder | None:
-        """What encodes large batches, if the model lets it."""
-        if not has_fragments(self.piece_table):
-            return None
-        return FragmentEncoder(self.piece_table, self._processor, self.commas.split)
-
 
 @functools.lru_cache(maxsize=1)
 def _load_processor(model_proto: bytes) -> sentencepiece.SentencePieceProcessor:
-    """Loads a SentencePiece model; tokenizers that differ in their cleaning share it.
-
-    Raises:
-        RuntimeError: it is none.
-    """
+    """Loads a SentencePiece model; tokenizers that differ in their cleaning share it."""
     processor = sentencepiece.SentencePieceProcessor()
     if not (model_proto and processor.LoadFromSerializedProto(model_proto)):
         raise RuntimeError("not a SentencePiece model")
     return processor
-
-
-def cleaning_for(path: str | os.PathLike, **given: bool | None) -> CleaningConfig:
-    """Returns how to clean texts for a tokenizer: as files next to it say, if any do, but for what is given.
-
-    Args:
-        path: as in XLNetTokenizer.from_pretrained.
-        **given: fields of CleaningConfig; None: not given.
-    """
-    found = _find(path)
-    folder = found if found.is_dir() else found.parent
-    there = cleaning_lib.find(files.fields_reader(folder), folder)
-    chosen = {name: value for name, value in given.items() if value is not None}
-    cleaning = dataclasses.replace(there or DEFAULT_CLEANING, **chosen)
-    if there and (other := [name for name in chosen if getattr(there, name) != chosen[name]]):
-        logging.warning(
-            "the model of %s reads texts with %s, and these are built with %s: it cannot be trained on them. "
-            "Leave out %s to build them for it",
-            path,
-            *(", ".join(f"{name} {getattr(each, name)}" for name in other) for each in (there, cleaning)),
-            ", ".join(f"--{name}" for name in other),
-        )
-    return cleaning
-
-
-def find_file(path: str | os.PathLike) -> epath.Path:
-    """Returns the SentencePiece model that a path or a name stands for; see XLNetTokenizer.from_pretrained.
-
-    Raises:
-        UserError: the folder has no tokenizer, or the hub no such model.
-        FileNotFoundError: there is nothing at the path.
-    """
-    return _model_of(_find(path))
-
-
-def _find(path: str | os.PathLike) -> epath.Path:
-    """Returns the folder or the file that a path or a name stands for."""
-    found = epath.Path(hub.locate(path, tokenizer_only=True).folder)
-    if not found.exists():
-        raise FileNotFoundError(
-            f"tokenizer {found} does not exist{hub.similar(str(found))}: expected a folder with "
-            f"{MODEL_FILE}, or such a file."
-        )
-    return found
-
-
-def _model_of(found: epath.Path) -> epath.Path:
-    """Returns the SentencePiece model of a folder, or of a tokenizer's file."""
-    if not found.is_dir():
-        return model_file_of(found) if found.name == TOKENIZER_JSON_FILE else found
-    file = model_file(found)
-    if not file.exists():
-        unread = hub.unread_tokenizer([child.name for child in found.iterdir()])
-        raise UserError(f"{found} has no {MODEL_FILE}{unread}: copy the model's tokenizer there.")
-    return file
-
-
-def text_list(texts: object, name: str) -> list[str]:
-    """Returns several texts as a list, whose numbers are places; a pandas column may be numbered otherwise.
-
-    Args:
-        texts: the value.
-        name: what to call it in an error.
-
-    Raises:
-        UserError: it is not several texts in an order.
-    """
-    if isinstance(texts, (str, bytes, Mapping, set, frozenset)) or not isinstance(texts, Iterable):
-        raise UserError(f"{name} is one {type(texts).__name__}; expected a list of strings.")
-    check_no_table(texts, name)
-    texts = list(texts)
-    for index, text in enumerate(texts):
-        check_text(text, f"{name}[{index}]")
-    return texts
-
-
-def check_no_table(texts: object, name: str):
-    """Raises UserError, which calls the value by its name, if it is a table: iterating gives column names."""
-    if hasattr(texts, "columns"):
-        raise UserError(
-            f"{name} is a {type(texts).__name__}; expected one of its columns, such as table['text']."
-        )
-
-
-def check_text(text: object, name: str):
-    """Raises UserError, which calls the value by its name, unless it is a string that UTF-8 can hold."""
-    if not isinstance(text, str):
-        decode = "; decode it: .decode('utf-8')" if isinstance(text, bytes) else ""
-        raise UserError(f"{name} is {shown(text)}; expected a string{decode}.")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise UserError(
-            f"{name} is {shown(text)}: its character {error.start + 1:,}, {text[error.start]!r}, is a byte "
-            "that is not UTF-8, or half of a surrogate pair. Convert the text to UTF-8, or remove it."
-        ) from None
-
-
-def _blocks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Cuts texts into blocks of about _BLOCK_CHARACTERS, which bounds the memory that a batch takes."""
-    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
-    borders = np.flatnonzero(np.diff(ends // _BLOCK_CHARACTERS, prepend=-1))
-    for begin, end in itertools.pairwise([*borders.tolist(), len(texts)]):
-        yield texts[begin:end]

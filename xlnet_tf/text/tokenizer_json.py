@@ -20,7 +20,7 @@ from xlnet_tf import checksums, files
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.text import special_tokens
 from xlnet_tf.text.cleaning import CleaningConfig
-from xlnet_tf.text.vocabulary import MODEL_FILE, UNDERLINE, PieceTable, check_word_marks
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE, UNDERLINE, PieceTable, check_word_marks
 
 TOKENIZER_JSON_FILE = "tokenizer.json"
 _Piece = ModelProto.SentencePiece
@@ -29,11 +29,6 @@ _METASPACE = {"type": "Metaspace", "replacement": UNDERLINE, "prepend_scheme": "
 
 def write_tokenizer_json(folder: epath.PathLike, table: PieceTable, cleaning: CleaningConfig) -> list[str]:
     """Writes tokenizer.json. XLNet's format holds unigram models alone; for any other, removes the file.
-
-    Args:
-        folder: of the tokenizer, local or gs://.
-        table: the pieces of the model.
-        cleaning: of its texts.
 
     Returns:
         The names of what was written.
@@ -69,14 +64,15 @@ def _added_token(number: int, symbol: str) -> dict[str, Any]:
 
 def _normalizers(table: PieceTable, cleaning: CleaningConfig) -> list[dict[str, Any]]:
     quotes = [{"type": "Replace", "pattern": {"String": two}, "content": '"'} for two in ("``", "''")]
-    found: list[dict[str, Any]] = quotes if cleaning.normalize_quotes else []
+    normalizers: list[dict[str, Any]] = quotes if cleaning.normalize_quotes else []
     if not cleaning.keep_accents:
-        found += [{"type": "NFKD"}, {"type": "StripAccents"}]
+        normalizers += [{"type": "NFKD"}, {"type": "StripAccents"}]
     if cleaning.lower:
-        found.append({"type": "Lowercase"})
+        normalizers.append({"type": "Lowercase"})
     if charsmap := table.normalizer.precompiled_charsmap:
-        found.append({"type": "Precompiled", "precompiled_charsmap": base64.b64encode(charsmap).decode()})
-    return found
+        encoded = base64.b64encode(charsmap).decode()
+        normalizers.append({"type": "Precompiled", "precompiled_charsmap": encoded})
+    return normalizers
 
 
 def _post_processor() -> dict[str, Any]:
@@ -99,20 +95,13 @@ def model_file(folder: epath.PathLike) -> epath.Path:
     """Returns the path of a folder's SentencePiece model, whether it is there or not.
 
     Of a folder with tokenizer.json alone, it is one that is made from that.
-
-    Raises:
-        UserError: tokenizer.json is damaged, or of another kind of tokenizer.
     """
-    file, source = epath.Path(folder) / MODEL_FILE, epath.Path(folder) / TOKENIZER_JSON_FILE
+    file, source = epath.Path(folder) / TOKENIZER_FILE, epath.Path(folder) / TOKENIZER_JSON_FILE
     return file if file.exists() or not source.exists() else model_file_of(source)
 
 
 def model_file_of(source: epath.Path) -> epath.Path:
-    """Returns a SentencePiece model that is made from a tokenizer.json, and kept until the process ends.
-
-    Raises:
-        UserError: tokenizer.json is damaged, or of another kind of tokenizer.
-    """
+    """Returns a SentencePiece model that is made from a tokenizer.json, and kept until the process ends."""
     return epath.Path(_made_of(str(source), source.stat().mtime))
 
 
@@ -124,8 +113,8 @@ def _made_of(path: str, _changed: float) -> str:
     check_word_marks(model, path)
     folder = tempfile.mkdtemp(prefix="xlnet-tokenizer-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    files.write(f"{folder}/{MODEL_FILE}", model)
-    return f"{folder}/{MODEL_FILE}"
+    files.write(f"{folder}/{TOKENIZER_FILE}", model)
+    return f"{folder}/{TOKENIZER_FILE}"
 
 
 def _model(values: dict[str, Any], path: str) -> ModelProto:

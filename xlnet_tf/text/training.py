@@ -59,20 +59,13 @@ def train_tokenizer(
     process ends with this one.
 
     Args:
-        texts: sentences or paragraphs; empty ones are skipped.
         vocab_size: number of pieces V, special symbols included; the released models have 32,000.
-        cleaning: how texts are cleaned before.
         character_coverage: share of the text's characters that get a piece; the rest becomes `<unk>`.
         max_sentences: sentences kept in memory, a random sample where there are more; more than 100, or 0 to
             keep all.
-        seed: of that sample.
-        show_progress: whether to show a bar once the texts have been read.
 
     Returns:
         The tokenizer, with the special symbols at their fixed ids; its `model_proto` is the file to save.
-
-    Raises:
-        UserError: there is no text, the vocabulary size does not fit it, or max_sentences is from 1 to 100.
 
     Source: the README of the original, section on SentencePiece.
     """
@@ -93,6 +86,20 @@ def train_tokenizer(
         "bos_id": special_tokens.BOS_ID,
         "eos_id": special_tokens.EOS_ID,
     }
+    samples = itertools.chain([(seed, settings)], _sentences(texts, cleaning))
+    status, answer, last_line = _train(samples, vocab_size, show_progress)
+    if status == sentencepiece_process.REFUSED:
+        raise UserError(_explain(answer.decode(errors="replace"), vocab_size, character_coverage))
+    if status:
+        raise UserError(
+            f"the process of SentencePiece ended with status {status}; the last line of its log is "
+            f"{last_line!r}. If it was killed, memory may be short: train on fewer sentences"
+        )
+    return XLNetTokenizer(model_proto=answer, cleaning=cleaning)
+
+
+def _train(samples: Iterable[Any], vocab_size: int, show_progress: bool) -> tuple[int, bytes, str]:
+    """Runs sentencepiece_process.py; returns its exit status, what it wrote, and its log's last line."""
     # Not to take this folder's modules for others of their names; no such option, and no such name, in 3.10.
     safe_path = ["-P"] if sys.version_info >= (3, 11) else []
     command = [sys.executable, *safe_path, sentencepiece_process.__file__]
@@ -105,23 +112,14 @@ def train_tokenizer(
             reader = threading.Thread(target=_read_lines, args=(process.stderr, log))
             try:
                 reader.start()
-                _send(itertools.chain([(seed, settings)], _sentences(texts, cleaning)), process.stdin)
+                _send(samples, process.stdin)
                 last_line = _follow(log, vocab_size, show_progress)
                 process.wait()
             finally:
                 process.kill()
                 reader.join()
         answer.seek(0)
-        model = answer.read()
-    status = process.returncode
-    if status == sentencepiece_process.REFUSED:
-        raise UserError(_explain(model.decode(errors="replace"), vocab_size, character_coverage))
-    if status:
-        raise UserError(
-            f"the process of SentencePiece ended with status {status}; the last line of its log is "
-            f"{last_line!r}. If it was killed, memory may be short: train on fewer sentences"
-        )
-    return XLNetTokenizer(model_proto=model, cleaning=cleaning)
+        return process.returncode, answer.read(), last_line
 
 
 def _send(values: Iterable[Any], stdin: BinaryIO) -> None:
@@ -154,10 +152,10 @@ def _follow(log: queue.SimpleQueue, vocab_size: int, show_progress: bool) -> str
                 if text in line:
                     bar.close()
                     bar = ProgressBar(desc=phase, disable=not show_progress, smoothing=0, **options)
-            if found := _ROUND.search(line):
+            if match := _ROUND.search(line):
                 bar.n += 1
-                sizes = math.log(_LAST_SIZE * vocab_size / int(found[2])) / math.log(_SHRINKING_FACTOR)
-                bar.total = bar.n + 2 * max(0, math.ceil(sizes)) + (found[1] == "0")
+                sizes = math.log(_LAST_SIZE * vocab_size / int(match[2])) / math.log(_SHRINKING_FACTOR)
+                bar.total = bar.n + 2 * max(0, math.ceil(sizes)) + (match[1] == "0")
             bar.refresh()
             try:
                 line = log.get(timeout=1)

@@ -83,11 +83,11 @@ class Viterbi:
         for some in itertools.starmap(slice, itertools.pairwise(borders)):
             offset, size = divmod(int(step[some.start]), 256)
             begin, end = row[offset] + text[some], row[offset + size] + text[some]
-            found, before = best[begin] + scores[some], best[end]
+            score, before = best[begin] + scores[some], best[end]
             others = np.maximum(second[begin] + scores[some], second[end])
-            second[end] = np.maximum(others, np.minimum(found, before))
-            best[end] = np.maximum(found, before)
-            last[end] = np.where(found > before, pieces[some], last[end])
+            second[end] = np.maximum(others, np.minimum(score, before))
+            best[end] = np.maximum(score, before)
+            last[end] = np.where(score > before, pieces[some], last[end])
         with np.errstate(invalid="ignore"):  # there is no way to some of the bytes
             return best - second, last
 
@@ -150,13 +150,13 @@ class _Trie:
         """
         starts = np.arange(len(data), dtype=np.int32)
         node = np.zeros(len(data), np.int32)
-        found, depth = [(starts[:0], node[:0])], 0
+        matches, depth = [(starts[:0], node[:0])], 0
         while len(starts):
             entries = self._rows[node] + data[starts + depth]
             alive = self._owners[entries] == node
             starts, node = starts[alive], self._children[entries[alive]]
             piece = self._pieces[node]
-            found.append((starts[piece >= 0], piece[piece >= 0]))
+            matches.append((starts[piece >= 0], piece[piece >= 0]))
             depth += 1
-        starts, pieces = map(np.concatenate, zip(*found))
+        starts, pieces = map(np.concatenate, zip(*matches))
         return starts, pieces

@@ -21,7 +21,7 @@ _SPECIAL = {
 }
 
 
-MODEL_FILE = "spiece.model"
+TOKENIZER_FILE = "spiece.model"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,15 +57,7 @@ class PieceTable:
 
 
 def check_word_marks(model_proto: bytes, source: str) -> None:
-    """Checks that the pieces of a SentencePiece model show where words begin, which spans of words need.
-
-    Args:
-        model_proto: the serialized model.
-        source: what to call it in an error: its file name.
-
-    Raises:
-        UserError: it was trained otherwise.
-    """
+    """Checks that the pieces of a SentencePiece model show where words begin, which spans of words need."""
     model = ModelProto.FromString(model_proto)
     trainer, normalizer = model.trainer_spec, model.normalizer_spec
     settings = {
@@ -83,14 +75,7 @@ def check_word_marks(model_proto: bytes, source: str) -> None:
 
 
 class Vocabulary:
-    """The pieces of a SentencePiece model.
-
-    Attributes:
-        model_proto: the serialized SentencePiece model.
-        bos_token, eos_token, unk_token, sep_token, pad_token, cls_token, mask_token: the special tokens.
-        bos_token_id, eos_token_id, unk_token_id, sep_token_id, pad_token_id, cls_token_id, mask_token_id:
-            their ids.
-    """
+    """The pieces of a SentencePiece model."""
 
     bos_token, eos_token, unk_token, sep_token, pad_token, cls_token, mask_token = _SPECIAL.values()
     bos_token_id, eos_token_id = special_tokens.BOS_ID, special_tokens.EOS_ID
@@ -135,20 +120,12 @@ class Vocabulary:
     def convert_ids_to_tokens(
         self, ids: int | Iterable[int] | np.ndarray, skip_special_tokens: bool = False
     ) -> str | list[str]:
-        """Returns the piece of an id, or those of several.
-
-        Args:
-            ids: one number or several.
-            skip_special_tokens: leave out the special tokens among several.
-
-        Raises:
-            UserError: there is no such piece.
-        """
+        """Returns the piece of an id, or those of several."""
         ids = ids.numpy() if hasattr(ids, "numpy") else ids  # of tensors
         if np.ndim(ids) == 0:
             return self.pieces[self._checked(ids)]
-        kept = [self._checked(piece_id) for piece_id in ids]
-        return [self.pieces[i] for i in kept if not skip_special_tokens or i >= len(special_tokens.SYMBOLS)]
+        first = len(special_tokens.SYMBOLS) if skip_special_tokens else 0
+        return [self.pieces[i] for i in map(self._checked, ids) if i >= first]
 
     def convert_tokens_to_string(self, tokens: Iterable[str]) -> str:
         """Returns the text of pieces."""

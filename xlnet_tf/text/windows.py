@@ -31,7 +31,6 @@ def split_windows(tokens: int, room: int, stride: int) -> list[Window]:
     """Cuts a passage into windows that together hold every token.
 
     Args:
-        tokens: length of the passage.
         room: most tokens of a window, at least 1.
         stride: tokens from one window's begin to the next one's, at least 1; at most `room` is used, so that
             none is left out.
@@ -63,8 +62,6 @@ def window_room(question_len: int, seq_len: int, segment_len: int = 0) -> int:
     """Returns the most tokens of a passage in a window.
 
     Args:
-        question_len: tokens of the question.
-        seq_len: T.
         segment_len: tokens of the segments that it is read in, a divisor of T; 0: it is read at once.
     """
     segment_len = segment_len or seq_len
@@ -77,9 +74,6 @@ def pack_window(
     """Packs a window of a passage and a question, padded on the right.
 
     Args:
-        passage: piece ids of the whole passage.
-        window: which of them.
-        question: piece ids.
         seq_len: T, with room for all of them and the special tokens.
         segment_len: see `window_room`.
     """

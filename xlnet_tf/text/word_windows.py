@@ -27,8 +27,6 @@ def windows(lengths: Sequence[int], room: int, stride: int) -> list[WordWindow]:
     on the side where it shows fewer.
 
     Args:
-        lengths: pieces of each word, 1 to `room`.
-        room: pieces of a window.
         stride: pieces between the starts of two windows, about: windows start at words.
 
     Returns:

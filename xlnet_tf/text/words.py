@@ -1,13 +1,40 @@
-"""Where words may begin in a raw text, for tasks that need words of any language."""
+"""Where words begin: among the pieces of a vocabulary, and in a raw text of any language."""
 
 import unicodedata
+from collections.abc import Sequence
 
-from xlnet_tf.text.tokenizer import UNSPACED_SCRIPTS
+import numpy as np
+
+from xlnet_tf.text.vocabulary import UNDERLINE
+
+# ASCII punctuation that starts a word when it is a piece of its own. The original's set leaves out the
+# apostrophe, '=' and '>'.
+START_PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
+
+# Scripts that put no spaces between words: each piece in them may start a word.
+_UNSPACED_SCRIPTS = frozenset(
+    ("CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+)
 
 # What a character is. A mark (an accent, say) belongs to the character before it; digits are letters.
 LETTER, UNSPACED, SIGN, MARK, SPACE = "letter", "unspaced", "sign", "mark", "space"
 KINDS = (LETTER, UNSPACED, SIGN, MARK, SPACE)
 _VOICING_MARKS = "\uff9e\uff9f"  # of narrow kana: letters by category, but they decompose into marks
+
+
+def original_word_starts(pieces: Sequence[str]) -> np.ndarray:
+    """Returns bool [V]: see XLNetTokenizer.original_word_starts."""
+    return np.array([piece[0] in (UNDERLINE, "<") or piece in START_PUNCTUATION for piece in pieces])
+
+
+def in_unspaced_script(pieces: Sequence[str]) -> np.ndarray:
+    """Returns bool [V]: pieces that begin with a character of a script without spaces between words."""
+    unspaced = {first for first in {piece[0] for piece in pieces} if _is_unspaced(first)}
+    return np.array([piece[0] in unspaced for piece in pieces])
+
+
+def _is_unspaced(character: str) -> bool:
+    return unicodedata.name(character, "").split(" ")[0] in _UNSPACED_SCRIPTS
 
 
 def word_borders(text: str) -> dict[int, bool]:
@@ -34,7 +61,6 @@ def character_kind(character: str) -> str:
     if category[0] == "M" or category == "Cf" or character in _VOICING_MARKS:
         return MARK
     if category[0] in "LN":
-        unspaced = unicodedata.name(character, "").split(" ")[0] in UNSPACED_SCRIPTS
-        return UNSPACED if unspaced and not character.isascii() else LETTER
+        return UNSPACED if _is_unspaced(character) and not character.isascii() else LETTER
     # Characters newer than this Unicode, emojis as a rule, and of private use are signs.
     return SPACE if character.isspace() or category[0] == "Z" or category in ("Cc", "Cs") else SIGN

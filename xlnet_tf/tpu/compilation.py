@@ -84,8 +84,8 @@ class NotCompiled:
     @property
     def hbm(self) -> int:
         """Bytes of HBM that the program would take, about; 0 if the compiler does not say."""
-        found = re.search(r"HLO temporaries \(([\d.]+)G\)", self.error)
-        return self.arguments + int(float(found[1]) * 2**30) if found else 0
+        match = re.search(r"HLO temporaries \(([\d.]+)G\)", self.error)
+        return self.arguments + int(float(match[1]) * 2**30) if match else 0
 
 
 Outcome = Compiled | Planned | NotCompiled
@@ -118,9 +118,6 @@ def compile_program(hlo: bytes, topology: Topology, memory_only: bool = False) -
 
     Args:
         memory_only: plan the memory and make no code, which takes most of the time.
-
-    Raises:
-        UserError: the compiler is not here, or is another than expected.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "program.hlo"
@@ -150,11 +147,7 @@ def _unavailable(why: str) -> UserError:
 
 
 def read_result(result: dict, topology: Topology) -> Outcome:
-    """Reads what the compiler's process prints.
-
-    Raises:
-        UserError: the compiler is not here, or is another than expected.
-    """
+    """Reads what the compiler's process prints."""
     if "unavailable" in result:
         raise _unavailable(result["unavailable"])
     if "error" in result:

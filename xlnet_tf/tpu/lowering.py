@@ -62,7 +62,6 @@ def lower(
     TPU gets but for the operations that are written differently under layers.device.assume.
 
     Args:
-        function: of a dict of tensors.
         inputs: shape and type of each, all of them static.
 
     Returns:
@@ -131,11 +130,11 @@ def _take_out_copies(module: hlo_pb2.HloModuleProto):
         def original(number: int, copies=copies) -> int:
             return original(copies[number]) if number in copies else number
 
-        kept = [instruction for instruction in computation.instructions if instruction.id not in copies]
-        for instruction in kept:
+        instructions = [each for each in computation.instructions if each.id not in copies]
+        for instruction in instructions:
             instruction.operand_ids[:] = map(original, instruction.operand_ids)
         computation.root_id = original(computation.root_id)
-        _replace(computation, kept)
+        _replace(computation, instructions)
 
 
 def _replace(computation: hlo_pb2.HloComputationProto, instructions: list[hlo_pb2.HloInstructionProto]):

@@ -60,12 +60,7 @@ class CompiledBatch:
 
 
 def table(rows: Sequence[CompiledBatch], loops: int) -> str:
-    """Returns a table of all rows, and what to know about it.
-
-    Args:
-        rows: what was compiled.
-        loops: of the programs, that multiply matrices.
-    """
+    """Returns a table of all rows, and what to know about it."""
     cells = [_HEADER, *(_cells(row) for row in rows if not isinstance(row.outcome, NotCompiled))]
     widths = [max(len(line[column]) for line in cells) for column in range(len(_HEADER))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in cells]
@@ -82,24 +77,24 @@ def table(rows: Sequence[CompiledBatch], loops: int) -> str:
 
 
 def _cells(row: CompiledBatch) -> tuple[str, ...]:
-    made = row.outcome
+    outcome = row.outcome
     memory = (
         row.topology.name,
         f"{row.batch_per_core}{f' x {row.length}' if row.length else ''}{' (largest)' * row.largest}",
-        gigabytes(made.hbm),
-        f"{made.hbm / row.topology.hbm_bytes:.0%}",
+        gigabytes(outcome.hbm),
+        f"{outcome.hbm / row.topology.hbm_bytes:.0%}",
     )
-    if isinstance(made, Planned):
+    if isinstance(outcome, Planned):
         return (*memory, *["-"] * (len(_HEADER) - len(memory)))
     return (
         *memory,
-        gigabytes(made.arguments),
-        gigabytes(made.temporaries),
-        gigabytes(made.outputs),
-        gigabytes(made.aliased),
-        f"{made.flops / 1e12:.3f}",
-        gigabytes(made.bytes_accessed),
-        f"{'~' * made.is_at_peak}{made.estimated_seconds:.4f} s",
+        gigabytes(outcome.arguments),
+        gigabytes(outcome.temporaries),
+        gigabytes(outcome.outputs),
+        gigabytes(outcome.aliased),
+        f"{outcome.flops / 1e12:.3f}",
+        gigabytes(outcome.bytes_accessed),
+        f"{'~' * outcome.is_at_peak}{outcome.estimated_seconds:.4f} s",
     )
 
 

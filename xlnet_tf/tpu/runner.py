@@ -40,17 +40,10 @@ class Runner:
 
     JAX looks for all kinds of devices unless its environment (JAX_PLATFORMS) names some.
 
-    Args:
-        hlo: of a lowering.Program.
-        platform: one of PLATFORMS.
-
     Attributes:
         values: of the parameters, for the next run.
         compile_seconds: time that compiling took.
         temporaries: bytes that the program needs besides parameters and outputs, as the compiler plans it.
-
-    Raises:
-        UserError: JAX is not here, is another release than expected, has no such device, or too small a one.
     """
 
     def __init__(self, hlo: bytes, platform: str):
@@ -82,9 +75,6 @@ class Runner:
         """Runs the program once, and returns its seconds.
 
         What it writes to variables is what it reads from them the next time.
-
-        Raises:
-            UserError: the device cannot run it, for lack of memory above all.
         """
         start = time.perf_counter()
         with _named_errors(self._platform):

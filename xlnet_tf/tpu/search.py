@@ -14,12 +14,6 @@ def largest_batch(
     is. That only saves compilations: of the answer and of the next larger batch both were compiled. What does
     not fit is refused before the longest part of compiling, so the search comes from above where it can.
 
-    Args:
-        compile_batch: of the rows; gives what compiling came to.
-        hbm_bytes: memory of the core.
-        first: rows to begin with, best too many.
-        multiple: try no other rows than multiples of this.
-
     Returns:
         The rows, 0 if not even the fewest fit, None if a batch was refused for another reason than memory:
         that ends the search, and the limit is not known. And what each batch tried came to, in that order.

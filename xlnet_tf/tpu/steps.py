@@ -35,10 +35,6 @@ def training_step(
         gradient_only: leave out update and metrics; the gradients and the next memory are outputs then.
         hardware: of layers.kernels.device, that the program is for.
         length: that rows are cut to, or how many packed rows there are; None: they are whole.
-
-    Raises:
-        UserError: settings and data do not fit together.
-        FileNotFoundError: there are no data.
     """
     one_row = copy.deepcopy(params.task)  # any set has one
     one_row.train_data.global_batch_size = 1
@@ -82,8 +78,6 @@ def served_signature(path: str, rows: int, seq_len: int | None = None) -> Progra
 
     Args:
         path: of a version that run_scripts.export has written, VERSION included.
-        rows: sequences of a request.
-        seq_len: tokens of a sequence; None: as many as the model takes.
 
     Raises:
         UserError: there is no such signature, or it takes no such sequences.

@@ -23,9 +23,7 @@ def pretraining_records(
 
     Args:
         rows: streams, each of one record; a batch has at most as many rows.
-        seq_len: T, tokens of a segment.
         num_predict: P, targets of a segment; None: as many as the builder takes by default.
-        vocab_size: V.
     """
     num_predict = default_num_predict(seq_len) if num_predict is None else num_predict
     spec = RecordSpec(seq_len, seq_len // 2, num_predict, vocab_size)
@@ -54,9 +52,6 @@ def examples(
     """Writes a set of one fine-tuning example.
 
     Args:
-        task: name of one of task_registry.tasks().
-        seq_len: T, tokens of a sequence.
-        vocab_size: V.
         num_labels: classes of a text, or tags of a word.
         sequences: options of a question, or candidates of a query.
         segment_len: tokens of the segments in which texts are read; 0: at once.

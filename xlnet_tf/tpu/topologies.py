@@ -13,13 +13,10 @@ class Topology:
     """A kind of TPU: one host's slice of it. Programs are compiled for one of its cores.
 
     Args:
-        name: as people call it.
-        slice_name: as the compiler calls the slice.
         hbm_bytes: memory of a core that the compiler lets a program use; it keeps a part for itself.
         peak_flops: operations of a core in a second, in bfloat16.
         peak_bytes: bytes that a core reads or writes in its memory in a second.
         options: what else the compiler must know of the slice.
-        note: what to know before renting one.
     """
 
     name: str
@@ -65,11 +62,7 @@ TOPOLOGIES: Mapping[str, Topology] = {
 
 
 def find(name: str) -> Topology:
-    """Returns the topology of this name.
-
-    Raises:
-        UserError: there is none.
-    """
+    """Returns the topology of this name."""
     if name not in TOPOLOGIES:
         raise UserError(f"topology is {name!r}: expected one of {', '.join(TOPOLOGIES)}")
     return TOPOLOGIES[name]

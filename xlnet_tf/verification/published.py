@@ -61,9 +61,6 @@ class Published:
     """What is known of a released model.
 
     Attributes:
-        names: parts of the names and addresses that it goes by.
-        config: its architecture.
-        tokenizer: sha256 of its spiece.model.
         losses: least and most loss on the bundled paragraph, in nats a piece.
         ids: a text and its pieces.
         continuation: pieces of a text, and what the model continues it with; None: nobody has published any.
@@ -109,8 +106,6 @@ def find(source: str, config: XLNetConfig, tokenizer: str | None) -> Published |
     """Returns what is known of a model, None if it is none of the released ones.
 
     Args:
-        source: where it came from: a name counts whatever the files are.
-        config: its architecture.
         tokenizer: sha256 of its spiece.model; with the architecture, it stands for a release.
     """
     for release in PUBLISHED:
@@ -129,11 +124,11 @@ def differences(config: XLNetConfig, expected: XLNetConfig, sizes: bool = False)
         sizes: look at the sizes of the network alone, not at how many heads it has and what activation.
     """
     fields = ("n_token", "n_layer", "d_model", "d_inner") if sizes else expected.to_dict()
-    found, wanted = config.to_dict(), expected.to_dict()
+    own, wanted = config.to_dict(), expected.to_dict()
     return [
-        f"{name} is {found[name]}, not {wanted[name]}"
+        f"{name} is {own[name]}, not {wanted[name]}"
         for name in fields
-        if str(found[name]).removesuffix("_erf") != str(wanted[name])
+        if str(own[name]).removesuffix("_erf") != str(wanted[name])
     ]
 
 

@@ -37,10 +37,7 @@ class Check:
     """One check.
 
     Attributes:
-        name: one of NAMES.
         passed: whether what was found is expected; None: not checked.
-        found: what was found, or why nothing was checked.
-        expected: what is expected.
     """
 
     name: str
@@ -54,7 +51,6 @@ class Verification:
     """What the checks of pretrained weights found.
 
     Attributes:
-        source: where the weights came from.
         release: the released model that they were taken for; None: of unknown origin.
         checks: one for each of NAMES.
     """
@@ -89,24 +85,20 @@ def verify_pretrained(path: str | os.PathLike, text: str | None = None) -> Verif
         text: a paragraph of FEWEST_PIECES pieces or more in the model's language; None: a bundled one,
             English or Chinese.
 
-    Raises:
-        UserError: the name cannot be fetched.
-        FileNotFoundError: there is nothing at the path.
-
     Example:
         >>> print(verify_pretrained("xlnet_cased_L-12_H-768_A-12").table())
     """
     source, release = hub.locate(path).source, None
-    made: list[Check] = []
+    checks_made: list[Check] = []
     try:
         opened = Pretrained(path)
         release = published.find(source, opened.config, _fingerprint(opened.checkpoint))
         for check in _checks(opened, release, text):
-            made.append(check)  # one by one: what was found before an error counts
+            checks_made.append(check)  # one by one: what was found before an error counts
     except UserError as error:
-        made.append(Check(NAMES[len(made)], False, str(error)))
-    made += [Check(name, None, "not checked: see above") for name in NAMES[len(made) :]]
-    return Verification(source, release and release.names[0], tuple(made))
+        checks_made.append(Check(NAMES[len(checks_made)], False, str(error)))
+    checks_made += [Check(name, None, "not checked: see above") for name in NAMES[len(checks_made) :]]
+    return Verification(source, release and release.names[0], tuple(checks_made))
 
 
 def paragraph_loss(model: XLNetPretrainer, ids: np.ndarray) -> float:
@@ -114,18 +106,14 @@ def paragraph_loss(model: XLNetPretrainer, ids: np.ndarray) -> float:
 
     The paragraph is read six times, each time with other spans as targets, so each token is a target once.
     Targets are predicted in a random order from the rest of the paragraph and the targets before them.
-
-    Args:
-        model: a pretrained model, built.
-        ids: [T], the paragraph's pieces.
     """
     ids = np.asarray(ids, np.int32)
     is_target = np.arange(len(ids)) // _SPAN % _READINGS == np.arange(_READINGS)[:, None]
     features = {"input_word_ids": tf.constant(np.tile(ids, (_READINGS, 1)))}
     features["input_mask"] = tf.ones_like(features["input_word_ids"])
     ranks = order_ranks(is_target, "random", tf.zeros([_READINGS], tf.int64))
-    found = token_log_probabilities(model, features, tf.constant(is_target), ranks)
-    return float(-tf.reduce_sum(found)) / len(ids)
+    log_probs = token_log_probabilities(model, features, tf.constant(is_target), ranks)
+    return float(-tf.reduce_sum(log_probs)) / len(ids)
 
 
 def _fingerprint(checkpoint: Checkpoint) -> str | None:
@@ -194,9 +182,9 @@ def _tokenizer(
 def _token_ids(tokenizer: XLNetTokenizer, ids: np.ndarray, release: Published | None) -> Check:
     if release and release.ids:
         text, published_ids = release.ids
-        found = tokenizer.encode(text)
-        passed = found == [*published_ids]
-        return Check("token ids", passed, f"{found} for {text!r}", f"{[*published_ids]}")
+        encoded = tokenizer.encode(text)
+        passed = encoded == [*published_ids]
+        return Check("token ids", passed, f"{encoded} for {text!r}", f"{[*published_ids]}")
     if not len(ids):
         return Check("token ids", None, "not checked: the text has no pieces")
     unknown = float(np.mean(ids == UNK_ID))

@@ -157,8 +157,8 @@ def answer_shard(job: ShardJob) -> dict[str, Any]:
 
 
 def _answers(
-    model: Answerer, rows: Sequence[corpus.Row], taken: Collection[str], batch_size: int
-) -> Iterator[tuple[corpus.Row, Mapping[str, Any], Mapping[str, Any] | str]]:
+    model: Answerer, rows: Sequence[corpus.CorpusRow], taken: Collection[str], batch_size: int
+) -> Iterator[tuple[corpus.CorpusRow, Mapping[str, Any], Mapping[str, Any] | str]]:
     """Yields each row with the columns to write and its answer, or with what is wrong with it."""
     windows = sorted_windows(
         (_read(model, row, taken) for row in rows),
@@ -177,8 +177,8 @@ def _answers(
 
 
 def _read(
-    model: Answerer, row: corpus.Row, taken: Collection[str]
-) -> tuple[corpus.Row, Mapping[str, Any], Inputs | str]:
+    model: Answerer, row: corpus.CorpusRow, taken: Collection[str]
+) -> tuple[corpus.CorpusRow, Mapping[str, Any], Inputs | str]:
     """Returns a row with the columns to write and its inputs, or with what is wrong with it."""
     if row.error:
         return row, {}, row.error
@@ -216,14 +216,14 @@ def _is_bad(value: Any) -> bool:
     return isinstance(value, float) and not np.isfinite(value)
 
 
-def _failure(row: corpus.Row, why: str) -> str:
+def _failure(row: corpus.CorpusRow, why: str) -> str:
     """Returns the line of a row that failed."""
     values = json.dumps(row.values, ensure_ascii=False) if row.values else ""
     cut = values if len(values) <= _SHOWN_CHARACTERS else f"{values[:_SHOWN_CHARACTERS]}..."
     return json_line({**row.location, "reason": " ".join(why.split()), **({"found": cut} if cut else {})})
 
 
-def _digest(rows: Sequence[corpus.Row]) -> str:
+def _digest(rows: Sequence[corpus.CorpusRow]) -> str:
     digest = hashlib.sha256()
     for row in rows:
         digest.update(json.dumps([row.start, row.values, row.error]).encode())

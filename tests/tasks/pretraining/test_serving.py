@@ -11,7 +11,7 @@ from xlnet_tf.generation import scoring
 from xlnet_tf.generation.embedding import embed
 from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.generation.sampling import log_probabilities
-from xlnet_tf.models import encoder
+from xlnet_tf.models import contexts as contexts_lib
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.tasks.pretraining import serving as language_model
 from xlnet_tf.tasks.pretraining.serving import LanguageModelModule
@@ -122,7 +122,7 @@ def test_a_text_that_is_too_long_affects_only_its_row(module):
 
 def test_a_long_sequence_is_read_in_blocks(model, small_tokenizer, module, monkeypatch):
     monkeypatch.setattr(language_model, "AT_ONCE", 8)
-    monkeypatch.setattr(encoder, "_SCORES_OF_BLOCK", 60)
+    monkeypatch.setattr(contexts_lib, "_SCORES_OF_BLOCK", 60)
     options = {"buckets": [8, 16], "max_new_tokens": 6, "top_k": 3, "beams": 2}
     blocks = LanguageModelModule(model, small_tokenizer, seq_len=SEQ_LEN, **options)
     for answer in (

@@ -16,7 +16,8 @@ from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks.tagging.files import TaggedSentence, entities, tagged_sentences
 from xlnet_tf.text.cleaning import clean_text
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID, UNK_ID
-from xlnet_tf.text.tokenizer import UNDERLINE, XLNetTokenizer
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.vocabulary import UNDERLINE
 
 WORDS = st.text(st.sampled_from("kato.,5é½東あ\u0301\u00a0\u200bX "), min_size=1, max_size=6)
 

@@ -62,9 +62,7 @@ class Kernels(Protocol):
         """Encodes a step's relative positions, with dropout, once for all layers.
 
         Args:
-            attention_type, clamp_len: see RelativePositions.of_step.
             direction: [B], +1 forward and -1 backward, or None when all rows are read forward.
-            rate: of dropout on the encoding.
             seed: [2] int32, or None outside training.
         """
 
@@ -82,9 +80,7 @@ class Kernels(Protocol):
 
         Args:
             content: [B, N, Q, K].
-            position: of position_scores.
             segment: [B, N, Q, 1], the score of keys in another segment; None without segments.
-            context: AttentionContext of the queries.
         """
 
     def softmax_sum(self, scores, values, rate: float, seed: tf.Tensor | None) -> tf.Tensor:

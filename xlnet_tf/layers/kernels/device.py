@@ -36,9 +36,6 @@ def assume(hardware: str | None) -> Iterator[None]:
 
     Args:
         hardware: one of HARDWARE; None: what this machine has.
-
-    Raises:
-        ValueError: there is no such kind.
     """
     if hardware not in (None, *HARDWARE):
         raise ValueError(f"hardware is {hardware!r}: expected one of {', '.join(HARDWARE)}")

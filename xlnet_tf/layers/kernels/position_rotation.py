@@ -83,11 +83,11 @@ def fewer_frequencies(d_model: int, reach: int) -> tuple[np.ndarray, np.ndarray,
 def _highest_and_spaced(wanted: np.ndarray, step: float, margin: int) -> np.ndarray:
     """Returns the highest frequencies and evenly spaced ones below, divided where both are fewest in all."""
 
-    def spaced(kept: int) -> int:
-        return int(np.ceil(wanted[kept] / step)) + margin if kept < len(wanted) else 0
+    def spaced(highest: int) -> int:
+        return int(np.ceil(wanted[highest] / step)) + margin if highest < len(wanted) else 0
 
-    kept = min(range(len(wanted) + 1), key=lambda count: count + spaced(count))
-    return np.append(wanted[:kept], np.arange(spaced(kept)) * step)
+    highest = min(range(len(wanted) + 1), key=lambda count: count + spaced(count))
+    return np.append(wanted[:highest], np.arange(spaced(highest)) * step)
 
 
 def _fit(waves: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, float]:

@@ -5,7 +5,7 @@ They run without a graph, and are what the tests compare the values and gradient
 
 import tensorflow as tf
 
-from xlnet_tf.layers.base import fold_in
+from xlnet_tf.layers.base import DropoutSeed, fold_in
 from xlnet_tf.layers.kernels.dropout_mask import keep_mask_8_bits, philox_words
 from xlnet_tf.layers.kernels.matmul import add_bias, matmul_heads
 from xlnet_tf.layers.positions import RelativePositions
@@ -37,8 +37,8 @@ class ReferenceKernels:
             d_model, query_len, key_len, attention_type, clamp_len, direction
         )
         return positions._replace(
-            sine=self.dropout(positions.sine, rate, fold_in(seed, -3)),
-            cosine=self.dropout(positions.cosine, rate, fold_in(seed, -4)),
+            sine=self.dropout(positions.sine, rate, fold_in(seed, DropoutSeed.POSITION_SINE)),
+            cosine=self.dropout(positions.cosine, rate, fold_in(seed, DropoutSeed.POSITION_COSINE)),
         )
 
     def with_positions(self, context, positions):

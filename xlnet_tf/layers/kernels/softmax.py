@@ -25,10 +25,8 @@ def softmax_sum(
     Args:
         scores: [B, N, Q, K] float32.
         values: [B, N, K, H].
-        rate: of dropout on the weights.
         keep_mask: [B, N, Q, K] bool, or None without dropout.
         drop: of probabilities and keep_mask; returns the weights and, for the gradient, the probabilities.
-        scores_gradient: see `scores_gradient` below.
         product: of matrices of the values' type, in that type or float32.
 
     Returns:

@@ -8,7 +8,7 @@ rounding, and dropout draws other masks.
 import tensorflow as tf
 from absl import logging
 
-from xlnet_tf.layers.base import fold_in
+from xlnet_tf.layers.base import DropoutSeed, fold_in
 from xlnet_tf.layers.kernels import softmax
 from xlnet_tf.layers.kernels.dropout_mask import keep_mask_of_tpu
 from xlnet_tf.layers.kernels.graph import GraphKernels
@@ -51,8 +51,8 @@ class TpuKernels(GraphKernels):
         rotation = PositionRotation.of_step(d_model, query_len, key_len, direction)
         half = tf.ones([d_model // 2])
         return rotation._replace(
-            sines=rotation.sines * self.dropout(half, rate, fold_in(seed, -3)),
-            cosines=rotation.cosines * self.dropout(half, rate, fold_in(seed, -4)),
+            sines=rotation.sines * self.dropout(half, rate, fold_in(seed, DropoutSeed.POSITION_SINE)),
+            cosines=rotation.cosines * self.dropout(half, rate, fold_in(seed, DropoutSeed.POSITION_COSINE)),
         )
 
     def with_positions(self, context, positions):

@@ -24,8 +24,8 @@ from xlnet_tf.serving.graph.signatures import MOST_TEXT_BYTES
 from xlnet_tf.text.graph import packing as graph_packing
 from xlnet_tf.text.graph.tokenizer import GraphTokenizer
 from xlnet_tf.text.packing import PAD_SEGMENT
-from xlnet_tf.text.tokenizer import MODEL_FILE as TOKENIZER_FILE
 from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 from xlnet_tf.text.windows import NUM_SPECIAL
 
 SERVING_DEFAULT, TOKENS, EXAMPLES = "serving_default", "tokens", "examples"

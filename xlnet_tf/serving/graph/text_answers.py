@@ -17,7 +17,7 @@ from xlnet_tf.errors import UserError, shown
 from xlnet_tf.generation.sampling import is_whole
 from xlnet_tf.serving.graph.signatures import check_size, plain
 from xlnet_tf.sorted_windows import sorted_windows, text_bytes
-from xlnet_tf.text.tokenizer import check_no_table, check_text
+from xlnet_tf.text.inputs import check_no_table, check_text
 
 _WINDOW = 64  # batches that are sorted together
 _WINDOW_BYTES = 1 << 24  # of text, after which a window ends early

@@ -23,7 +23,7 @@ from xlnet_tf.serving.graph import signatures
 from xlnet_tf.serving.graph.module import SERVING_DEFAULT
 from xlnet_tf.serving.graph.signatures import MOST_TEXT_BYTES
 from xlnet_tf.serving.warmup import BUCKETS_FILE, WARMUP_FILE
-from xlnet_tf.text.tokenizer import MODEL_FILE
+from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 _TAGS = ["serve"]
 _MOST_CHARACTERS = 1000  # of an error: TensorFlow may cite the whole request, and gRPC has room for 8 kB
@@ -94,7 +94,7 @@ class LoadedModel:
 
     def _load_pieces(self):
         """Returns the tokenizer's pieces, to count tokens with; None for a model of another project."""
-        path = os.path.join(self._folder, "assets", MODEL_FILE)
+        path = os.path.join(self._folder, "assets", TOKENIZER_FILE)
         if not tf.io.gfile.exists(path):
             return None
         import sentencepiece

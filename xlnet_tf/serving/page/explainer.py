@@ -18,8 +18,8 @@ from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.layers.masks import permutation_visible
 from xlnet_tf.models.attention_maps import attention_maps
 from xlnet_tf.text.graph.tokenizer import GraphTokenizer
+from xlnet_tf.text.inputs import check_text
 from xlnet_tf.text.special_tokens import EOP_ID
-from xlnet_tf.text.tokenizer import check_text
 
 MOST_CHARACTERS = 4000
 MOST_PIECES = 256

@@ -11,7 +11,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from xlnet_tf.text.graph.cleaning import Cleaned
 from xlnet_tf.text.graph.sentencepiece import SentencePieceModel
-from xlnet_tf.text.tokenizer import UNDERLINE
+from xlnet_tf.text.vocabulary import UNDERLINE
 
 _Model = sentencepiece_model_pb2.ModelProto
 _Piece = _Model.SentencePiece
@@ -28,11 +28,7 @@ def visible_lengths(pieces: tf.Tensor) -> tf.Tensor:
 
 
 class Aligner(tf.Module):
-    """Finds pieces in raw texts.
-
-    Args:
-        proto: the serialized SentencePiece model, without byte fallback.
-    """
+    """Finds pieces in raw texts."""
 
     def __init__(self, proto: bytes):
         super().__init__()
@@ -47,7 +43,6 @@ class Aligner(tf.Module):
 
         Args:
             raw: ragged [N, (characters)], the raw texts.
-            cleaned: what became of them.
             texts: string [N], the same as strings.
             lengths: ragged int32 [N, (pieces)], the `visible_length` of each piece of them.
 
@@ -72,10 +67,6 @@ class Aligner(tf.Module):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Finds the visible characters of normalized texts.
 
-        Args:
-            texts: string [N].
-            byte_places, first_bytes: as `_byte_places` gives them.
-
         Returns:
             Begins and ends, int32 [K]; after its characters each text has one that stands for its end.
         """
@@ -99,7 +90,6 @@ def _byte_places(cleaned: Cleaned, origins: tf.Tensor) -> tuple[tf.Tensor, tf.Te
     """Finds where the bytes of cleaned texts come from.
 
     Args:
-        cleaned: N texts.
         origins: int32 [N], the position of each raw text.
 
     Returns:

@@ -23,9 +23,6 @@ def pack(
 
     Returns:
         input_word_ids, input_mask (1: a token) and input_type_ids, each int32 [N, T].
-
-    Raises:
-        UserError: seq_len leaves no room for text, or the side is unknown.
     """
     if padding not in PADDING_SIDES:
         raise UserError(f"padding is {padding!r}; expected one of {', '.join(PADDING_SIDES)}.")

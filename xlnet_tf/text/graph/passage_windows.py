@@ -16,9 +16,6 @@ class PassageWindows(NamedTuple):
 
     Attributes:
         row: number of the passage.
-        number: of the window among its passage's.
-        count: windows of its passage.
-        tokens: of its passage.
         room: most tokens of a window of its passage.
         step: tokens from one window's begin to the next one's.
     """
@@ -116,10 +113,7 @@ def shows_best(windows: PassageWindows, positions: tf.Tensor, most_room: int, st
     """Returns which tokens a window shows best, as text.windows.best_windows chooses among a passage's.
 
     Args:
-        windows: W of them.
-        positions: int32 [W, K], tokens of each window, counted in it.
         most_room: the largest room of a window.
-        stride: as the windows were split.
 
     Returns:
         bool [W, K].
@@ -134,9 +128,9 @@ def shows_best(windows: PassageWindows, positions: tf.Tensor, most_room: int, st
     length = tf.minimum(room, tokens - first)
     left = (windows.first[:, None] + positions)[:, :, None] - first
     right = length - 1 - left
-    held = (number >= 0) & (number < count) & (left >= 0) & (right >= 0)
+    is_inside = (number >= 0) & (number < count) & (left >= 0) & (right >= 0)
     # In float64, as there, so that ties are the same ones.
     context = tf.cast(tf.minimum(left, right), tf.float64) + 0.01 * tf.cast(length, tf.float64)
-    context = tf.where(held, context, -1.0)
+    context = tf.where(is_inside, context, -1.0)
     mine = context[:, :, reach : reach + 1]
     return tf.reduce_all(context[:, :, :reach] < mine, -1) & tf.reduce_all(context[:, :, reach:] <= mine, -1)

@@ -14,11 +14,7 @@ _PAGE = 256
 
 
 class PageTable:
-    """A table with one small number for each integer from 0 to its size.
-
-    Args:
-        values: [size] non-negative integers below 2**16.
-    """
+    """A table with one small number for each integer from 0 to its size."""
 
     def __init__(self, values: Sequence[int]):
         rows = np.pad(np.asarray(values, np.uint16), (0, -len(values) % _PAGE)).reshape(-1, _PAGE)
@@ -52,7 +48,6 @@ class Replacements:
     """Replaces some integers by lists of integers; the others stand for themselves.
 
     Args:
-        lists: by integer, what replaces it; at most 2**16 - 1 lists.
         size: the integers are smaller.
 
     Attributes:

@@ -35,14 +35,8 @@ class GraphTokenizer(tf.Module):
 
     Bytes that are not UTF-8 become U+FFFD, as `bytes.decode(errors="replace")` has it.
 
-    Args:
-        tokenizer: whose pieces and cleaning it has.
-
     Attributes:
         vocab_size: V, the number of pieces, special symbols included.
-
-    Raises:
-        UserError: the vocabulary has no piece for a comma.
     """
 
     def __init__(self, tokenizer: XLNetTokenizer):
@@ -69,9 +63,6 @@ class GraphTokenizer(tf.Module):
     def encode(self, texts) -> tf.RaggedTensor:
         """Cleans and encodes texts.
 
-        Args:
-            texts: string [N], any bytes.
-
         Returns:
             Ragged int32 [N, (pieces)], as `XLNetTokenizer.encode` gives them.
         """
@@ -80,14 +71,8 @@ class GraphTokenizer(tf.Module):
     def encode_with_offsets(self, texts) -> GraphEncoded:
         """Encodes texts and finds each piece in them.
 
-        Args:
-            texts: string [N], any bytes.
-
         Returns:
             For each text what `offsets.encode_with_offsets` gives; offsets count the characters of `valid`.
-
-        Raises:
-            UserError: the tokenizer's pieces do not spell the text (a model with byte fallback).
         """
         if self._aligner is None:
             raise UserError("the tokenizer has byte fallback: offsets need a SentencePiece model without it")

@@ -26,12 +26,6 @@ class WordWindows(NamedTuple):
 def word_windows(lengths: tf.Tensor, row: tf.Tensor, room: int, stride: int) -> WordWindows:
     """Lays windows over texts, as text.word_windows.windows over each of them.
 
-    Args:
-        lengths: int64 [W], pieces of the words of all texts, at most `room`.
-        row: [W], the text of each word, ascending.
-        room: pieces of a window.
-        stride: pieces between the starts of two windows, about.
-
     Returns:
         The windows; none for a text without words.
     """
@@ -70,17 +64,17 @@ def _chains(heads: tf.Tensor, limits: tf.Tensor, lasts: tf.Tensor, after: tf.Ten
     Returns:
         int64 [N], ascending.
     """
-    found = tf.TensorArray(tf.int64, size=0, dynamic_size=True, element_shape=[None], infer_shape=False)
-    found = found.write(0, heads[:0])  # eagerly, nothing at all cannot be joined
+    starts = tf.TensorArray(tf.int64, size=0, dynamic_size=True, element_shape=[None], infer_shape=False)
+    starts = starts.write(0, heads[:0])  # eagerly, nothing at all cannot be joined
 
-    def step(index, firsts, found):
+    def step(index, firsts, starts):
         continues = tf.where(tf.gather(lasts, firsts) < tf.gather(limits, firsts))[:, 0]
-        return index + 1, tf.gather(after, tf.gather(firsts, continues)), found.write(index, firsts)
+        return index + 1, tf.gather(after, tf.gather(firsts, continues)), starts.write(index, firsts)
 
     _, _, found = tf.while_loop(
-        lambda index, firsts, found: tf.size(firsts) > 0,
+        lambda index, firsts, starts: tf.size(firsts) > 0,
         step,
-        (tf.constant(1), heads, found),
+        (tf.constant(1), heads, starts),
         shape_invariants=(tf.TensorShape([]), tf.TensorShape([None]), None),
     )
-    return tf.sort(found.concat())
+    return tf.sort(starts.concat())

@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from xlnet_tf.text.graph.characters import substrings
 from xlnet_tf.text.special_tokens import EOP_ID, SYMBOLS
-from xlnet_tf.text.tokenizer import UNDERLINE, XLNetTokenizer
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.vocabulary import UNDERLINE
 from xlnet_tf.text.words import KINDS, LETTER, MARK, SPACE, UNSPACED, character_kind
 
 _CODE_POINTS = 0x110000
