@@ -7,9 +7,8 @@ import pytest
 from official.core import exp_factory, task_factory
 
 from tests.helpers.records import mutations
-from xlnet_tf import task_registry
+from xlnet_tf import manifest_checksum, task_registry
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import manifest_checksum
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.tasks.classification.files import write_files
 

@@ -6,9 +6,9 @@ import pytest
 
 from tests.helpers.records.mutations import set_field
 from tests.helpers.records.synthetic import make_set
+from xlnet_tf import manifest_checksum
 from xlnet_tf.differences import settings_difference
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import manifest_checksum
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.shards import read_shard
 from xlnet_tf.records.spec import RecordSpec

@@ -16,10 +16,9 @@ import tf_keras
 from etils import epath
 from typing_extensions import Self
 
-from xlnet_tf import files, task_registry
+from xlnet_tf import files, manifest_checksum, task_registry
 from xlnet_tf.checkpoints import hugging_face_config, names
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import manifest_checksum
 from xlnet_tf.task_registry import LANGUAGE_MODEL
 from xlnet_tf.text import cleaning
 from xlnet_tf.text.cleaning import CARD_FILE, MANIFEST_FILE, TOKENIZER_CONFIG_FILE, CleaningConfig

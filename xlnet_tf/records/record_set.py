@@ -15,9 +15,8 @@ import numpy as np
 from etils import epath
 from typing_extensions import Self
 
-from xlnet_tf import files
+from xlnet_tf import files, manifest_checksum
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import manifest_checksum
 from xlnet_tf.records import shards as shards_lib
 from xlnet_tf.records.layout import Layout
 from xlnet_tf.text.cleaning import MANIFEST_FILE, CleaningConfig
@@ -120,12 +119,12 @@ class RecordSet:
                 pass
         if checksums:
             shards_lib.read_tokenizer(self.tokenizer_path, self.tokenizer["sha256"])
+        object.__setattr__(self, "_checked", True)  # not a field: it is not part of what a manifest says
 
     def check_files_once(self) -> None:
-        """Does `check_files`, and nothing when called again: a storage takes its time for many shards."""
+        """Does `check_files` unless it has been done: a storage takes its time for many shards."""
         if not vars(self).get("_checked"):
             self.check_files()
-            object.__setattr__(self, "_checked", True)  # not a field: it is not part of what a manifest says
 
     def fields(self) -> dict[str, Any]:
         """Returns the manifest's fields, as json can hold them."""

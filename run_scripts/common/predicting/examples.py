@@ -9,9 +9,9 @@ from run_scripts.common import experiment, training_flags
 from run_scripts.common.predicting.options import PredictOptions
 from xlnet_tf import files, ownership
 from xlnet_tf.progress_bar import ProgressBar
-from xlnet_tf.tasks.finetuning import UNREACHED
 from xlnet_tf.tasks.pieces import remove_pieces
 from xlnet_tf.tasks.prediction import Predictor, Run
+from xlnet_tf.tasks.scoring import UNREACHED
 from xlnet_tf.training import runtime
 
 

@@ -128,7 +128,7 @@ def _kind_of_weights(dtype: str | None, source) -> str:
 
 def _write(options: PredictOptions, fingerprint: dict, answers, columns) -> epath.Path:
     """Writes the answers to a file in --output_dir, after those that an interrupted prediction has kept."""
-    from xlnet_tf.tasks.pieces import Pieces, remove_pieces
+    from xlnet_tf.tasks.pieces import Pieces
 
     folder = files.make_folder(options.output_dir)
     with ownership.folder_lease(folder, "predicting", "--output_dir") as owner:
@@ -138,10 +138,10 @@ def _write(options: PredictOptions, fingerprint: dict, answers, columns) -> epat
         with ProgressBar(answered, initial=done, **_BAR) as bar:
             lines = iter(bar)
             while piece := [*itertools.islice(lines, _LINES_KEPT)]:
-                files.write(pieces.path(done), "".join(piece))
+                files.write(pieces.rows(done), "".join(piece))
                 done += len(piece)
         owner.check()
         with files.replacing(folder / LINES_FILE, "wb") as file:
             file.writelines(pieces.read_lines())
-        remove_pieces(pieces.folder)
+        pieces.remove()
     return folder / LINES_FILE

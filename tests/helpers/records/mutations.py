@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from xlnet_tf import manifest_checksum
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import manifest_checksum
 
 # What no field expects, or no reader should believe.
 HOSTILE = (
