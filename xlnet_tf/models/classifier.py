@@ -62,12 +62,7 @@ class XLNetClassifier(PooledHead):
 
     @classmethod
     def from_pretrained(
-        cls,
-        path: Source,
-        labels: Sequence[str] | None = None,
-        *,
-        head_name: str | None = None,
-        **options,
+        cls, path: Source, labels: Sequence[str] | None = None, *, head_name: str | None = None, **options
     ) -> Self:
         """Builds the classifier of a checkpoint: with its head, or with a new one on pretrained weights.
 

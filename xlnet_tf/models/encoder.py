@@ -135,12 +135,7 @@ class XLNetEncoder(ShapeFreeModel):
             self.tied_biases = AttentionBiases(config, initializer_range, name="tied_biases")
         self.blocks = [
             TransformerBlock(
-                config,
-                initializer_range,
-                dropout,
-                attention_dropout,
-                self.tied_biases,
-                name=f"layer_{layer}",
+                config, initializer_range, dropout, attention_dropout, self.tied_biases, name=f"layer_{layer}"
             )
             for layer in range(config.n_layer)
         ]

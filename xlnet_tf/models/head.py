@@ -67,11 +67,7 @@ class EncoderModel(ShapeFreeModel):
         hints.refuse_keras_3("the loss", loss)
         loss, metrics, weighted_metrics = (
             compiling.for_logits(name, value, self.head_outputs())
-            for name, value in (
-                ("loss", loss),
-                ("metrics", metrics),
-                ("weighted_metrics", weighted_metrics),
-            )
+            for name, value in (("loss", loss), ("metrics", metrics), ("weighted_metrics", weighted_metrics))
         )
         super().compile(optimizer, loss, metrics, loss_weights, weighted_metrics, *args, **kwargs)
 

@@ -46,13 +46,7 @@ class XLNetQuestionAnswering(XLNetHead):
     """
 
     def __init__(
-        self,
-        encoder: XLNetEncoder,
-        *,
-        start_top: int = 5,
-        end_top: int = 5,
-        name: str = "span",
-        **kwargs,
+        self, encoder: XLNetEncoder, *, start_top: int = 5, end_top: int = 5, name: str = "span", **kwargs
     ):
         super().__init__(encoder, name=name, **kwargs)
         self.start_top = start_top

@@ -63,11 +63,7 @@ class XLNetTokenClassifier(XLNetHead):
         return self.dense(tf.cast(sequence_output, tf.float32))
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "num_labels": self.num_labels,
-            "labels": list(self.labels),
-        }
+        return {**super().get_config(), "num_labels": self.num_labels, "labels": list(self.labels)}
 
 
 XLNetTagger = XLNetTokenClassifier  # its earlier name

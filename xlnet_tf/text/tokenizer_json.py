@@ -120,10 +120,10 @@ def _made_of(path: str, _changed: float) -> str:
 def _model(values: dict[str, Any], path: str) -> ModelProto:
     """Returns the SentencePiece model that a tokenizer.json was made of."""
     fields = values.get("model")
-    kind = fields.get("type") if isinstance(fields, dict) else None
-    if kind != "Unigram":
+    model_type = fields.get("type") if isinstance(fields, dict) else None
+    if model_type != "Unigram":
         raise UserError(
-            f"{path}: model.type is {shown(kind)}; expected Unigram, as XLNet's tokenizers have it"
+            f"{path}: model.type is {shown(model_type)}; expected Unigram, as XLNet's tokenizers have it"
         )
     model = ModelProto()
     model.trainer_spec.model_type = model.trainer_spec.UNIGRAM
