@@ -1,9 +1,6 @@
 """The serving benchmark runs end to end at tiny sizes; nothing is asserted about time."""
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -11,7 +8,7 @@ from scipy.special import softmax
 
 from benchmarks import peers
 from benchmarks import serving as benchmark_serving
-from tests.conftest import REPOSITORY
+from tests.benchmarks.conftest import run_script
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 
@@ -93,25 +90,8 @@ def test_script(small_tokenizer, peer_python, tmp_path):
     tokenizer = tmp_path / "spiece.model"
     tokenizer.write_bytes(small_tokenizer.model_proto)
     output = tmp_path / "figures" / "serving.json"
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "benchmarks.serving",
-            "--preset=micro",
-            f"--tokenizer={tokenizer}",
-            "--batch_size=2",
-            "--seq_len=8",
-            "--repeats=1",
-            f"--peer_python={peer_python}",
-            f"--output={output}",
-        ],
-        cwd=REPOSITORY,
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    sizes = ["--preset=micro", "--batch_size=2", "--seq_len=8", "--repeats=1", f"--output={output}"]
+    done = run_script("serving", f"--tokenizer={tokenizer}", *sizes, f"--peer_python={peer_python}")
     assert done.returncode == 0, done.stderr
     report = json.loads(output.read_text())
     assert report["machine"]["date"] in done.stdout and "2 x 8, model_garden" in done.stdout

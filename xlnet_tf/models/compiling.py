@@ -56,7 +56,7 @@ def for_logits(argument: str, values: Any, outputs: Outputs) -> Any:
     subclasses, is left alone.
 
     Args:
-        argument: of compile: loss, metrics or weighted_metrics; as messages call it.
+        argument: compile's argument: loss, metrics or weighted_metrics; messages name it.
         outputs: what the outputs are, by name if there are several; None: unknown.
 
     Raises:

@@ -27,7 +27,7 @@ class Head(NamedTuple):
     Attributes:
         scope: the first scope of its variables, as checkpoints/names.py has it.
         new: whether the checkpoint lacks it.
-        labels: of its classes, in order; none for heads without classes.
+        labels: its classes' names, in order; none for heads without classes.
     """
 
     scope: str

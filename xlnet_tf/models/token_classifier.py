@@ -19,7 +19,7 @@ class XLNetTokenClassifier(XLNetHead):
 
     Args:
         num_labels: C.
-        labels: of the classes, for people who use the model; default: their numbers.
+        labels: the classes' names, for people who use the model; default: their numbers.
         segment_len, memory_gradient: how long texts are read (see XLNetHead).
 
     Call args: the encoder's features.

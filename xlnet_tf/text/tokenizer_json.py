@@ -94,7 +94,7 @@ def _post_processor() -> dict[str, Any]:
 def model_file(folder: epath.PathLike) -> epath.Path:
     """Returns the path of a folder's SentencePiece model, whether it is there or not.
 
-    Of a folder with tokenizer.json alone, it is one that is made from that.
+    Where a folder has tokenizer.json alone, the model is made from that.
     """
     file, source = epath.Path(folder) / TOKENIZER_FILE, epath.Path(folder) / TOKENIZER_JSON_FILE
     return file if file.exists() or not source.exists() else model_file_of(source)
