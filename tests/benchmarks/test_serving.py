@@ -1,14 +1,11 @@
 """The serving benchmark runs end to end at tiny sizes; nothing is asserted about time."""
 
-import json
-
 import numpy as np
 import pytest
 from scipy.special import softmax
 
 from benchmarks import peers
 from benchmarks import serving as benchmark_serving
-from tests.benchmarks.conftest import run_script
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 
@@ -83,15 +80,3 @@ def test_a_peer_that_does_not_answer_is_an_error_that_helps(tmp_path):
     with pytest.raises(UserError, match="/bin/true ended without an answer.*--peer_python"):
         peer.ask(benchmark_serving.make_features(90, 1, 6))
     peer.close()
-
-
-@pytest.mark.long
-def test_script(small_tokenizer, peer_python, tmp_path):
-    tokenizer = tmp_path / "spiece.model"
-    tokenizer.write_bytes(small_tokenizer.model_proto)
-    output = tmp_path / "figures" / "serving.json"
-    sizes = ["--preset=micro", "--batch_size=2", "--seq_len=8", "--repeats=1", f"--output={output}"]
-    done = run_script("serving", f"--tokenizer={tokenizer}", *sizes, f"--peer_python={peer_python}")
-    assert done.returncode == 0, done.stderr
-    report = json.loads(output.read_text())
-    assert report["machine"]["date"] in done.stdout and "2 x 8, model_garden" in done.stdout

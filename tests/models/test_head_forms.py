@@ -207,49 +207,28 @@ FILES = [
 
 @pytest.mark.parametrize(("inside", "ending"), FILES)
 @pytest.mark.filterwarnings("ignore:.*HDF5")
-def test_files_of_keras_keep_which_layers_are_frozen(tmp_path, inside, ending):
-    head = heads.random_head("classifier")
-    model = {"alone": head, "head": around(head), "encoder": around(head.encoder)}[inside]
-    first, last = head.encoder.blocks[0], head.encoder.blocks[-1]
-    first.trainable = False
-    first.attention.trainable = True
-    last.feed_forward.trainable = False
-    head.pooling.trainable = False
-    model.predict({"input_word_ids": np.full([1, heads.T], 7, np.int32)}, verbose=0)
-    expected = [names.canonical(weight.name) for weight in model.trainable_weights]
-    assert len(expected) < len(model.weights)
-    model.save(tmp_path / f"model.{ending}")
-    for found in (
-        tf_keras.models.load_model(tmp_path / f"model.{ending}"),
-        tf_keras.models.clone_model(model),
-    ):
-        assert [names.canonical(weight.name) for weight in found.trainable_weights] == expected
-
-
-@pytest.mark.parametrize(("inside", "ending"), FILES)
-@pytest.mark.filterwarnings("ignore:.*HDF5")
-def test_files_of_keras_keep_the_policy_and_what_is_frozen(tmp_path, inside, ending):
-    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    try:
+def test_files_of_keras_keep_the_policy_and_which_layers_are_frozen(tmp_path, inside, ending):
+    with policy_restored():
+        tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
         head = heads.random_head("classifier")
-        model = {
-            "alone": lambda: head,
-            "head": lambda: around(head),
-            "encoder": lambda: around(head.encoder),
-        }[inside]()
-        head.encoder.trainable = False
+        model = head if inside == "alone" else around(head.encoder if inside == "encoder" else head)
+        first, last = head.encoder.blocks[0], head.encoder.blocks[-1]
+        first.trainable = False
+        first.attention.trainable = True
+        last.feed_forward.trainable = False
+        head.pooling.trainable = False
         features = heads.random_features("classifier", np.random.default_rng(3))
         features = {"input_word_ids": features["input_word_ids"]}
         expected = model.predict(features, verbose=0)
         model.save(tmp_path / f"model.{ending}")
         clone = tf_keras.models.clone_model(model)
-    finally:
-        tf_keras.mixed_precision.set_global_policy("float32")
     loaded = tf_keras.models.load_model(tmp_path / f"model.{ending}")
     clone.set_weights(model.get_weights())
+    trainable = [names.canonical(weight.name) for weight in model.trainable_weights]
+    assert 0 < len(trainable) < len(model.weights)
     for found in (loaded, clone):
         np.testing.assert_array_equal(found.predict(features, verbose=0), expected)
-        assert len(found.trainable_weights) == len(model.trainable_weights) > 0
+        assert [names.canonical(weight.name) for weight in found.trainable_weights] == trainable
         assert {part.compute_dtype for part in found.layers} == {part.compute_dtype for part in model.layers}
     assert tf_keras.mixed_precision.global_policy().name == "float32"
 
