@@ -242,6 +242,37 @@ def test_dropout_is_a_function_of_its_seed():
     )
 
 
+@pytest.mark.integration
+@pytest.mark.parametrize("kind", ["cpu", "tpu"])
+def test_gradient_checkpointing_changes_no_result(kind):
+    """With both streams; with one: test_reading.py."""
+    config = dataclasses.replace(CONFIG, n_layer=3, untie_r=False)
+    features = random_features(np.random.default_rng(12), memory=4, config=config)
+    features["dropout_seed"] = np.array([1, 2], np.int32)
+    options = {"dropout": 0.2, "attention_dropout": 0.2, "memory_len": 4}
+    losses, gradients = [], []
+    for recompute in (False, True):
+        model = random_encoder(config, recompute=recompute, **options)
+
+        @tf.function(autograph=False)
+        def step(model=model):
+            with tf.GradientTape() as tape:
+                cubes = model(features, training=True)["query_output"] ** 3
+                loss = tf.reduce_sum(cubes)
+            found = tape.gradient(loss, model.trainable_variables, unconnected_gradients="zero")
+            # The cubes nearly cancel, so it is not their sum that is compared.
+            return tf.reduce_sum(tf.abs(cubes)), [tf.convert_to_tensor(gradient) for gradient in found]
+
+        with device.assume(kind):
+            loss, found = step()
+        losses.append(loss)
+        gradients.append(found)
+    # TensorFlow may run product, bias and activation as one kernel where nothing else reads what is between.
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+    for plain, recomputed in zip(*gradients):
+        np.testing.assert_allclose(plain, recomputed, atol=1e-3, rtol=1e-4)
+
+
 def test_weights_are_independent_and_as_wide_as_asked():
     model = random_encoder(XLNetConfig.preset("micro"), initializer_range=0.02)
     kernels = [v.numpy().ravel() for v in model.variables if "kernel" in v.name]
