@@ -8,6 +8,7 @@ import os
 import pathlib
 import random
 import signal
+import sys
 
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -71,6 +72,17 @@ def pytest_collection_modifyitems(items):
 
 def is_slow(path: pathlib.Path) -> bool:
     return path.relative_to(REPOSITORY / "tests").parts[0] in SLOW
+
+
+@pytest.fixture(autouse=True)
+def _forgotten_gradients():
+    """Frees what a test has traced: TensorFlow keeps each tf.custom_gradient of a graph, and so the graph."""
+    ops = sys.modules.get("tensorflow.python.framework.ops")
+    registry = ops.gradient_registry._registry if ops else {}
+    known = set(registry)
+    yield
+    for name in [name for name in registry if name.startswith("CustomGradient-") and name not in known]:
+        del registry[name]
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from tfrecord_builders.common import tables
-from tfrecord_builders.common.rows import other_delimiter
+from tfrecord_builders.common.rows import BadRow, NotAnObject, other_delimiter, parse_row
+from tfrecord_builders.common.streams import unpacked_name
 from tfrecord_builders.corpus import is_text
 from xlnet_tf import files
 from xlnet_tf.errors import UserError, shown
@@ -77,29 +78,23 @@ def _read_rows(path: str) -> Iterator[dict[str, Any]]:
             f"--data={path} is a folder; with --server expected a file (csv, tsv or JSON lines) with the "
             "model's inputs by name. A set of examples is for --model_dir, without --server"
         )
-    name = tables.unpacked_name(file)
+    name = unpacked_name(file)
     if name.endswith((".csv", ".tsv")):
         yield from (dict(row.values) for row in tables.read_table(file, tables.infer_format(file)))
         return
-    for number, line in tables.decoded_lines(file, "utf-8"):
+    for number, line in tables.decoded_lines(file):
         if not line.strip():
             continue
         try:
-            row = files.parse_json(line)
-        except files.SecondKey as error:
-            raise UserError(f"{path}, line {number}: {error}") from None
-        except (ValueError, RecursionError):
-            row = None
-        if not isinstance(row, dict):
+            yield parse_row(line)
+        except NotAnObject as error:
+            tip = "" if name.endswith((".jsonl", ".json")) else ". The names of tables end in .csv or .tsv"
             raise UserError(
-                f"{path}, line {number}: expected a JSON object with the model's inputs by name, such as "
-                f'{{"text": "A fine film."}}; found {shown(line.rstrip())}'
-                + ". The names of tables end in .csv or .tsv"
-                * (not name.endswith((".jsonl", ".json")))
-            )
-        if half := tables.half_character(row):
-            raise UserError(f"{path}, line {number}: {half} is half a character: repair it")
-        yield row
+                f"{path}, line {number}: {error} with the model's inputs by name, such as "
+                f'{{"text": "A fine film."}}; found {shown(line.rstrip())}{tip}'
+            ) from None
+        except BadRow as error:
+            raise UserError(f"{path}, line {number}: {error}") from None
 
 
 def answered_lines(

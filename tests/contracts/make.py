@@ -1,42 +1,22 @@
 """Makes the artefacts that test_contracts.py reads, with the code of any checkout.
 
-    cd CHECKOUT && python /path/to/tests/contracts/make.py FOLDER/artefacts.tar.xz
+    cd CHECKOUT && python /path/to/tests/contracts/make.py FOLDER/new.tar.xz
 
-Texts and tables are invented here. All else comes from the checkout's own commands, run one after another, as
-a user would: nothing of this file knows how the code looks inside, but `ANSWERS`.
+Texts and tables are those of the archive next to this file. All else comes from the checkout's own commands,
+run one after another, as a user would: nothing here knows how the code looks inside, but `ANSWERS`.
 """
 
 import hashlib
 import json
 import os
 import pathlib
-import random
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
 
-NOUNS = [
-    "harbour",
-    "lantern",
-    "orchard",
-    "bridge",
-    "violin",
-    "market",
-    "winter",
-    "letter",
-    "garden",
-    "engine",
-    "river",
-    "captain",
-]
-VERBS = ["carries", "finds", "paints", "repairs", "follows", "remembers", "sells", "hears"]
-GOOD = ["bright", "gentle", "splendid", "honest"]
-BAD = ["dreary", "broken", "bitter", "clumsy"]
-NAMES = ["Ada", "Boris", "Clara", "Dmitri"]
-TOWNS = ["Lindau", "Torvik", "Marsala"]
-
+ARCHIVE = pathlib.Path(__file__).with_name("artefacts.tar.xz")
 # Weights far from zero: otherwise every text would get the same answer, and every error the same numbers.
 ARCHITECTURE = ["n_layer=1", "d_model=8", "n_head=2", "d_head=4", "d_inner=8", "initializer_range=0.6"]
 TOKENIZER = "tokenizer/spiece.model"
@@ -120,107 +100,12 @@ save_model(XLNetClassifier.from_pretrained("runs/classification/best"), sys.argv
 """
 
 
-def sentence(rng: random.Random) -> str:
-    words = f"{rng.choice(NAMES)} {rng.choice(VERBS)} the {rng.choice(GOOD + BAD)} {rng.choice(NOUNS)}"
-    return (
-        f"{words} in {rng.choice(TOWNS)}, {rng.randint(2, 40)} times." if rng.random() < 0.5 else f"{words}."
-    )
-
-
-def documents(rng: random.Random, count: int) -> str:
-    return (
-        "\n\n".join("\n".join(sentence(rng) for _ in range(rng.randint(2, 6))) for _ in range(count)) + "\n"
-    )
-
-
-def table(columns: str, rows) -> str:
-    lines = [columns, *(",".join(f'"{value}"' for value in row) for row in rows)]
-    return "\n".join(lines) + "\n"
-
-
-def reviews(rng, count):
-    for _ in range(count):
-        label = rng.choice(["bad", "good"])
-        yield f"A {rng.choice(BAD if label == 'bad' else GOOD)} {rng.choice(NOUNS)}.", label
-
-
-def topics(rng, count):
-    for _ in range(count):
-        chosen = sorted(rng.sample(NOUNS[:3], rng.randint(0, 2)))
-        yield f"{rng.choice(NAMES)} {rng.choice(VERBS)} {' and '.join(chosen) or 'nothing'}", "|".join(chosen)
-
-
-def questions(rng, count):
-    paragraphs = []
-    for number in range(count):
-        name, noun, town = rng.choice(NAMES), rng.choice(NOUNS), rng.choice(TOWNS)
-        context = f"{sentence(rng)} {name} {rng.choice(VERBS)} the {noun} in {town}. {sentence(rng)}"
-        impossible = number % 4 == 3
-        answer = {"text": town, "answer_start": context.index(f"in {town}") + 3}
-        asked = f"Where is the {noun} of {name}?" if not impossible else "How old is the moon?"
-        answers = [] if impossible else [answer]
-        entry = {"id": f"q{number}", "question": asked, "answers": answers, "is_impossible": impossible}
-        paragraphs.append({"context": context, "qas": [entry]})
-    return json.dumps({"version": "v2.0", "data": [{"title": "towns", "paragraphs": paragraphs}]})
-
-
-def choices(rng, count):
-    lines = []
-    for number in range(count):
-        name, nouns = rng.choice(NAMES), rng.sample(NOUNS, 3)
-        answer = rng.randrange(3)
-        context = f"{name} {rng.choice(VERBS)} the {nouns[answer]}. {sentence(rng)}"
-        question = f"{name} has the _ ." if number % 2 else f"What does {name} have?"
-        lines.append(
-            json.dumps(
-                {
-                    "id": f"c{number}",
-                    "context": context,
-                    "question": question,
-                    "options": nouns,
-                    "answer": "ABC"[answer],
-                }
-            )
-        )
-    return "\n".join(lines) + "\n"
-
-
-def answers(rng, count):
-    for _ in range(count):
-        name, noun = rng.choice(NAMES), rng.choice(NOUNS)
-        question = f"What does {name} do with the {noun}?"
-        right = rng.randrange(3)
-        for place in range(3):
-            answer = f"{name} {rng.choice(VERBS)} the {noun}." if place == right else sentence(rng)
-            yield question, answer, int(place == right)
-
-
-def entities(rng, count):
-    lines = []
-    for _ in range(count):
-        lines += [f"{rng.choice(NAMES)} B-PER", f"{rng.choice(VERBS)} O", "the O", f"{rng.choice(NOUNS)} O"]
-        lines += ["in O", f"{rng.choice(TOWNS)} B-LOC", ""]
-    return "\n".join(lines) + "\n"
-
-
-def write_sources(folder: pathlib.Path):
-    """Writes the texts and tables that everything is made of."""
-    rng = random.Random(20)
-    contents = {"corpus-0.txt": documents(rng, 12), "corpus-1.txt": documents(rng, 12)}
-    for suffix, count in (("", 16), ("-dev", 6)):
-        contents |= {
-            f"reviews{suffix}.csv": table("text,label", reviews(rng, count)),
-            f"grades{suffix}.csv": table(
-                "text,grade", [(sentence(rng), round(5 * rng.random(), 1)) for _ in range(count)]
-            ),
-            f"topics{suffix}.csv": table("text,topics", topics(rng, count)),
-            f"squad{suffix}.json": questions(rng, count),
-            f"choices{suffix}.jsonl": choices(rng, count),
-            f"answers{suffix}.csv": table("question,answer,right", answers(rng, count)),
-            f"entities{suffix}.txt": entities(rng, count),
-        }
-    for name, text in contents.items():
-        (folder / name).write_text(text)
+def copy_sources(folder: pathlib.Path):
+    """Takes the texts and tables that everything is made of from the archive."""
+    with tarfile.open(ARCHIVE) as archive:
+        for member in archive:
+            if "/" not in member.name and member.name != "answers.json":
+                archive.extract(member, folder, filter="data")
 
 
 def run_module(folder: pathlib.Path, module: str, *flags: str):
@@ -243,7 +128,6 @@ def stop_after_half(run: pathlib.Path):
 
 
 def builder_command(task: str, output: str) -> list[str]:
-    """Returns the module and the flags that build a task's records."""
     builder, options = BUILDERS.get(task, ("pretraining", PRETRAINING))
     return [
         f"tfrecord_builders.{builder}",
@@ -254,7 +138,6 @@ def builder_command(task: str, output: str) -> list[str]:
 
 
 def training_command(task: str, model_dir: str) -> list[str]:
-    """Returns the module and the flags that train on a task's records."""
     command = ["run_scripts.finetune", f"--data=examples/{task}"]
     if task == "pretraining":
         command = ["run_scripts.pretrain", "--train_data=records/train", "--dev_data=records/dev"]
@@ -270,7 +153,7 @@ def training_command(task: str, model_dir: str) -> list[str]:
 
 def make(folder: pathlib.Path):
     """Writes all artefacts into a folder: texts, tokenizer, records, runs, and what is made of runs."""
-    write_sources(folder)
+    copy_sources(folder)
     tokenizer = f"--output_prefix={TOKENIZER.removesuffix('.model')}"
     run_module(folder, "run_scripts.train_tokenizer", "--input=corpus-*.txt", tokenizer, "--vocab_size=90")
     for task in ("pretraining", *BUILDERS):
@@ -296,7 +179,6 @@ def make(folder: pathlib.Path):
 
 
 def run_source(folder: pathlib.Path, source: str, *arguments: str):
-    """Runs a script with the checkout's code."""
     script = folder / "script_of_contracts.py"
     script.write_text(source)
     run_module(folder, script.stem, *arguments)
@@ -327,12 +209,6 @@ def pack(folder: pathlib.Path, archive: pathlib.Path):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        target = pathlib.Path(sys.argv[2])
-        target.mkdir(parents=True)
-        make(target)
-        pack(target, pathlib.Path(sys.argv[1]))
-    else:
-        with tempfile.TemporaryDirectory() as temporary:
-            make(pathlib.Path(temporary))
-            pack(pathlib.Path(temporary), pathlib.Path(sys.argv[1]))
+    with tempfile.TemporaryDirectory() as temporary:
+        make(pathlib.Path(temporary))
+        pack(pathlib.Path(temporary), pathlib.Path(sys.argv[1]))

@@ -31,7 +31,7 @@ TASKS = [
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory):
     folder = tmp_path_factory.mktemp("artefacts")
-    with tarfile.open(pathlib.Path(__file__).with_name("artefacts.tar.xz")) as archive:
+    with tarfile.open(make.ARCHIVE) as archive:
         archive.extractall(folder, filter="data")
     return folder
 

@@ -5,7 +5,6 @@ it into the manifest; so a note that cannot be believed must cost its shard, nev
 """
 
 import collections
-import json
 import random
 
 import pytest
@@ -15,7 +14,7 @@ from tests.helpers.records import mutations
 from tfrecord_builders.pretraining import output_folder
 from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records
 from tfrecord_builders.pretraining.worker import done_name
-from xlnet_tf import files, manifest_checksum
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
 
@@ -47,22 +46,13 @@ def contents(folder) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def under_its_seal(rng: random.Random, data: bytes) -> bytes:
-    values = json.loads(data)
-    checksum = values.pop(manifest_checksum.FIELD)
-    changed = mutations.mutated(rng, values)
-    return json.dumps(
-        {manifest_checksum.FIELD: checksum, **changed} if isinstance(changed, dict) else changed
-    ).encode()
-
-
 def harm(rng: random.Random, begun: dict[str, bytes], files: dict[str, bytes]) -> str:
     """Changes one of the files that a build has begun with; returns what was done."""
     notes = [name for name in begun if name.endswith(done_name(""))]
     name = rng.choice(notes)
     how = rng.choice(("changed", "changed", "damaged", "of another", "gone", "shard", "build.json"))
     if how == "changed":
-        files[name] = under_its_seal(rng, begun[name])
+        files[name] = mutations.under_its_checksum(rng, begun[name])
     elif how == "damaged":
         files[name] = mutations.damaged(rng, begun[name])
     elif how == "of another":
@@ -75,7 +65,7 @@ def harm(rng: random.Random, begun: dict[str, bytes], files: dict[str, bytes]) -
             (mutations.damaged(rng, begun[shard]), begun[rng.choice(notes).removesuffix(done_name(""))])
         )
     else:
-        change = rng.choice((under_its_seal, mutations.damaged))
+        change = rng.choice((mutations.under_its_checksum, mutations.damaged))
         files[how] = change(rng, begun[how])
     return how
 

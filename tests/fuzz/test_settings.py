@@ -15,7 +15,6 @@ from tests.fuzz.test_records import write_examples
 from tests.helpers.command_flags import parsed
 from tests.helpers.records import mutations
 from tests.helpers.records.synthetic import make_set
-from xlnet_tf import manifest_checksum
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.files import read_yaml
@@ -27,86 +26,42 @@ from xlnet_tf.text.cleaning import read_cleaning
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 
-def load_all(count, path, load, change, expected=None) -> collections.Counter:
-    """Writes a changed file and loads it, many times; returns how often what came of it.
+def check_loads(count, path, load, change, expected) -> collections.Counter:
+    """Whatever a changed file is, it is loaded as it was, or not at all."""
 
-    Args:
-        count: how many times.
-        path: the file; as it was, at the end.
-        load: reads it.
-        change: from a generator of random numbers and the file's bytes to others.
-        expected: what `load` must give if it gives anything; None: anything.
-    """
-    data, seen = path.read_bytes(), collections.Counter()
-    for rng in mutations.generators(count):
-        path.write_bytes(change(rng, data))
-        try:
-            found = load()
-        except (UserError, OSError) as error:
-            assert str(error) and len(str(error)) < 5000
-            seen[type(error).__name__] += 1
-        else:
-            assert expected is None or found == expected
-            seen["loaded"] += 1
-    path.write_bytes(data)
-    print(path.name, dict(seen))
-    return seen
+    def use(_):
+        assert load() == expected
 
-
-def of_json(rng, data):
-    return mutations.dumped(rng, mutations.mutated(rng, json.loads(data)))
-
-
-def under_its_seal(rng, data):
-    """Changes a manifest, but not its checksum: without one it is taken as it is."""
-    values = json.loads(data)
-    changed = mutations.mutated(
-        rng, {name: value for name, value in values.items() if name != manifest_checksum.FIELD}
-    )
-    return json.dumps(
-        {manifest_checksum.FIELD: values[manifest_checksum.FIELD], **changed}
-        if isinstance(changed, dict)
-        else changed
-    ).encode()
-
-
-def of_sealed(rng, data):
-    """Changes a manifest as somebody does who makes its checksum fit."""
-    values = json.loads(data)
-    manifest_checksum.pop_checksum(values)
-    changed = mutations.mutated(rng, values)
-    return json.dumps(
-        manifest_checksum.with_checksum(changed) if isinstance(changed, dict) else changed
-    ).encode()
+    return mutations.try_damaged(count, [path], change, use)
 
 
 @mutations.counts(300, 10_000)
 def test_manifests_of_records(tmp_path, count):
     manifest = make_set(tmp_path, [[(5, 4), (2, 3)]])
     path = tmp_path / "manifest.json"
-    for change in (mutations.damaged, under_its_seal):
-        seen = load_all(count, path, lambda: Manifest.load(tmp_path), change, expected=manifest)
-        assert seen["UserError"] > seen["loaded"] * 3
+    for change in (mutations.damaged, mutations.under_its_checksum):
+        seen = check_loads(count, path, lambda: Manifest.load(tmp_path), change, manifest)
+        assert seen["UserError"] > seen["used"] * 3
 
-    def use():
+    def use(_):
         loaded = Manifest.load(tmp_path)
         loaded.check_files()
         assert loaded.tokenizer_path.parent == tmp_path
         assert all(loaded.path(shard).parent == tmp_path for shard in loaded.shards)
         _Streams(loaded)
 
-    load_all(count, path, use, of_sealed)
+    mutations.try_damaged(count, [path], mutations.with_checksum, use)
 
 
 @mutations.counts(300, 10_000)
 def test_manifests_of_examples(tmp_path, small_tokenizer, count):
     examples = write_examples(tmp_path, small_tokenizer)
     path = tmp_path / "manifest.json"
-    for change in (mutations.damaged, under_its_seal):
-        seen = load_all(count, path, lambda: ExampleSet.load(tmp_path), change, expected=examples)
-        assert seen["UserError"] > seen["loaded"] * 3
+    for change in (mutations.damaged, mutations.under_its_checksum):
+        seen = check_loads(count, path, lambda: ExampleSet.load(tmp_path), change, examples)
+        assert seen["UserError"] > seen["used"] * 3
 
-    def use():
+    def use(_):
         loaded = ExampleSet.load(tmp_path)
         loaded.check_files()
         loaded.arrays()
@@ -114,7 +69,7 @@ def test_manifests_of_examples(tmp_path, small_tokenizer, count):
         loaded.load_tokenizer()
         assert all((loaded.folder / shard.file).parent == tmp_path for shard in loaded.shards)
 
-    load_all(count, path, use, of_sealed)
+    mutations.try_damaged(count, [path], mutations.with_checksum, use)
 
 
 @mutations.counts(100, 5000)
@@ -122,7 +77,7 @@ def test_sidecars_of_examples(tmp_path, small_tokenizer, count):
     examples = write_examples(tmp_path, small_tokenizer)
     lines = list(examples.sidecar())
     path = tmp_path / "examples.jsonl"
-    load_all(count, path, lambda: list(examples.sidecar()), mutations.damaged, expected=lines)
+    check_loads(count, path, lambda: list(examples.sidecar()), mutations.damaged, lines)
 
 
 def test_another_tokenizer_next_to_examples_is_refused(tmp_path, small_tokenizer):
@@ -137,7 +92,7 @@ def test_another_tokenizer_next_to_examples_is_refused(tmp_path, small_tokenizer
 def test_configs(tmp_path, count):
     path = tmp_path / "xlnet_config.json"
     path.write_text(XLNetConfig.preset("micro").to_json())
-    load_all(count, path, lambda: XLNetConfig.from_json_file(str(path)), of_json)
+    mutations.try_damaged(count, [path], mutations.of_json, XLNetConfig.from_json_file)
     path.write_text("[" * 100_000)
     with pytest.raises(UserError, match="is not JSON|is not a text file"):
         XLNetConfig.from_json_file(str(path))
@@ -150,16 +105,7 @@ def test_configs(tmp_path, count):
 def test_cleaning(tmp_path, count):
     path = tmp_path / "tokenizer_config.json"
     path.write_text(json.dumps({"do_lower_case": True, "keep_accents": False, "remove_space": True}))
-    load_all(count, path, lambda: read_cleaning(tmp_path), of_json)
-
-
-def of_yaml(rng, data):
-    changed = mutations.mutated(rng, yaml.safe_load(data))
-    try:
-        text = yaml.safe_dump(changed).encode()
-    except (yaml.YAMLError, UnicodeEncodeError):
-        text = b"a: &a [*a, *b]"
-    return mutations.damaged(rng, text) if rng.randrange(4) == 0 else text
+    mutations.try_damaged(count, [path], mutations.of_json, lambda _: read_cleaning(tmp_path))
 
 
 @mutations.counts(60, 3000)
@@ -167,8 +113,8 @@ def test_recipes(tmp_path, count):
     path = tmp_path / "recipe.yaml"
     shutil.copy(REPOSITORY / "run_scripts" / "recipes" / "base.yaml", path)
     values = parsed(lambda: experiment.define_flags(SETTINGS), "--model_dir=unused", f"--config_file={path}")
-    load_all(count, path, lambda: experiment.load(pretraining.EXPERIMENT, SETTINGS, values), of_yaml)
-    load_all(count, path, lambda: read_yaml(str(path)), of_yaml)
+    for use in (lambda _: experiment.load(pretraining.EXPERIMENT, SETTINGS, values), read_yaml):
+        mutations.try_damaged(count, [path], mutations.of_yaml, use)
 
 
 @mutations.counts(100, 5000)
@@ -176,13 +122,13 @@ def test_tokenizers(tmp_path, small_tokenizer, count):
     path = tmp_path / "spiece.model"
     path.write_bytes(small_tokenizer.model_proto)
 
-    def use():
+    def use(path):
         tokenizer = XLNetTokenizer(path)
         ids = tokenizer.encode("Ba ne 1999, tor: mi kal!")
         assert all(0 <= piece_id < tokenizer.vocab_size for piece_id in ids)
 
     sentencepiece.set_min_log_level(3)
-    load_all(count, path, use, mutations.damaged)
+    mutations.try_damaged(count, [path], mutations.damaged, use)
 
 
 @pytest.mark.parametrize(

@@ -48,12 +48,8 @@ for line in iter(sys.stdin.readline, ""):
 
 
 class Ended(NamedTuple):
-    """A command that has ended.
-
-    Attributes:
-        returncode, stdout, stderr: as subprocess calls them.
-        flags: names of those that it has defined.
-        heavy: packages that it has loaded, of those that take seconds to.
+    """A command that has ended: what subprocess tells of it, the names of the flags that it has
+    defined, and which packages it has loaded that take seconds to.
     """
 
     returncode: int

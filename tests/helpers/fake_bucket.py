@@ -59,10 +59,8 @@ class FakeBucket:
     Attributes:
         objects: "BUCKET/NAME" -> content.
         seconds: that each answer takes.
-        failing: part of the requests that are answered with status 503, half of these after they were carried
-            out.
-        requests: (kind, object) in order; kind is one of stat, list, read, upload, copy, delete.
-        failures: how many were answered with 503.
+        failing: share of the requests answered with status 503, half of these after they were carried out.
+        requests: (stat, list, read, upload, copy or delete; object), in order.
         environment: variables for a process whose gs:// is this.
     """
 

@@ -19,18 +19,16 @@ class FakeHub:
     """What the hub holds, and how it misbehaves.
 
     Attributes:
-        models: name -> file -> content; of one revision, "main", and its commit. The names of data sets begin
-            with datasets/.
+        models: name -> file -> content, of the revision "main" and its commit; a data set is datasets/NAME.
         private: names that ask for TOKEN.
         wrong_sums: files whose sha256 the hub gives wrong.
         cut_after: bytes of a file after which the connection ends, once.
         refused: whether TOKEN may not write.
         refused_metadata: why it does not take a README.md.
         stored: content that was uploaded and not yet committed, by its sha256.
-        requested: what was asked for, in order: (method, path).
-        ranges: the Range of each request for a file's content, None if it has none.
-        instead: from a method and a path to the answer, status, body and headers; None: the usual answer.
-        url: its address.
+        requested: (method, path), in order.
+        ranges: the Range of each request for a file's content.
+        instead: the answer to a method and a path, if not the usual one: status, body and headers.
     """
 
     models: dict[str, dict[str, bytes]] = dataclasses.field(default_factory=dict)

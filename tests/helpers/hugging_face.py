@@ -20,11 +20,9 @@ print("\\n" + json.dumps(answer(**inputs)))
 
 
 def ask(code: str, **inputs: Any) -> Any:
-    """Returns what a function computes in that process; skips the test if no Python is named.
+    """Returns what `answer`, which `code` defines, computes of inputs as JSON has them in that process.
 
-    Args:
-        code: defines `answer`, which takes the inputs by name.
-        **inputs: what JSON can hold, as its result.
+    Skips the test if no Python is named.
     """
     python = os.environ.get(VARIABLE)
     if not python:

@@ -17,11 +17,8 @@ from xlnet_tf.errors import UserError
 class Echo:
     """Answers a text with its length and with how many rows its batch has; refuses those with "bad" in them.
 
-    One with "deadly" kills its process, one with "unlucky" the first two.
-
-    Args:
-        log: folder that gets a file for each batch.
-        seconds: that a batch takes.
+    One with "deadly" kills its process, one with "unlucky" the first two. The folder `log` gets a file for
+    each batch, which takes some seconds.
     """
 
     log: str

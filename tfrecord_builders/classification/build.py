@@ -12,7 +12,7 @@ from tfrecord_builders.classification.options import ClassificationOptions
 from tfrecord_builders.classification.presets import BINARY_METRICS, Dataset, SplitSource
 from tfrecord_builders.common import tables
 from tfrecord_builders.common.example_builder import Example, Split, build_sets, encoded
-from tfrecord_builders.common.rows import Row, other_delimiter
+from tfrecord_builders.common.rows import LabelledRow, other_delimiter
 from tfrecord_builders.pretraining.dedup import fingerprints, is_held_out
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
@@ -25,7 +25,7 @@ TASK = "classification"
 _COUNTED_LABELS = 20  # with more labels, the table of a set does not count each
 _MOST_LABELS = 0.5  # of the rows: more are hardly classes
 
-_NumberedRow = tuple[int, Row]
+_NumberedRow = tuple[int, LabelledRow]
 _Skipped = list[tuple[str, str]]  # reason and location of each row
 
 
@@ -107,7 +107,7 @@ def _read(name: str, dataset: Dataset, skipped: _Skipped | None = None) -> Itera
         yield count + ragged, row
 
 
-def _check_columns(row: Row, source: SplitSource) -> None:
+def _check_columns(row: LabelledRow, source: SplitSource) -> None:
     """Raises UserError if the first row of a csv or tsv file has no column of a text."""
     missing = [column for column in (*source.text, *source.text_pair) if column not in row]
     if missing and source.table.kind in ("csv", "tsv"):
@@ -231,7 +231,7 @@ def _mask(rows: np.ndarray, count: int, limit: int) -> np.ndarray:
     return mask
 
 
-def _texts(row: Row, source: SplitSource) -> dict[str, str]:
+def _texts(row: LabelledRow, source: SplitSource) -> dict[str, str]:
     """Returns the row's text and, if there is one, its second text."""
     texts = {"text": " ".join(row.text(column) for column in source.text)}
     if source.text_pair:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from tfrecord_builders.classification.presets import Dataset, SplitSource
-from tfrecord_builders.common.rows import HIDDEN_LABELS, NestedJson, Row, zero_or_one
+from tfrecord_builders.common.rows import HIDDEN_LABELS, LabelledRow, NestedJson, zero_or_one
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.layout import Column
 
@@ -16,18 +16,18 @@ _SHOWN = 20  # labels in a message
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-def is_labelled(row: Row, source: SplitSource) -> bool:
+def is_labelled(row: LabelledRow, source: SplitSource) -> bool:
     """Returns whether a label column of a row is there and not blank."""
     return any(column in row and "".join(row[column]).strip() for column in source.label)
 
 
-def is_hidden(row: Row, source: SplitSource, dataset: Dataset) -> bool:
+def is_hidden(row: LabelledRow, source: SplitSource, dataset: Dataset) -> bool:
     """Returns whether a row has no label, or -1 that is not one of the labels."""
     hidden = set(HIDDEN_LABELS).difference(dataset.labels)
     return all(column not in row or "".join(row[column]).strip() in hidden for column in source.label)
 
 
-def read_labels(row: Row, source: SplitSource, dataset: Dataset) -> list[str]:
+def read_labels(row: LabelledRow, source: SplitSource, dataset: Dataset) -> list[str]:
     """Returns a row's labels as they are written: one, or any number for multi_label.
 
     Raises:
@@ -88,7 +88,7 @@ def _whole(label: str) -> str:
     return label.removesuffix(".0") if re.fullmatch(r"-?\d+\.0", label) else label
 
 
-def encode(row: Row, source: SplitSource, dataset: Dataset) -> int | float | np.ndarray:
+def encode(row: LabelledRow, source: SplitSource, dataset: Dataset) -> int | float | np.ndarray:
     """Returns what is stored for a row's label.
 
     Args:
@@ -121,7 +121,7 @@ def label_column(dataset: Dataset) -> Column:
     return Column("label", "float32" if dataset.kind == "regression" else "int32", None)
 
 
-def _number(label: str, row: Row) -> float:
+def _number(label: str, row: LabelledRow) -> float:
     try:
         value = float(label)
     except ValueError:
@@ -136,7 +136,7 @@ def _number(label: str, row: Row) -> float:
     return value
 
 
-def _index(label: str, labels: Sequence[str], row: Row) -> int:
+def _index(label: str, labels: Sequence[str], row: LabelledRow) -> int:
     try:
         return labels.index(label)
     except ValueError:

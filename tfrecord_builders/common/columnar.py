@@ -11,7 +11,8 @@ from typing import Any
 
 from etils import epath
 
-from tfrecord_builders.common.rows import DecodedValues, Row, as_text
+from tfrecord_builders.common.delimited import check_names
+from tfrecord_builders.common.rows import DecodedValues, LabelledRow, as_text
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
@@ -47,7 +48,7 @@ def kind_of(path: epath.Path) -> str:
     return next(iter(found), "")
 
 
-def read(path: epath.Path, kind: str) -> Iterator[Row]:
+def read(path: epath.Path, kind: str) -> Iterator[LabelledRow]:
     """Yields the rows of a file, or of all files of a folder, of one of KINDS.
 
     Raises:
@@ -57,13 +58,13 @@ def read(path: epath.Path, kind: str) -> Iterator[Row]:
     number = 1
     for file in _files(path, kind):
         batches = _parquet_batches(file) if kind == "parquet" else _arrow_batches(file)
-        with _errors(file, kind):
+        with reading(file, kind):
             for batch, features in batches:
                 yield from rows_of_batch(batch, features, str(path), number)
                 number += batch.num_rows
 
 
-def rows_of_batch(batch: Any, features: Any, source: str, first: int) -> Iterator[Row]:
+def rows_of_batch(batch: Any, features: Any, source: str, first: int) -> Iterator[LabelledRow]:
     """Yields the rows of a batch of Arrow, of which a column is decoded when it is first asked for.
 
     Args:
@@ -81,7 +82,7 @@ def rows_of_batch(batch: Any, features: Any, source: str, first: int) -> Iterato
                 decoded[name] = _decoded(batch, name, paths[name], features, source, first)
             return decoded[name][index]
 
-        yield Row(DecodedValues(paths, decode), source, first + index, numbered=True)
+        yield LabelledRow(DecodedValues(paths, decode), source, first + index, numbered=True)
 
 
 def _paths(fields: Iterable[Any], above: str = "") -> Iterator[tuple[str, list[int]]]:
@@ -192,7 +193,7 @@ def _parquet_batches(path: epath.Path) -> Iterator[tuple[Any, Any]]:
 
     with path.open("rb") as raw:
         file = pyarrow.parquet.ParquetFile(raw)
-        features = _features(file.schema_arrow)
+        features = _features(path, file.schema_arrow)
         for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
             yield batch, features
 
@@ -204,29 +205,32 @@ def _arrow_batches(path: epath.Path) -> Iterator[tuple[Any, Any]]:
         is_file = raw.read(6) == b"ARROW1"
         raw.seek(0)
         reader = pyarrow.ipc.open_file(raw) if is_file else pyarrow.ipc.open_stream(raw)
-        features = _features(reader.schema)
+        features = _features(path, reader.schema)
         whole = map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader
         for batch in whole:
             for first in range(0, batch.num_rows, _BATCH_ROWS):
                 yield batch.slice(first, _BATCH_ROWS), features
 
 
-def _features(schema: Any) -> Any:
+def _features(path: epath.Path, schema: Any) -> Any:
     """Returns the features that `datasets` noted in a schema; None if it did not write the file."""
     text = (schema.metadata or {}).get(_METADATA)
-    if len(set(schema.names)) < len(schema.names):
-        raise UserError(f"two columns have the same name in {', '.join(schema.names)}")
+    check_names(schema.names, str(path))
     return json.loads(text).get("info", {}).get("features") if text else None
 
 
 @contextlib.contextmanager
-def _errors(path: epath.Path, kind: str) -> Iterator[None]:
+def reading(path: epath.Path, kind: str, column: str = "") -> Iterator[None]:
+    """Turns errors of Arrow and of the file system into one that names the file."""
     import pyarrow
 
     try:
         yield
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
+    except UserError:
+        raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         reason = " ".join(str(error).split())
-        raise UserError(f"{path} cannot be read as {kind} ({reason}): is it damaged?") from None
+        raise UserError(
+            f"{path} cannot be read as {kind} ({column and f'column {column!r}: '}{reason}): is it damaged? "
+            "Get it again"
+        ) from None

@@ -17,7 +17,7 @@ from typing import Any
 from etils import epath
 
 from tfrecord_builders.common.columnar import part_features, rows_of_batch, undecodable, with_names
-from tfrecord_builders.common.rows import DecodedValues, Row, as_text
+from tfrecord_builders.common.rows import DecodedValues, LabelledRow, as_text
 from xlnet_tf import hub
 from xlnet_tf.errors import UserError, install_command
 
@@ -45,7 +45,7 @@ def check(name: str) -> None:
     _on_hub(name) if name.startswith(HUB) else _prepared(name)
 
 
-def read(name: str) -> Iterator[Row]:
+def read(name: str) -> Iterator[LabelledRow]:
     """Yields the rows of a split of a data set, in its order.
 
     Raises:
@@ -54,7 +54,7 @@ def read(name: str) -> Iterator[Row]:
     return _hub_rows(name) if name.startswith(HUB) else _prepared_rows(name)
 
 
-def _hub_rows(name: str) -> Iterator[Row]:
+def _hub_rows(name: str) -> Iterator[LabelledRow]:
     split, number = _on_hub(name), 1
     features = split.features.to_dict()
     for batch in split.with_format("arrow").iter(_BATCH_ROWS):
@@ -87,7 +87,7 @@ def _on_hub(name: str) -> Any:
         raise UserError(f"{name} cannot be read: {' '.join(str(error).split())}") from error
 
 
-def _prepared_rows(name: str) -> Iterator[Row]:
+def _prepared_rows(name: str) -> Iterator[LabelledRow]:
     import tensorflow_datasets as tfds
 
     builder, split = _prepared(name)
@@ -108,7 +108,7 @@ def _prepared_rows(name: str) -> Iterator[Row]:
             except Exception as error:
                 raise UserError(f"{name}, row {number}: {column!r} {undecodable(error)}") from None
 
-        yield Row(DecodedValues(paths, decode), name, number, numbered=True)
+        yield LabelledRow(DecodedValues(paths, decode), name, number, numbered=True)
 
 
 def _paths(example: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, ...]]]:

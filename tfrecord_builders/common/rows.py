@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
 # Whole numbers of up to 9 digits, as Python refuses to read thousands; 1.0 is what many tables make of 1.
@@ -20,8 +21,8 @@ class NestedJson(str):
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
-    """One row.
+class LabelledRow:
+    """A row of a labelled table, whose columns are read as texts.
 
     Attributes:
         values: column -> text, or list of texts. What is nested is there as json, and each of its parts as a
@@ -124,6 +125,40 @@ class DecodedValues(Mapping[str, str | list[str]]):
 
     def __len__(self) -> int:
         return len(self._names)
+
+
+class BadRow(ValueError):
+    """Why a row cannot be read; its location is for the caller to say."""
+
+
+class NotAnObject(BadRow):
+    """A line of jsonl is something else."""
+
+
+def parse_object(line: str) -> dict[str, Any]:
+    """Returns the object on a line of jsonl.
+
+    Raises:
+        NotAnObject: it is something else.
+        BadRow: it has a key twice.
+    """
+    try:
+        values = files.parse_json(line)
+    except files.SecondKey as error:
+        raise BadRow(str(error)) from None
+    except (ValueError, RecursionError) as error:
+        raise NotAnObject(f"not json ({error}), expected an object") from None
+    if not isinstance(values, dict):
+        raise NotAnObject(f"a json {type(values).__name__}, expected an object")
+    return values
+
+
+def parse_row(line: str) -> dict[str, Any]:
+    """As `parse_object`, for rows that are written again: no file can hold half a character."""
+    values = parse_object(line)
+    if "\\u" in line and (half := half_character(values)):
+        raise BadRow(f"{half} is half a character (a lone surrogate): repair it")
+    return values
 
 
 def row_values(values: Mapping[str, Any]) -> dict[str, str | list[str]]:

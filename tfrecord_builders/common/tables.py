@@ -5,20 +5,33 @@ and Arrow, `named_sets.py` what TensorFlow Datasets and the Hugging Face hub hav
 """
 
 import codecs
-import csv
 import dataclasses
-import gzip
 import itertools
 import os
-import re
-import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO
 
 from etils import epath
 
 from tfrecord_builders.common import columnar, named_sets
-from tfrecord_builders.common.rows import Row, half_character, name_as_text, other_delimiter, row_values
+from tfrecord_builders.common.delimited import (
+    DELIMITERS,
+    BadQuotes,
+    Dialect,
+    check_names,
+    delimiter_of,
+    lines,
+    ragged,
+    split_rows,
+)
+from tfrecord_builders.common.rows import (
+    BadRow,
+    LabelledRow,
+    name_as_text,
+    other_delimiter,
+    parse_row,
+    row_values,
+)
+from tfrecord_builders.common.streams import Stream, unpacked_name, unpacking
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
@@ -26,22 +39,10 @@ Skip = Callable[[str, str], None]  # hears of a row that is left out: reason and
 KINDS = ("csv", "tsv", "jsonl", "at", "folders", *columnar.KINDS)
 NAMED = "named"
 SOURCES = (
-    "csv, tsv or jsonl, plain or .gz; Parquet, Arrow, or a folder of such files; "
+    "csv, tsv or jsonl, plain, .gz or .zst; Parquet, Arrow, or a folder of such files; "
     "hf://datasets/OWNER/NAME/SPLIT or tfds://NAME/SPLIT"
 )
-_DELIMITERS = {"csv": ",;\t|", "tsv": "\t"}  # the usual one first
-_QUOTED = re.compile(r'"[^"]*"?')
 MAX_TEXT_BYTES = 1 << 26  # of a line, or of a file that is one text
-_BLOCK_BYTES = 1 << 20
-# How compressed files begin, and what to do.
-_PACKED = {
-    b"\x1f\x8b": "let its name end in .gz",
-    b"\x28\xb5\x2f\xfd": "unpack it (zstd -d)",
-    b"\xfd7zXZ": "unpack it (xz -d)",
-    b"BZh": "unpack it (bzip2 -d)",
-}
-DAMAGED_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
-MAX_FIELD = 1 << 24  # characters; the csv module's own limit is less than a long document
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,16 +117,6 @@ def existing_file(path: epath.PathLike) -> epath.Path:
     return path
 
 
-def is_gzip(path: epath.Path) -> bool:
-    """Returns whether a file is compressed, by its name."""
-    return path.suffix.lower() == ".gz"
-
-
-def unpacked_name(path: epath.Path) -> str:
-    """Returns a file's name in lower case and without .gz, to compare its ending."""
-    return path.name.lower().removesuffix(".gz")
-
-
 def infer_format(path: epath.PathLike) -> TableFormat:
     """Returns the usual format for a file's name, csv quoted, tsv not, or for what else holds rows.
 
@@ -141,7 +132,7 @@ def infer_format(path: epath.PathLike) -> TableFormat:
     if path.is_dir():
         return TableFormat("folders")
     kind = unpacked_name(path).rpartition(".")[2]
-    if kind in ("zst", "bz2", "xz", "zip"):
+    if kind in ("bz2", "xz", "zip"):
         raise UserError(f"{path} is compressed as .{kind}, which tables cannot be: unpack it, or make it .gz")
     if kind not in ("csv", "tsv", "jsonl"):
         raise UserError(
@@ -151,11 +142,11 @@ def infer_format(path: epath.PathLike) -> TableFormat:
     return TableFormat(kind, quoting=kind == "csv")
 
 
-def read_table(path: epath.PathLike, table: TableFormat, skip: Skip | None = None) -> Iterator[Row]:
+def read_table(path: epath.PathLike, table: TableFormat, skip: Skip | None = None) -> Iterator[LabelledRow]:
     """Reads a table, row by row.
 
     Args:
-        path: a file, plain or .gz, local or remote, a folder, or the name of a data set.
+        path: a file, plain or compressed, local or remote, a folder, or the name of a data set.
         table: how it is written.
         skip: called with reason and location of each row that has too few or too many fields; None: an error.
 
@@ -176,71 +167,29 @@ def read_table(path: epath.PathLike, table: TableFormat, skip: Skip | None = Non
         raise UserError(f"{path} is {kind}, which cannot be read as {table.kind}")
     if table.kind == "folders":
         return _read_folders(path, table)
-    lines = decoded_lines(path, table.encoding)
-    if table.kind in _DELIMITERS:
-        return _read_fields(path, lines, table, skip)
+    numbered = decoded_lines(path, table.encoding)
+    if table.kind in DELIMITERS:
+        return _read_fields(path, numbered, table, skip)
     read = _read_json_lines if table.kind == "jsonl" else _read_at_lines
-    return read(path, ((number, line) for number, line in lines if line.strip()))
+    return read(path, ((number, line) for number, line in numbered if line.strip()))
 
 
-def decoded_lines(path: epath.Path, encoding: str) -> Iterator[tuple[int, str]]:
-    """Yields (number, line) of a file, plain or .gz; the line with its end."""
+def decoded_lines(path: epath.PathLike, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
+    """Yields (number, line with its end) of a file, plain or compressed."""
     path, encoding = existing_file(path), _known_encoding(encoding)
     if "\n".encode(encoding) != b"\n":
         raise UserError(f"encoding {encoding} cannot be read line by line: convert {path} to utf-8")
-    number, name = 0, str(path)  # which takes as long as reading a line
-    try:
-        with path.open("rb") as file:
-            plain = gzip.GzipFile(fileobj=file) if is_gzip(path) else file
-            for number, line in enumerate(_lines(plain), 1):
-                if len(line) > MAX_TEXT_BYTES:
-                    raise UserError(
-                        f"{path}:{number}: a line of more than {MAX_TEXT_BYTES:,} bytes, expected a row"
-                    )
-                text = _decode(line, encoding, f"{name}:{number}")
-                yield number, text.removeprefix("\ufeff") if number == 1 else text
-    except DAMAGED_GZIP as error:
-        raise UserError(f"{path}:{number + 1}: damaged gzip file ({error}): get it again") from None
-
-
-def _blocks(file: IO[bytes]) -> Iterator[bytes]:
-    """Yields the blocks of a file; of one that is damaged, also what stands before the damage."""
-    read, parts = getattr(file, "read1", file.read), [b"-"]  # read loses what it has read before an error
-    while parts:
-        parts = []
-        try:
-            while (left := _BLOCK_BYTES - sum(map(len, parts))) and (part := read(left)):
-                parts.append(part)
-        except DAMAGED_GZIP:
-            yield b"".join(parts)
-            raise
-        yield b"".join(parts)
-
-
-def _lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Yields the lines of a file with their ends, and what has been read of one that is too long."""
-    rest, end = b"", b""
-    for block in _blocks(file):
-        end = end or line_end(block)
-        *lines, rest = (rest + block).split(end)
-        for line in lines:
-            yield line + end
-        if len(rest) > MAX_TEXT_BYTES:
-            break
-    if rest:
-        yield rest
-
-
-def line_end(first: bytes) -> bytes:
-    """Returns what ends the lines of a file that begins so: a carriage return or a line feed."""
-    outside = _QUOTED.sub("", first.decode("latin-1")) if b"\r" in first else ""
-    return b"\r" if "\r" in outside[:-1] and "\n" not in outside else b"\n"
-
-
-def delimiter_of(header: str, kind: str) -> str:
-    """Returns what separates the columns of a table: the usual mark of its kind, or another in the header."""
-    marks, names = _DELIMITERS[kind], _QUOTED.sub("", header)
-    return next((mark for mark in marks if mark in names), marks[0])
+    with Stream(path) as stream:
+        for number, line in enumerate(lines(stream, MAX_TEXT_BYTES), 1):
+            if len(line) > MAX_TEXT_BYTES:
+                raise UserError(
+                    f"{path}:{number}: a line of more than {MAX_TEXT_BYTES:,} bytes, expected a row"
+                )
+            try:
+                text = line.decode(encoding)
+            except UnicodeDecodeError as error:
+                raise _undecodable(error, encoding, f"{path}:{number}") from None
+            yield number, text.removeprefix("\ufeff") if number == 1 else text
 
 
 def _known_encoding(encoding: str) -> str:
@@ -253,109 +202,80 @@ def _known_encoding(encoding: str) -> str:
     return "utf-8" if name == "utf-8-sig" else encoding
 
 
-def _decode(data: bytes, encoding: str, location: str) -> str:
-    try:
-        return data.decode(encoding)
-    except UnicodeDecodeError as error:
-        if packed := next(filter(data.startswith, _PACKED), b""):
-            raise UserError(f"{location}: the file is compressed: {_PACKED[packed]}") from None
-        found = data[error.start : error.end].hex(" ")
-        raise UserError(
-            f"{location}: byte {error.start + 1} ({found}) is not {encoding}: convert the file to utf-8, or "
-            "give its encoding (latin-1, gb18030, ...) to a builder that has the flag --encoding"
-        ) from None
+def _undecodable(error: UnicodeDecodeError, encoding: str, location: str) -> UserError:
+    if what := unpacking(error.object):
+        return UserError(f"{location}: the file is compressed: {what}")
+    found = error.object[error.start : error.end].hex(" ")
+    return UserError(
+        f"{location}: byte {error.start + 1} ({found}) is not {encoding}: convert the file to utf-8, or "
+        "give its encoding (latin-1, gb18030, ...) to a builder that has the flag --encoding"
+    )
 
 
 def _read_fields(
-    path: epath.Path,
-    lines: Iterator[tuple[int, str]],
-    table: TableFormat,
-    skip: Skip | None,
-) -> Iterator[Row]:
+    path: epath.Path, numbered: Iterator[tuple[int, str]], table: TableFormat, skip: Skip | None
+) -> Iterator[LabelledRow]:
     ahead = []
-    for number, line in lines:
+    for number, line in numbered:
         ahead.append((number, line))
         if line.strip():
             break
-    head = ahead[-1][1] if ahead and table.header else ""
-    delimiter, lines = table.delimiter or delimiter_of(head, table.kind), itertools.chain(ahead, lines)
+    header = ahead[-1][1] if ahead and table.header else ""
+    dialect = Dialect(table.delimiter or delimiter_of(header, table.kind), table.quoting)
     names: Sequence[str] = ()
-    if table.quoting:
-        rows = _quoted_fields(path, lines, delimiter)
-    else:
-        rows = ((number, line.rstrip("\r\n").split(delimiter)) for number, line in lines)
-    for number, fields in rows:
-        if fields == [""] and len(names) != 1:
-            continue
-        if not names:
-            names = fields if table.header else [str(index) for index in range(len(fields))]
-            if len(set(names)) < len(names):
-                raise UserError(f"{path}:{number}: two columns have the same name in {', '.join(names)}")
-            if table.header:
-                continue
-        if len(fields) != len(names):
-            reason = f"{len(fields)} fields where there are {len(names)} columns"
-            if skip is None:
-                quotes, flag = ("enclose fields", "noquoting") if table.quoting else ("are text", "quoting")
-                raise UserError(
-                    f"{path}:{number}: {reason} ({', '.join(names)}); the delimiter is {delimiter!r} and "
-                    f"double quotes {quotes}. Repair the row; the classification builder can read quotes "
-                    f"otherwise (--{flag}), take another --delimiter, or leave such rows out (--skip_ragged)"
-                    f"{other_delimiter(names)}"
-                )
-            skip(reason, f"{path}:{number}")
-            continue
-        for written, meant in table.replaced:
-            fields = [field.replace(written, meant) for field in fields]
-        yield Row(dict(zip(names, fields)), str(path), number)
-
-
-def _quoted_fields(path, lines, delimiter) -> Iterator[tuple[int, list[str]]]:
-    """Yields (first line, fields) where a quoted field may hold delimiters and line breaks."""
-    csv.field_size_limit(MAX_FIELD)
-    reader = csv.reader((line for _, line in lines), delimiter=delimiter, strict=True)
-    begin = 1
+    file = str(path)  # which takes as long as reading a line
     try:
-        for fields in reader:
-            yield begin, fields or [""]
-            begin = reader.line_num + 1
-    except csv.Error as error:
+        for number, fields in split_rows(itertools.chain(ahead, numbered), dialect):
+            if fields == [""] and len(names) != 1:
+                continue
+            if not names:
+                names = fields if table.header else [str(index) for index in range(len(fields))]
+                check_names(names, f"{path}:{number}")
+                if table.header:
+                    continue
+            if reason := ragged(fields, names):
+                if skip is None:
+                    raise _ragged_row(f"{path}:{number}: {reason}", names, dialect)
+                skip(reason, f"{path}:{number}")
+                continue
+            for written, meant in table.replaced:
+                fields = [field.replace(written, meant) for field in fields]
+            yield LabelledRow(dict(zip(names, fields)), file, number)
+    except BadQuotes as error:
         raise UserError(
-            f"{path}:{begin}: bad quoting ({csv_reason(error)}); the delimiter is {delimiter!r}: repair it. "
+            f"{path}:{error.first}: {error}; the delimiter is {dialect.delimiter!r}: repair it. "
             "The classification builder can take quotes as text (--noquoting), or another --delimiter"
         ) from None
 
 
-def csv_reason(error: Exception) -> str:
-    """Returns why a row of csv cannot be read."""
-    is_return = isinstance(error, csv.Error) and "new-line" in str(error)
-    return "a carriage return outside of quotes" if is_return else str(error)
+def _ragged_row(what: str, names: Sequence[str], dialect: Dialect) -> UserError:
+    quotes, flag = ("enclose fields", "noquoting") if dialect.quoted else ("are text", "quoting")
+    return UserError(
+        f"{what} ({', '.join(names)}); the delimiter is {dialect.delimiter!r} and double quotes {quotes}. "
+        f"Repair the row; the classification builder can read quotes otherwise (--{flag}), take another "
+        f"--delimiter, or leave such rows out (--skip_ragged){other_delimiter(names)}"
+    )
 
 
-def _read_json_lines(path: epath.Path, lines: Iterator[tuple[int, str]]) -> Iterator[Row]:
-    for number, line in lines:
+def _read_json_lines(path: epath.Path, numbered: Iterator[tuple[int, str]]) -> Iterator[LabelledRow]:
+    file = str(path)
+    for number, line in numbered:
         try:
-            values = files.parse_json(line)
-        except files.SecondKey as error:
+            values = parse_row(line)
+        except BadRow as error:
             raise UserError(f"{path}:{number}: {error}") from None
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path}:{number}: not json ({error}): expected one object a line") from None
-        if half := half_character(values):
-            raise UserError(f"{path}:{number}: {half} is half a character (a lone surrogate): repair it")
-        if not isinstance(values, dict):
-            raise UserError(f"{path}:{number}: a json {type(values).__name__}, expected an object")
-        yield Row(row_values(values), str(path), number)
+        yield LabelledRow(row_values(values), file, number)
 
 
-def _read_at_lines(path: epath.Path, lines: Iterator[tuple[int, str]]) -> Iterator[Row]:
-    for number, line in lines:
+def _read_at_lines(path: epath.Path, numbered: Iterator[tuple[int, str]]) -> Iterator[LabelledRow]:
+    for number, line in numbered:
         text, at, label = line.rpartition("@")
         if not at:
             raise UserError(f"{path}:{number}: no @ in the line, expected text@label")
-        yield Row({"text": text, "label": label.strip()}, str(path), number)
+        yield LabelledRow({"text": text, "label": label.strip()}, str(path), number)
 
 
-def _read_folders(path: epath.Path, table: TableFormat) -> Iterator[Row]:
+def _read_folders(path: epath.Path, table: TableFormat) -> Iterator[LabelledRow]:
     names = table.folders or [folder.name for folder in files.entries(path) if folder.is_dir()]
     if not names:
         raise UserError(f"{path} has no folders: expected a folder of .txt files for each label")
@@ -370,7 +290,10 @@ def _read_folders(path: epath.Path, table: TableFormat) -> Iterator[Row]:
         for file in texts[name]:
             if (size := file.stat().length) > MAX_TEXT_BYTES:
                 raise UserError(f"{file}: a text of {size:,} bytes, expected at most {MAX_TEXT_BYTES:,}")
-            text = _decode(file.read_bytes(), encoding, str(file)).removeprefix("\ufeff")
+            try:
+                text = file.read_bytes().decode(encoding).removeprefix("\ufeff")
+            except UnicodeDecodeError as error:
+                raise _undecodable(error, encoding, str(file)) from None
             known = name_as_text(name)
             example_id = f"{known}/{name_as_text(file.stem)}"
-            yield Row({"id": example_id, "text": text, "label": known}, str(file), 0)
+            yield LabelledRow({"id": example_id, "text": text, "label": known}, str(file), 0)

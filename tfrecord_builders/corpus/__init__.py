@@ -10,7 +10,7 @@ documents.
 
 from tfrecord_builders.corpus.files import Snapshot, is_part
 from tfrecord_builders.corpus.options import CorpusOptions
-from tfrecord_builders.corpus.rows import Row, is_text
+from tfrecord_builders.corpus.rows import CorpusRow, is_text
 from tfrecord_builders.corpus.shards import (
     CorpusShard,
     Lines,
@@ -24,7 +24,7 @@ from tfrecord_builders.corpus.sources import Source, find_sources
 
 __all__ = [
     "CorpusOptions",
-    "Row",
+    "CorpusRow",
     "Lines",
     "Selection",
     "CorpusShard",

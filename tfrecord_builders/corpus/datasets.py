@@ -12,9 +12,8 @@ from typing import Any
 import tensorflow_datasets as tfds
 
 from tfrecord_builders.common.named_sets import prepared_builder
-from tfrecord_builders.corpus.documents import PartOfRows
+from tfrecord_builders.corpus.documents import MAX_DOCUMENT_BYTES, PartOfRows
 from tfrecord_builders.corpus.options import CorpusOptions
-from tfrecord_builders.corpus.text import MAX_DOCUMENT_BYTES
 from xlnet_tf.errors import UserError
 
 
@@ -69,12 +68,12 @@ class DatasetSource:
         self.num_examples = int(info.splits[options.tfds_split].num_examples)
         self.options = options
 
-    def open(self) -> contextlib.AbstractContextManager["_DatasetCutter"]:
-        return contextlib.nullcontext(_DatasetCutter(self))
+    def open(self) -> contextlib.AbstractContextManager["_DatasetSplitter"]:
+        return contextlib.nullcontext(_DatasetSplitter(self))
 
 
-class _DatasetCutter:
-    """A data set that is cut by its mean example's size, without reading it."""
+class _DatasetSplitter:
+    """Splits a data set by its mean example's size, without reading it."""
 
     def __init__(self, source: DatasetSource):
         self._source = source
@@ -88,7 +87,7 @@ class _DatasetCutter:
     def source_position(self) -> int:
         return self._source.num_bytes * self._example // max(self._source.num_examples, 1)
 
-    def take(self, target: int, slack: int) -> DatasetPart:
+    def read_part(self, target: int, slack: int) -> DatasetPart:
         del slack
         start, position = self._example, self.source_position
         count = -(-target * self._source.num_examples // max(self._source.num_bytes, 1))

@@ -1,142 +1,109 @@
 """Tables with named columns, csv and tsv, compressed or not: rows for predictions, no documents."""
 
-import contextlib
-import csv
 import dataclasses
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import ClassVar
 
 from etils import epath
 
-from tfrecord_builders.common.tables import MAX_FIELD, csv_reason, delimiter_of, line_end
+from tfrecord_builders.common.delimited import (
+    BadQuotes,
+    Dialect,
+    check_names,
+    delimiter_of,
+    line_end,
+    ragged,
+    split_rows,
+)
+from tfrecord_builders.common.streams import BLOCK_BYTES, StreamCache
+from tfrecord_builders.corpus.documents import MAX_DOCUMENT_BYTES, FilePart, FileSplitter
 from tfrecord_builders.corpus.files import file_format
-from tfrecord_builders.corpus.rows import Row, not_utf8
-from tfrecord_builders.corpus.streams import BLOCK_BYTES, Stream, StreamCache
-from tfrecord_builders.corpus.text import BYTE_ORDER_MARK, MAX_DOCUMENT_BYTES
+from tfrecord_builders.corpus.rows import CorpusRow, not_utf8
 from xlnet_tf.errors import UserError
 
-
-class Dialect(NamedTuple):
-    """How the rows of a file are written.
-
-    Attributes:
-        delimiter: what separates fields, a character.
-        end: what ends a line, a byte.
-        quoted: whether double quotes enclose fields: in csv they do, in tsv they are text.
-    """
-
-    delimiter: str
-    end: bytes
-    quoted: bool
-
-    @classmethod
-    def of(cls, path: epath.Path, first: bytes) -> "Dialect":
-        """Returns that of a file which begins so."""
-        kind, end = file_format(path).kind, line_end(first)
-        header = first.partition(end)[0].decode(errors="replace")
-        return cls(delimiter_of(header, kind), end, kind == "csv")
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-@dataclasses.dataclass(frozen=True)
-class TablePart:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TablePart(FilePart):
     """A stretch of whole rows of a file.
 
-    Args:
-        start: first byte, counted in the uncompressed file.
-        num_bytes: length of the stretch, uncompressed.
+    Attributes:
         columns: their names.
-        dialect: how they are written.
-        text: its bytes, where the file is compressed; None: to be read from the file.
     """
 
-    path: str
-    start: int
-    num_bytes: int
     columns: tuple[str, ...]
     dialect: Dialect
-    text: bytes | None = dataclasses.field(repr=False)
-    ends_document = True
+    ends_document: ClassVar[bool] = True
 
-    def rows(self, cache: StreamCache) -> Iterator[Row]:
+    def rows(self, cache: StreamCache) -> Iterator[CorpusRow]:
         """Yields the rows; one with other fields than the table has columns is an error."""
-        data = self.text if self.text is not None else cache.read(self.path, self.start, self.num_bytes)
-        begin = 0
-        while begin < len(data):
-            end = row_end(data, begin, begin, self.dialect) or len(data)
-            yield from self._row(data[begin:end], self.start + begin)
-            begin = end
+        data, begin, end = self.read_bytes(cache), 0, 0
 
-    def _row(self, line: bytes, start: int) -> Iterator[Row]:
-        try:
-            fields = split(line.decode().rstrip("\r\n"), self.dialect)
-        except UnicodeDecodeError as error:
-            yield Row(self.path, start, error=not_utf8(error))
-            return
-        except csv.Error as error:
-            yield Row(self.path, start, error=f"bad quoting ({csv_reason(error)})")
-            return
+        def lines() -> Iterator[tuple[int, str]]:
+            nonlocal end
+            end = begin
+            while end < len(data):
+                start, end = end, data.find(self.dialect.end, end) + 1 or len(data)
+                yield start, data[start:end].decode()
+
+        while begin < len(data):
+            try:
+                for start, fields in split_rows(lines(), self.dialect):
+                    yield from self._row(fields, self.start + start)
+                    begin = end
+            except (BadQuotes, UnicodeDecodeError) as error:
+                end = row_end(data, begin, begin, self.dialect) or len(data)
+                yield CorpusRow(self.path, self.start + begin, error=_damage(data[begin:end], error))
+                begin = end
+
+    def _row(self, fields: list[str], start: int) -> Iterator[CorpusRow]:
         if fields == [""] and len(self.columns) > 1:
             return
-        if len(fields) != len(self.columns):
-            reason = f"{len(fields)} fields where there are {len(self.columns)} columns"
-            yield Row(self.path, start, error=f"{reason} ({', '.join(self.columns)})")
+        if reason := ragged(fields, self.columns):
+            yield CorpusRow(self.path, start, error=f"{reason} ({', '.join(self.columns)})")
         else:
-            yield Row(self.path, start, dict(zip(self.columns, fields)))
+            yield CorpusRow(self.path, start, dict(zip(self.columns, fields)))
 
 
-class TableSource:
-    """A csv or tsv file whose first row names the columns."""
+def _damage(row: bytes, error: Exception) -> str:
+    """Returns why a row cannot be split into fields."""
+    try:
+        row.decode()
+    except UnicodeDecodeError as undecodable:
+        return not_utf8(undecodable)
+    return str(error)
+
+
+class TableSplitter(FileSplitter):
+    """Splits a table between rows; as quotes hide line ends, it is read from its begin to its end.
+
+    Raises:
+        UserError: the first row, which names the columns, is damaged, or has a name twice.
+    """
 
     def __init__(self, path: epath.Path):
-        self.path = path
-        self.name = path.name
-        self.num_bytes = path.stat().length
-
-    def open(self) -> "_TableCutter":
-        """Raises UserError if the first row is not UTF-8, or names a column twice."""
-        return _TableCutter(self.path)
-
-
-class _TableCutter(contextlib.AbstractContextManager):
-    """A table that is cut between rows; as quotes hide line ends, it is read from its begin to its end."""
-
-    def __init__(self, path: epath.Path):
-        self._path = str(path)
-        self._stream = Stream(path)
+        super().__init__(path)
         first = self._stream.read(BLOCK_BYTES)
-        self._dialect = Dialect.of(path, first)
         self._ahead = first.removeprefix(BYTE_ORDER_MARK)
         self._position = len(first) - len(self._ahead)
-        header = self._next_rows(1)
+        kind, end = file_format(path).kind, line_end(first)
+        header = self._ahead.partition(end)[0].decode(errors="replace")
+        self._dialect = Dialect(delimiter_of(header, kind), kind == "csv", end)
         try:
-            self._columns = tuple(split(header.decode().rstrip("\r\n"), self._dialect))
-        except (UnicodeDecodeError, csv.Error) as error:
-            reason = csv_reason(error)
-            raise UserError(
-                f"{path}: the first row, which names the columns, is damaged ({reason})"
-            ) from None
-        if len(set(self._columns)) < len(self._columns):
-            raise UserError(f"{path}: two columns have the same name in {', '.join(self._columns)}")
+            [(_, names)] = split_rows([(0, self._next_rows(1).decode())], self._dialect)
+        except (UnicodeDecodeError, BadQuotes) as error:
+            raise UserError(f"{path}: the first row, which names the columns, is damaged ({error})") from None
+        check_names(names, str(path))
+        self._columns = tuple(names)
 
-    def __exit__(self, *_) -> None:
-        self._stream.__exit__()
-
-    @property
-    def at_end(self) -> bool:
-        self._ahead = self._ahead or self._stream.read(BLOCK_BYTES)
-        return not self._ahead
-
-    @property
-    def source_position(self) -> int:
-        return self._stream.source_position
-
-    def take(self, target: int, slack: int) -> TablePart:
-        """Takes at least `target` bytes and the rest of a row."""
+    def read_part(self, target: int, slack: int) -> TablePart:
+        """Returns at least `target` bytes and the rest of a row."""
         del slack
         start, text = self._position, self._next_rows(target)
         kept = text if self._stream.compression else None
-        return TablePart(self._path, start, len(text), self._columns, self._dialect, kept)
+        return TablePart(self._path, start, len(text), kept, columns=self._columns, dialect=self._dialect)
 
     def _next_rows(self, target: int) -> bytes:
         while not (end := row_end(self._ahead, 0, target - 1, self._dialect)):
@@ -187,16 +154,3 @@ def _after_quotes(data: bytes, begin: int) -> int:
     while (end := data.find(b'"', end) + 1) and data[end : end + 1] == b'"':
         end += 1
     return end
-
-
-def split(line: str, dialect: Dialect) -> list[str]:
-    """Returns the fields of a row.
-
-    Raises:
-        csv.Error: its quotes are wrong.
-    """
-    if not dialect.quoted:
-        return line.split(dialect.delimiter)
-    csv.field_size_limit(MAX_FIELD)
-    [fields] = csv.reader([line], delimiter=dialect.delimiter, strict=True)
-    return fields or [""]

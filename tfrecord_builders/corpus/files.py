@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from etils import epath
 
+from tfrecord_builders.common.streams import compression_of
 from xlnet_tf.errors import UserError
 from xlnet_tf.files import check_rereadable
 
-COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 # Endings of files that are something else than text, and what to do with them. All others are read as text,
 # such as those of languages: .pt and .so, and .ps, may be Portuguese, Somali and Pashto.
 UNREADABLE = {
@@ -48,7 +48,7 @@ def file_format(path: epath.Path) -> FileFormat:
             compressed as a whole.
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    compression = COMPRESSIONS.get(suffixes[-1], "") if suffixes else ""
+    compression = compression_of(path)
     if compression:
         suffixes.pop()
     suffix = suffixes[-1] if suffixes else ""

@@ -14,17 +14,15 @@ import pyarrow.compute
 import pyarrow.parquet
 from etils import epath
 
-from tfrecord_builders.corpus.documents import PartOfRows
+from tfrecord_builders.common.columnar import reading
+from tfrecord_builders.common.streams import BLOCK_BYTES, StreamCache
+from tfrecord_builders.corpus.documents import MAX_DOCUMENT_BYTES, PartOfRows
 from tfrecord_builders.corpus.options import CorpusOptions
-from tfrecord_builders.corpus.rows import Row, plain_value
-from tfrecord_builders.corpus.streams import BLOCK_BYTES, StreamCache
-from tfrecord_builders.corpus.text import MAX_DOCUMENT_BYTES
+from tfrecord_builders.corpus.rows import CorpusRow, plain_value
 from xlnet_tf.errors import UserError
 
 _BATCH_ROWS = 16  # a row may have MAX_DOCUMENT_BYTES
-_MOST_UNDERESTIMATED = (
-    4  # times: a repeated text is stored once, so that the stored sizes may be far too small
-)
+_MOST_UNDERESTIMATED = 4  # times: a repeated text is stored once, so that stored sizes may be too small
 _SUSPICIOUS_BYTES, _SUSPICIOUS_RATIO = 1 << 27, 1000  # of a row group's text: its pages are unpacked whole
 
 
@@ -45,13 +43,13 @@ class ParquetPart(PartOfRows):
             for text in texts:
                 yield text or ""
 
-    def rows(self, cache: StreamCache) -> Iterator[Row]:
+    def rows(self, cache: StreamCache) -> Iterator[CorpusRow]:
         del cache
         field = self.options.text_field
         for first, batch in _batches(epath.Path(self.path), field, self.start, self.stop):
             columns = [_plain_values(column) for column in batch.columns]
             for row, values in enumerate(zip(*columns), first):
-                yield Row(self.path, row, dict(zip(batch.schema.names, values)), numbered=True)
+                yield CorpusRow(self.path, row, dict(zip(batch.schema.names, values)), numbered=True)
 
     def _text(self, row: int, value: pyarrow.Scalar) -> str | None:
         try:
@@ -91,8 +89,8 @@ class ParquetSource:
                     )
             self.byte_ends = np.cumsum(sizes, dtype=np.int64)
 
-    def open(self) -> "_ParquetCutter":
-        return _ParquetCutter(self)
+    def open(self) -> "_ParquetSplitter":
+        return _ParquetSplitter(self)
 
     def lengths(self) -> Iterator[int]:
         """Yields the bytes of each row's text; reads the column.
@@ -120,8 +118,8 @@ class ParquetSource:
         return int(np.ceil(np.interp(num_bytes, np.append(0, self.byte_ends), np.append(0, self.row_ends))))
 
 
-class _ParquetCutter(contextlib.AbstractContextManager):
-    """A file that is cut by the sizes of its row groups, or by its texts where these are far longer."""
+class _ParquetSplitter(contextlib.AbstractContextManager):
+    """Splits a file by the sizes of its row groups, or by its texts where these are far longer."""
 
     def __init__(self, source: ParquetSource):
         self._source = source
@@ -143,8 +141,8 @@ class _ParquetCutter(contextlib.AbstractContextManager):
     def source_position(self) -> int:
         return self._source.num_bytes * self._row // max(self._rows, 1)
 
-    def take(self, target: int, slack: int) -> ParquetPart:
-        """Takes rows of about `target` bytes; up to `slack` more if that ends a row group."""
+    def read_part(self, target: int, slack: int) -> ParquetPart:
+        """Returns rows of about `target` bytes; up to `slack` more if that ends a row group."""
         source, start = self._source, self._row
         wanted = source.bytes_before(start) + target
         group = min(int(np.searchsorted(source.byte_ends, wanted)), len(source.byte_ends) - 1)
@@ -186,40 +184,29 @@ def _batches(
 @contextlib.contextmanager
 def _open(path: epath.Path, field: str) -> Iterator[pyarrow.parquet.ParquetFile]:
     """Opens a file that has the text's column; while it is open, errors of reading name it."""
-    try:
-        with path.open("rb") as raw:
-            file = pyarrow.parquet.ParquetFile(raw, buffer_size=BLOCK_BYTES)
-            schema = file.schema_arrow
-            if schema.names.count(field) > 1:
-                raise UserError(
-                    f"{path} has {schema.names.count(field)} columns with the name {field!r}, expected one: "
-                    "rename the others"
-                )
-            if field not in schema.names:
-                raise UserError(
-                    f"{path} has the columns {', '.join(schema.names)}, expected {field!r}: "
-                    "name the column with the text by --text_field"
-                )
-            if not _are_strings(kind := schema.field(field).type):
-                raise UserError(f"{path}: column {field!r} holds {kind}, expected strings")
-            yield file
-    except (pyarrow.ArrowException, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(
-            f"{path} cannot be read as parquet (column {field!r}: {reason}): is it damaged?"
-        ) from None
+    with reading(path, "parquet", field), path.open("rb") as raw:
+        file = pyarrow.parquet.ParquetFile(raw, buffer_size=BLOCK_BYTES)
+        schema = file.schema_arrow
+        if (count := schema.names.count(field)) > 1:
+            raise UserError(
+                f"{path} has {count} columns with the name {field!r}, expected one: rename the others"
+            )
+        if not count:
+            raise UserError(
+                f"{path} has the columns {', '.join(schema.names)}, expected {field!r}: "
+                "name the column with the text by --text_field"
+            )
+        if not _are_strings(kind := schema.field(field).type):
+            raise UserError(f"{path}: column {field!r} holds {kind}, expected strings")
+        yield file
 
 
-def column_to_cut_by(path: epath.Path, field: str) -> str:
-    """Returns the column whose lengths decide where a file of rows is cut: the first one of strings.
-
-    Args:
-        field: which column it is, if the file has it.
-    """
+def field_of_rows(path: epath.Path, field: str) -> str:
+    """Returns the column by whose lengths rows are split into parts: `field`, else the first of strings."""
     with contextlib.suppress(pyarrow.ArrowException, OSError), path.open("rb") as raw:
         schema = pyarrow.parquet.read_schema(raw)
         if field not in schema.names:
-            return next((one.name for one in schema if _are_strings(one.type)), field)
+            return next((column.name for column in schema if _are_strings(column.type)), field)
     return field
 
 

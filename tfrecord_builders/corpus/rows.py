@@ -1,25 +1,23 @@
-"""Rows of a corpus: what one prediction is made for. One that cannot be read is a row with an error.
-
-A row is an object of jsonl, a row of a table or of parquet, and of text a line or a document.
-"""
+"""Rows of a corpus: what one prediction is made for. One that cannot be read is a row with an error."""
 
 import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
 
-from tfrecord_builders.common.rows import half_character
-from tfrecord_builders.corpus.streams import line_number
-from xlnet_tf import files
+from typing_extensions import Self
+
+from tfrecord_builders.common.rows import BadRow, parse_row
+from tfrecord_builders.common.streams import line_number
 
 MAX_NUL_SHARE = 0.01  # of a text's bytes; UTF-16 has one at least for each space and line's end
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
-    """One row.
+class CorpusRow:
+    """An object of jsonl, a row of a table or of parquet; of text a line or a document.
 
-    Args:
+    Attributes:
         source: the file or data set.
         start: where the row begins: a byte of the uncompressed file or, `numbered`, its number from 0.
         values: column -> value of json's types.
@@ -34,24 +32,17 @@ class Row:
     numbered: bool = False
 
     @classmethod
-    def of_json(cls, source: str, start: int, line: bytes) -> "Row":
+    def of_json(cls, source: str, start: int, line: bytes) -> Self:
         """Returns the row of a line of jsonl."""
         try:
-            values = files.parse_json(line.decode())
+            return cls(source, start, parse_row(line.decode()))
         except UnicodeDecodeError as error:
             return cls(source, start, error=not_utf8(error))
-        except files.SecondKey as error:
+        except BadRow as error:
             return cls(source, start, error=str(error))
-        except (ValueError, RecursionError) as error:
-            return cls(source, start, error=f"not json ({error}), expected an object")
-        if not isinstance(values, dict):
-            return cls(source, start, error=f"a json {type(values).__name__}, expected an object")
-        if half := half_character(values):
-            return cls(source, start, error=f"{half} is half a character (a lone surrogate): repair it")
-        return cls(source, start, values)
 
     @classmethod
-    def of_text(cls, source: str, start: int, text: bytes, field: str) -> "Row":
+    def of_text(cls, source: str, start: int, text: bytes, field: str) -> Self:
         """Returns the row whose only column is a text."""
         if text.count(0) > MAX_NUL_SHARE * len(text):
             reason = "NUL bytes: this is UTF-16 or no text at all, expected UTF-8"
@@ -79,9 +70,9 @@ class Row:
 def plain_value(value: Any) -> Any:
     """Returns a value as json can hold it: what has no type there (dates, decimals, bytes) becomes a text."""
     if isinstance(value, dict):
-        return {str(name): plain_value(one) for name, one in value.items()}
+        return {str(name): plain_value(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [plain_value(one) for one in value]
+        return [plain_value(each) for each in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, str | int):

@@ -5,39 +5,16 @@ import dataclasses
 import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
 
 import numpy as np
 
-from tfrecord_builders.corpus.documents import PartText
-from tfrecord_builders.corpus.rows import Row
-from tfrecord_builders.corpus.sources import Source
-from tfrecord_builders.corpus.streams import StreamCache
+from tfrecord_builders.common.streams import StreamCache
+from tfrecord_builders.corpus.rows import CorpusRow
+from tfrecord_builders.corpus.sources import Part, Source
 from xlnet_tf.errors import UserError
 
 _SAMPLED_SOURCES = 32
 _SAMPLED_BYTES = 1 << 18
-
-
-class Part(Protocol):
-    """A stretch of a source.
-
-    Attributes:
-        num_bytes: of text, uncompressed; an estimate where the format does not say.
-        ends_document: whether a document ends with it (else the next part continues it).
-    """
-
-    num_bytes: int
-    ends_document: bool
-
-    def without_text(self) -> "Part":
-        """Returns the part as a reference, without the text itself."""
-
-    def read(self, cache: StreamCache) -> PartText:
-        """Returns the text."""
-
-    def rows(self, cache: StreamCache) -> Iterator[Row]:
-        """Yields the rows."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,20 +113,20 @@ def plan_shards(sources: Iterable[Source], slice_bytes: int) -> Iterator[CorpusS
     num_bytes = source_bytes = 0  # of these parts
     index, continues = 0, False
     for source in sources:
-        with source.open() as cutter:
+        with source.open() as splitter:
             passed = 0
-            while not cutter.at_end:
-                parts.append(cutter.take(slice_bytes - num_bytes, slice_bytes))
+            while not splitter.at_end:
+                parts.append(splitter.read_part(slice_bytes - num_bytes, slice_bytes))
                 num_bytes += parts[-1].num_bytes
-                source_bytes += cutter.source_position - passed
-                passed = cutter.source_position
+                source_bytes += splitter.source_position - passed
+                passed = splitter.source_position
                 if num_bytes >= slice_bytes:
                     if waiting is not None:
                         yield waiting
                     waiting = CorpusShard(index, tuple(parts), source_bytes, continues)
                     continues = not parts[-1].ends_document
                     index, parts, num_bytes, source_bytes = index + 1, [], 0, 0
-            source_bytes += cutter.source_position - passed
+            source_bytes += splitter.source_position - passed
     if waiting is not None and num_bytes < slice_bytes / 2:
         yield dataclasses.replace(
             waiting, parts=waiting.parts + tuple(parts), source_bytes=waiting.source_bytes + source_bytes
@@ -214,7 +191,7 @@ def read_lines(corpus_shard: CorpusShard) -> Lines:
     return Lines(lines, sha256, num_bytes, begun, empty, continues, takes_rest, dict(nul_bytes))
 
 
-def read_rows(corpus_shard: CorpusShard) -> Iterator[Row]:
+def read_rows(corpus_shard: CorpusShard) -> Iterator[CorpusRow]:
     """Yields the rows of a corpus shard; all that cannot be read of a row is its error.
 
     Raises:

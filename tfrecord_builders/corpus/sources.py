@@ -1,16 +1,44 @@
-"""Sources of a corpus: what its shards are cut from."""
+"""Sources of a corpus: what its shards are made of."""
 
 import dataclasses
+import functools
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Protocol
 
+from etils import epath
+
+from tfrecord_builders.common.streams import StreamCache
+from tfrecord_builders.corpus.documents import PartText
 from tfrecord_builders.corpus.files import TABLES, file_format, find_files, not_a_corpus
 from tfrecord_builders.corpus.options import CorpusOptions
-from tfrecord_builders.corpus.text import TextSource
+from tfrecord_builders.corpus.rows import CorpusRow
+from tfrecord_builders.corpus.text import TextSplitter
 
 
-class Cutter(Protocol):
-    """A source that is cut from its begin to its end.
+class Part(Protocol):
+    """A stretch of a source.
+
+    Attributes:
+        num_bytes: of text, uncompressed; an estimate where the format does not say.
+        ends_document: whether a document ends with it (else the next part continues it).
+    """
+
+    num_bytes: int
+    ends_document: bool
+
+    def without_text(self) -> "Part":
+        """Returns the part as a reference, without the text itself."""
+
+    def read(self, cache: StreamCache) -> PartText:
+        """Returns the text."""
+
+    def rows(self, cache: StreamCache) -> Iterator[CorpusRow]:
+        """Yields the rows."""
+
+
+class Splitter(Protocol):
+    """An open source that is read from its begin to its end.
 
     Attributes:
         at_end: whether nothing is left.
@@ -20,28 +48,39 @@ class Cutter(Protocol):
     at_end: bool
     source_position: int
 
-    def take(self, target: int, slack: int) -> Any:
-        """Takes a part (shards.Part) of at least `target` bytes, or what is left.
+    def read_part(self, target: int, slack: int) -> Part:
+        """Returns at least `target` bytes (uncompressed), or what is left.
 
-        Args:
-            target: bytes, uncompressed.
-            slack: bytes after which the part may end inside of a document, or of what is stored together.
+        After `slack` more bytes the part may end inside of a document, or of what is stored together.
         """
 
 
 class Source(Protocol):
-    """A file or a data set.
-
-    Attributes:
-        name: for people.
-        num_bytes: of the source, as it is stored.
-    """
+    """A file or a data set: its name for people, and its bytes as it is stored."""
 
     name: str
     num_bytes: int
 
-    def open(self) -> AbstractContextManager[Cutter]:
-        """Returns what cuts the source."""
+    def open(self) -> AbstractContextManager[Splitter]: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class FileSource:
+    """A file of lines or a table."""
+
+    path: epath.Path
+    splitter: Callable[[epath.Path], AbstractContextManager[Splitter]]
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @functools.cached_property
+    def num_bytes(self) -> int:
+        return self.path.stat().length
+
+    def open(self) -> AbstractContextManager[Splitter]:
+        return self.splitter(self.path)
 
 
 def find_sources(options: CorpusOptions, tables: bool = False) -> list[Source]:
@@ -61,16 +100,16 @@ def find_sources(options: CorpusOptions, tables: bool = False) -> list[Source]:
         if kind in TABLES.values():
             if not tables:
                 raise not_a_corpus(path, f".{kind}")
-            from tfrecord_builders.corpus.delimited import TableSource
+            from tfrecord_builders.corpus.delimited import TableSplitter
 
-            sources.append(TableSource(path))
+            sources.append(FileSource(path, TableSplitter))
         elif kind == "parquet":
             from tfrecord_builders.corpus import parquet
 
-            field = parquet.column_to_cut_by(path, options.text_field) if tables else options.text_field
+            field = parquet.field_of_rows(path, options.text_field) if tables else options.text_field
             sources.append(parquet.ParquetSource(path, dataclasses.replace(options, text_field=field)))
         else:
-            sources.append(TextSource(path, options))
+            sources.append(FileSource(path, functools.partial(TextSplitter, options=options)))
     if options.tfds_name:
         from tfrecord_builders.corpus.datasets import DatasetSource
 

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from etils import epath
 
-from tfrecord_builders.common.rows import HIDDEN_LABELS, NestedJson, Row, whole_number
+from tfrecord_builders.common.rows import HIDDEN_LABELS, LabelledRow, NestedJson, whole_number
+from tfrecord_builders.common.streams import unpacked_name
 from tfrecord_builders.common.tables import (
     TableFormat,
     existing,
     infer_format,
     is_columnar,
     read_table,
-    unpacked_name,
 )
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
@@ -114,7 +114,7 @@ def _tables(path: epath.PathLike) -> list[tuple[epath.PathLike, TableFormat]]:
     return [(file, _OBJECTS) for file in texts]
 
 
-def _race_questions(row: Row) -> Iterator[RaceQuestion]:
+def _race_questions(row: LabelledRow) -> Iterator[RaceQuestion]:
     name = row.text("id").removesuffix(".txt")
     level = next((level for level in LEVELS if name.startswith(level)), "")
     lists = [row.texts(column) for column in ("questions", "options")]
@@ -138,7 +138,7 @@ def _race_questions(row: Row) -> Iterator[RaceQuestion]:
         )
 
 
-def _own_question(row: Row, columns: RaceColumns) -> RaceQuestion:
+def _own_question(row: LabelledRow, columns: RaceColumns) -> RaceQuestion:
     if len(columns.options) == 1:
         options = row.texts(columns.options[0])
         if any(isinstance(option, NestedJson) for option in options):

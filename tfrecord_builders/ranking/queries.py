@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from etils import epath
 
 from tfrecord_builders.common.rows import HIDDEN_LABELS, whole_number, zero_or_one
-from tfrecord_builders.common.tables import Skip, TableFormat, infer_format, is_gzip, read_table
+from tfrecord_builders.common.streams import compression_of
+from tfrecord_builders.common.tables import Skip, TableFormat, infer_format, read_table
 from xlnet_tf.errors import UserError
 
 UNKNOWN = -1
@@ -99,7 +100,7 @@ def read_wikiqa(path: epath.PathLike, skip: Skip, labelled: bool = True) -> list
         UserError: the files are not as they should be, or do not belong to each other.
     """
     path = epath.Path(path)
-    name = path.stem if is_gzip(path) else path.name
+    name = path.stem if compression_of(path) else path.name
     if not name.endswith(".txt"):
         return read_pairs(path, WIKIQA_COLUMNS, skip, labelled)
     pairs = _Pairs(skip)

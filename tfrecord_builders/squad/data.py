@@ -1,22 +1,19 @@
 """Reads SQuAD's json, 1.1 and 2.0, and tables of questions; finds answers in their passages."""
 
 import dataclasses
-import gzip
 import json
 import re
 from typing import Any, NamedTuple
 
 from etils import epath
 
-from tfrecord_builders.common.rows import Row, half_character, whole_number, zero_or_one
+from tfrecord_builders.common.rows import LabelledRow, half_character, whole_number, zero_or_one
+from tfrecord_builders.common.streams import Stream, unpacked_name
 from tfrecord_builders.common.tables import (
-    DAMAGED_GZIP,
     existing_file,
     infer_format,
     is_columnar,
-    is_gzip,
     read_table,
-    unpacked_name,
 )
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
@@ -103,7 +100,7 @@ def read_squad(path: epath.PathLike, columns: SquadColumns | None = None) -> Squ
     """Reads a file of questions.
 
     Args:
-        path: json as SQuAD 1.1 and 2.0 have it, plain or .gz; or a table, as `tables.read_table` reads them.
+        path: json as SQuAD 1.1 and 2.0 have it, also compressed; or a table, as `tables.read_table` reads.
         columns: of a table; None: context, question, answers and id.
 
     Raises:
@@ -118,15 +115,13 @@ def read_squad(path: epath.PathLike, columns: SquadColumns | None = None) -> Squ
 
 def _read_json(path: epath.Path) -> SquadFile:
     try:
-        with path.open("rb") as file:
-            content = (gzip.GzipFile(fileobj=file) if is_gzip(path) else file).read(_MAX_BYTES + 1)
+        with Stream(path) as stream:
+            content = stream.read(_MAX_BYTES + 1)
         if len(content) > _MAX_BYTES:
             raise UserError(f"{path} has more than {_MAX_BYTES:,} bytes of json: split it into several files")
         data = json.loads(content, object_pairs_hook=files.unique_keys)
     except UserError:
         raise
-    except DAMAGED_GZIP as error:
-        raise UserError(f"{path} is a damaged gzip file ({error}): get it again") from None
     except files.SecondKey as error:
         raise UserError(f"{path}: {error}") from None
     except (ValueError, RecursionError) as error:
@@ -167,7 +162,7 @@ def _read_rows(path: epath.PathLike, columns: SquadColumns) -> SquadFile:
     return SquadFile(passages, unanswerable, names)
 
 
-def _row_answers(row: Row, column: str) -> list[SquadAnswer] | None:
+def _row_answers(row: LabelledRow, column: str) -> list[SquadAnswer] | None:
     """Returns the answers of a row; None if they are not known."""
     if column not in row or not (value := row[column]) and isinstance(value, str):
         return None

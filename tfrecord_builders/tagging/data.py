@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from etils import epath
 
-from tfrecord_builders.common.rows import NestedJson, Row, name_as_text
+from tfrecord_builders.common.rows import LabelledRow, NestedJson, name_as_text
+from tfrecord_builders.common.streams import unpacked_name
 from tfrecord_builders.common.tables import (
     decoded_lines,
     existing_file,
     infer_format,
     is_columnar,
     read_table,
-    unpacked_name,
 )
 from xlnet_tf.errors import UserError
 
@@ -237,7 +237,9 @@ def _fields(line: str, tabs: bool) -> list[str]:
     return [field.strip(" ") for field in line.split("\t")] if tabs else _SPACES.split(line.strip(" \t"))
 
 
-def _from_row(row: Row, tokens_column: str, tags_column: str, name: str) -> TaggedWords | AnnotatedText:
+def _from_row(
+    row: LabelledRow, tokens_column: str, tags_column: str, name: str
+) -> TaggedWords | AnnotatedText:
     name = f"{name or row.file.rpartition('/')[2]}:{row.line}"
     sentence_id, document = row.text_or("id", name), row.text_or("document", name)
     if tokens_column in row:
@@ -265,17 +267,17 @@ def _from_row(row: Row, tokens_column: str, tags_column: str, name: str) -> Tagg
     )
 
 
-def _given(row: Row, column: str) -> bool:
+def _given(row: LabelledRow, column: str) -> bool:
     return column in row and row[column] != ""  # null is the empty text
 
 
-def _texts(row: Row, column: str) -> list[str]:
+def _texts(row: LabelledRow, column: str) -> list[str]:
     if not isinstance(row[column], list):
         raise UserError(f'{row.location}: "{column}" is {row[column]!r}, expected a list of texts')
     return row[column]
 
 
-def _entities(row: Row, text: str) -> Iterator[Entity]:
+def _entities(row: LabelledRow, text: str) -> Iterator[Entity]:
     for number, value in enumerate(_texts(row, "entities")):
         location = f"{row.location}: entity {number}"
         try:

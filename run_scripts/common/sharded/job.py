@@ -23,7 +23,7 @@ from xlnet_tf.errors import UserError
 SCRATCH = "unfinished-scratch"  # what Beam's workers and the process that waits for them exchange
 
 
-def first_rows(source: corpus.CorpusOptions, options: ShardOptions) -> list[corpus.Row]:
+def first_rows(source: corpus.CorpusOptions, options: ShardOptions) -> list[corpus.CorpusRow]:
     """Returns the first rows of a corpus that can be read: at least one.
 
     Raises:

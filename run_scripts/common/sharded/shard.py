@@ -21,6 +21,7 @@ from run_scripts.common.sharded.deaths import Deaths
 from tfrecord_builders import corpus
 from xlnet_tf import files
 from xlnet_tf.errors import UserError, reason
+from xlnet_tf.records.job_notes import JobNotes, are_intact
 from xlnet_tf.sorted_windows import sorted_windows, text_bytes
 
 UNFINISHED = (
@@ -116,12 +117,12 @@ def answer_shard(job: ShardJob) -> dict[str, Any]:
     """
     rows = list(corpus.read_rows(job.corpus_shard))
     folder = epath.Path(job.folder)
-    note = folder / f"{UNFINISHED}{job.name}" / f"{job.file}.json"
+    notes = JobNotes(folder / f"{UNFINISHED}{job.name}")
     rows_sha256 = _digest(rows)
-    there = job.earlier or _read_note(note)
-    if there and there["rows_sha256"] == rows_sha256 and _are_intact(folder, there["files"]):
+    there = job.earlier or notes.read(job.file)
+    if there and there["rows_sha256"] == rows_sha256 and are_intact(folder, there["files"]):
         return {**there, "kept": True}
-    deadly = folder / f"{UNFINISHED}{job.name}" / f"{job.file}.deaths"
+    deadly = notes.folder / f"{job.file}.deaths"
     deaths = Deaths(deadly, job.deaths) if job.deaths else None
     with _loading:
         model = _load(job.model, job.threads)
@@ -151,14 +152,14 @@ def answer_shard(job: ShardJob) -> dict[str, Any]:
         "rows_sha256": rows_sha256,
         "files": {name: files.sha256(folder / name) for name in names},
     }
-    files.write(note, json.dumps(done))
+    notes.write(job.file, done)
     deadly.unlink(missing_ok=True)
     return {**done, "kept": False}
 
 
 def _answers(
-    model: Answerer, rows: Sequence[corpus.Row], taken: Collection[str], batch_size: int
-) -> Iterator[tuple[corpus.Row, Mapping[str, Any], Mapping[str, Any] | str]]:
+    model: Answerer, rows: Sequence[corpus.CorpusRow], taken: Collection[str], batch_size: int
+) -> Iterator[tuple[corpus.CorpusRow, Mapping[str, Any], Mapping[str, Any] | str]]:
     """Yields each row with the columns to write and its answer, or with what is wrong with it."""
     windows = sorted_windows(
         (_read(model, row, taken) for row in rows),
@@ -177,8 +178,8 @@ def _answers(
 
 
 def _read(
-    model: Answerer, row: corpus.Row, taken: Collection[str]
-) -> tuple[corpus.Row, Mapping[str, Any], Inputs | str]:
+    model: Answerer, row: corpus.CorpusRow, taken: Collection[str]
+) -> tuple[corpus.CorpusRow, Mapping[str, Any], Inputs | str]:
     """Returns a row with the columns to write and its inputs, or with what is wrong with it."""
     if row.error:
         return row, {}, row.error
@@ -216,30 +217,18 @@ def _is_bad(value: Any) -> bool:
     return isinstance(value, float) and not np.isfinite(value)
 
 
-def _failure(row: corpus.Row, why: str) -> str:
+def _failure(row: corpus.CorpusRow, why: str) -> str:
     """Returns the line of a row that failed."""
     values = json.dumps(row.values, ensure_ascii=False) if row.values else ""
     cut = values if len(values) <= _SHOWN_CHARACTERS else f"{values[:_SHOWN_CHARACTERS]}..."
     return json_line({**row.location, "reason": " ".join(why.split()), **({"found": cut} if cut else {})})
 
 
-def _digest(rows: Sequence[corpus.Row]) -> str:
+def _digest(rows: Sequence[corpus.CorpusRow]) -> str:
     digest = hashlib.sha256()
     for row in rows:
         digest.update(json.dumps([row.start, row.values, row.error]).encode())
     return digest.hexdigest()
-
-
-def _read_note(path: epath.Path) -> dict[str, Any] | None:
-    try:
-        return json.loads(path.read_text()) if path.exists() else None
-    except ValueError:
-        return None
-
-
-def _are_intact(folder: epath.Path, digests: Mapping[str, str]) -> bool:
-    paths = {folder / name: sha256 for name, sha256 in digests.items()}
-    return all(path.exists() and files.sha256(path) == sha256 for path, sha256 in paths.items())
 
 
 _loading = threading.Lock()  # a worker of Beam may have several threads, and must not hold the model twice

@@ -23,15 +23,7 @@ SPREAD = 0.4
 
 @dataclasses.dataclass
 class Case:
-    """An encoder's settings and a batch for it.
-
-    Attributes:
-        config: the architecture.
-        options: of XLNetEncoder.
-        kind: the hardware that the model is built for.
-        features: the batch, numpy arrays.
-        seed: of the weights, and of what a test draws itself.
-    """
+    """An encoder's settings for a kind of hardware, and a batch; `seed` is for weights and tests."""
 
     config: XLNetConfig
     options: dict[str, Any]
@@ -114,14 +106,9 @@ def cases(
     """Draws a case.
 
     Args:
-        draw: Hypothesis'.
         order: where ranks come from: an objective of the samplers; "any" for any integers; "none" for none.
         queries: the forms that the query stream may have; "none" for none.
-        max_memory: the most slots of a memory that comes in, if one does.
-        max_layers: the most layers.
-        rates: what the rates of dropout are drawn from.
-        activations: what the activation is drawn from.
-        kinds: of hardware.
+        max_memory: the most slots of a memory that comes in.
         optional: features that may be there or not.
         **fixed: options of the encoder that are not drawn.
     """

@@ -27,11 +27,8 @@ def variables(model) -> dict[str, tf.Variable]:
 
 
 def their_arrays(arrays, prefix: str = "", suffix: str = "") -> Arrays:
-    """Returns a fixture's arrays of the original's variables by our names.
-
-    Args:
-        arrays: the fixture.
-        prefix, suffix: what surrounds the original's names there, for example "grad:".
+    """Returns a fixture's arrays of the original's variables by our names; `prefix` and `suffix` surround
+    the original's there, for example "grad:".
     """
     theirs = {
         key.removeprefix(prefix).removesuffix(suffix): arrays[key]

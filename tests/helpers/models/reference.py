@@ -66,8 +66,7 @@ def encode(weights, config, options, row):
     """Runs one row of a batch.
 
     Args:
-        weights: dict with word_embedding, mask_embedding and `layers`, a list of dicts.
-        config: XLNetConfig.
+        weights: see `read_weights`.
         options: attention_type, same_length, clamp_len, memory_len, reuse_len.
         row: input_word_ids [T], and optionally input_mask, input_type_ids, direction, rank,
             target_positions, memory [L, M, D], memory_mask [M].

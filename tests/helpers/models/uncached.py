@@ -25,7 +25,6 @@ def logits(model, ids, is_context, order, tokens):
     """Predicts the tokens of each row, one after another, each from the context and those before it.
 
     Args:
-        model: the model.
         ids: int [B, T].
         is_context: bool [B, T].
         order: int [B, G], positions from 0, maybe beyond T; -1 from where a row has no more.

@@ -1,12 +1,18 @@
 """Damage to the bytes of a file, and to the values of a json document."""
 
+import collections
 import copy
 import json
+import pathlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+import yaml
+
+from xlnet_tf import manifest_checksum
+from xlnet_tf.errors import UserError
 
 # What no field expects, or no reader should believe.
 HOSTILE = (
@@ -24,6 +30,35 @@ def counts(few: int, many: int):
 def generators(count: int) -> Iterator[random.Random]:
     """Yields this many generators of random numbers, always the same."""
     return (random.Random(seed) for seed in range(count))
+
+
+def try_damaged(
+    count: int,
+    files: Sequence[pathlib.Path],
+    change: Callable[[random.Random, bytes], bytes],
+    use: Callable[[pathlib.Path], object],
+) -> collections.Counter:
+    """Damages one of the files, uses it and mends it, many times; an error must say something.
+
+    Returns:
+        How often it could be "used", and how often it gave which error.
+    """
+    seen = collections.Counter()
+    for rng in generators(count):
+        path = rng.choice(files)
+        data = path.read_bytes()
+        path.write_bytes(change(rng, data))
+        try:
+            use(path)
+        except (UserError, OSError) as error:
+            assert str(error) and len(str(error)) < 5000
+            seen[type(error).__name__] += 1
+        else:
+            seen["used"] += 1
+        finally:
+            path.write_bytes(data)
+    print(dict(seen))
+    return seen
 
 
 def flip(rng: random.Random, data: bytes) -> bytes:
@@ -136,9 +171,35 @@ def set_field(*path_and_value) -> Callable[[Any], None]:
     return change
 
 
-def dumped(rng: random.Random, value: Any) -> bytes:
-    """Returns a json document; now and then one that is damaged or nested too deep."""
-    text = json.dumps(value, indent=1).encode()
+def of_json(rng: random.Random, data: bytes) -> bytes:
+    """Changes a json document; now and then it is damaged, too, or nested too deep."""
+    text = json.dumps(mutated(rng, json.loads(data)), indent=1).encode()
     if rng.randrange(20) == 0:
         return b'{"a":' * 100_000 + b"1" + b"}" * 100_000
     return damaged(rng, text) if rng.randrange(4) == 0 else text
+
+
+def of_yaml(rng: random.Random, data: bytes) -> bytes:
+    try:
+        text = yaml.safe_dump(mutated(rng, yaml.safe_load(data))).encode()
+    except (yaml.YAMLError, UnicodeEncodeError):
+        text = b"a: &a [*a, *b]"
+    return damaged(rng, text) if rng.randrange(4) == 0 else text
+
+
+def under_its_checksum(rng: random.Random, data: bytes) -> bytes:
+    """Changes a manifest, but not its checksum."""
+    values = json.loads(data)
+    checksum = {manifest_checksum.FIELD: values.pop(manifest_checksum.FIELD)}
+    changed = mutated(rng, values)
+    return json.dumps(checksum | changed if isinstance(changed, dict) else changed).encode()
+
+
+def with_checksum(rng: random.Random, data: bytes) -> bytes:
+    """Changes a manifest, and makes its checksum fit."""
+    values = json.loads(data)
+    manifest_checksum.pop_checksum(values)
+    changed = mutated(rng, values)
+    return json.dumps(
+        manifest_checksum.with_checksum(changed) if isinstance(changed, dict) else changed
+    ).encode()

@@ -24,7 +24,6 @@ def token_stream(
     """Reads files as the original does: shuffled, then joined into one stream.
 
     Args:
-        tokenizer: encodes the lines.
         files: the lines of each file: a sentence each, an empty one at a document's end.
         numbers: numpy's legacy generator; orders the files.
         use_eod: whether the end of a document becomes `<eod>`.
@@ -61,16 +60,9 @@ def token_stream(
 
 
 def batch_rows(stream: np.ndarray, batch_size: int, num_cores: int, bidirectional: bool) -> np.ndarray:
-    """Cuts a stream (tokens or flags) into the batch's rows; what does not fill all rows is dropped.
+    """Cuts a stream [N] into the rows [B, ...] of a host's batch; what does not fill all rows is dropped.
 
-    Args:
-        stream: [N].
-        batch_size: rows B of a host.
-        num_cores: cores that share them.
-        bidirectional: in each core's rows, the second half are the first half reversed.
-
-    Returns:
-        [B, N // B], or [B, N // (B / 2)] if bidirectional.
+    If bidirectional, the second half of each core's rows are the first half reversed.
     """
     rows = batch_size // 2 if bidirectional else batch_size
     row_len = len(stream) // rows
@@ -97,24 +89,15 @@ def batches(
     """Makes the original's records, batch by batch.
 
     Args:
-        choices: Python's generator.
-        numbers: numpy's legacy generator.
-        tokens: int [B, N], the rows.
-        flags: bool [B, N], their sentence flags.
-        seq_len: tokens T of a segment.
-        reuse_len: tokens R of its first part, T / 2.
+        choices, numbers: Python's generator, and numpy's legacy one.
+        tokens, flags: int and bool [B, N], the rows and their sentence flags.
+        reuse_len: tokens R of a segment's first part, T / 2.
         num_predict: targets P of a segment; None for as many as the spans give.
         piece_starts: bool [V], the pieces that start a word: `XLNetTokenizer.original_word_starts`.
-        alpha, beta: see `sample_mask`.
-        num_cores: cores that share the rows.
-        bidirectional: whether the second half of each core's rows is reversed.
 
     Yields:
         The features of the original's TFRecords: input, target, seg_id, is_masked, int64 [B, T], and label
         int64 [B, 1]. It ends for all rows as soon as one row cannot continue.
-
-    Raises:
-        UserError: the lengths are not the original's, or num_predict does not fit.
     """
     goals = compat_sampling.halves(seq_len, reuse_len, num_predict)
     num_rows, num_tokens = tokens.shape

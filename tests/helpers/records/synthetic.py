@@ -15,16 +15,9 @@ SPEC = RecordSpec(seq_len=12, reuse_len=4, num_predict=3, vocab_size=70_000)
 
 
 def make_set(folder, segments, stream_segments=4, spec=SPEC) -> Manifest:
-    """Writes a set.
+    """Writes a set: [passes][slices] of (forward segments, backward segments), in streams of at most some.
 
-    Args:
-        folder: where to.
-        segments: [passes][slices] of (forward segments, backward segments).
-        stream_segments: longest stream.
-        spec: layout of the records.
-
-    Returns:
-        The saved manifest. input_ids[0] of a record is its number in the set, counted over all shards.
+    input_ids[0] of a record is its number in the set, counted over all shards.
     """
     folder = epath.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -82,15 +75,9 @@ def make_text_set(
     num_predict=8,
     **changes,
 ) -> Manifest:
-    """Writes a set of random tokens in which everything else is as the builder makes it.
+    """Writes a set of random tokens in which everything else is as the builder makes it; see `make_set`.
 
-    Args:
-        folder: where to.
-        tokenizer: goes next to the records.
-        counts: as `segments` of `make_set`.
-        stream_segments: longest stream.
-        seq_len, reuse_len, num_predict: of the records.
-        **changes: fields of the manifest; perm_size 4 among those that are not given.
+    `changes` are fields of the manifest; perm_size 4 among those that are not given.
     """
     spec = RecordSpec(seq_len, reuse_len, num_predict, tokenizer.vocab_size)
     manifest = dataclasses.replace(make_set(folder, counts, stream_segments, spec), **changes)
@@ -121,7 +108,7 @@ def _text(rng, tokenizer, manifest, count, direction):
     starts, ends = tokenizer.word_starts[tokens], np.append(np.arange(7, length, 7), length)
     if direction < 0 and count:
         tokens, starts = tokens[::-1], segments.mirror_word_start(starts)
-    cut = segments.cut_segments(rng, tokens, ends, spec.seq_len, reuse_len, starts)
+    cut = segments.sample_segments(rng, tokens, ends, spec.seq_len, reuse_len, starts)
     is_target = spans.sample_segment_targets(rng, cut, reuse_len, spec.num_predict)
     rank = ranks.sample_ranks(
         rng,

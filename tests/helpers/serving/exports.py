@@ -41,8 +41,7 @@ class Kind(NamedTuple):
         model: of the tokenizer, the model as it was trained.
         module: of model and tokenizer, what is exported.
         columns: inputs of serving_default, some rows; None: the module's example.
-        answer: of the model and features, some of the outputs of `tokens`, computed without the module; None:
-            they are not compared.
+        answer: some outputs of `tokens`, computed from model and features without the module.
     """
 
     model: Callable[..., tf_keras.Model]

@@ -35,11 +35,7 @@ WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 
 
 class ServedModel:
-    """An exported folder in a session: a graph without Python's checks of what is fed.
-
-    Args:
-        folder: of one version of a model.
-    """
+    """A version's exported folder in a session: a graph without Python's checks of what is fed."""
 
     def __init__(self, folder: str):
         self._session = tf.compat.v1.Session(graph=tf.Graph())
@@ -166,12 +162,9 @@ def _outcome(function, name: str, inputs: Mapping[str, Any]) -> dict[str, np.nda
 
 
 def main(jobs_file: str, results_file: str):
-    """Does the jobs.
+    """Does the jobs; writes what `serve` and the checks of the graph return, by name, or "failure", a trace.
 
-    Writes:
-        name -> what `serve` returns, "foreign" (see `foreign_nodes`), "compiled" (see `compiled_functions`),
-            "own_gradients", and "failure", the trace of an error, if there was one.
-        "" -> the modules that are loaded in the end although no server has them.
+    "" has the modules that are loaded in the end although no server has them.
     """
     jobs = pickle.loads(pathlib.Path(jobs_file).read_bytes())
     graphs = {name: read_graph(folder) for name, (folder, _) in jobs.items()}

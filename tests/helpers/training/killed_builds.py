@@ -31,8 +31,7 @@ _KILLED, _ENDED = -signal.SIGKILL, 0
 def build_in_child(options, kill_at=None, kill_after=None):
     """Builds in a child that is killed before its n-th operation on the output folder, or after some seconds.
 
-    Returns:
-        The child's exit status, or minus the number of the signal that ended it.
+    Returns its exit status, or minus the number of the signal that ended it.
     """
     pid = os.fork()
     if not pid:
@@ -53,16 +52,8 @@ def build_in_child(options, kill_at=None, kill_after=None):
 
 
 def kill_at_operations(options, expected, prepare, every):
-    """Kills a build before each of its operations on the folder, each time from the same beginning.
-
-    Args:
-        options: of the build.
-        expected: name -> bytes of the files that it leaves when nothing disturbs it.
-        prepare: called with the folder to bring it to the beginning.
-        every: 2 leaves out every second operation, and so on.
-
-    Returns:
-        The number of kills.
+    """Kills a build before each of its operations on the folder (`every` second one, ...), each time from the
+    beginning to which `prepare` brings the folder; returns the number of kills.
     """
     folder = pathlib.Path(options.output_dir)
     for kill_at in range(1, 1000, every):
@@ -79,8 +70,7 @@ def kill_at_operations(options, expected, prepare, every):
 def kill_at_random(options, expected, kills, seed):
     """Kills builds at random moments, again and again in the same folder, until one ends.
 
-    Returns:
-        (kills that hit, builds that ended).
+    Returns (kills that hit, builds that ended).
     """
     rng = random.Random(seed)
     folder = pathlib.Path(options.output_dir)

@@ -15,12 +15,14 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 
 import tensorflow as tf
 
 from tests.conftest import invent_texts
 from tests.helpers.training import toy, toy_finetuning
 from tests.helpers.training.worker import settings
+from xlnet_tf.errors import Interrupted
 from xlnet_tf.tasks.finetuning import finetune
 from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.text.training import train_tokenizer
@@ -69,8 +71,8 @@ def train(folder: pathlib.Path, layout: str, model_dir: pathlib.Path):
         pretraining.pretrain(params, str(model_dir))
 
 
-def start(folder, layout, model_dir) -> int:
-    """Forks a process that trains; returns its id."""
+def start(folder: pathlib.Path, train: Callable[..., None], *arguments) -> int:
+    """Forks a process that trains, with its output in FOLDER/log; returns its id."""
     if child := os.fork():
         return child
     status = 1
@@ -78,8 +80,11 @@ def start(folder, layout, model_dir) -> int:
         log = os.open(folder / "log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        train(folder, layout, model_dir)
+        train(*arguments)
         status = 0
+    except Interrupted as error:
+        print(f"INTERRUPTED: {error}", file=sys.stderr)
+        status = error.EXIT_STATUS
     except BaseException:
         traceback.print_exc()
     finally:
@@ -117,7 +122,7 @@ def kill(child: int, model_dir: pathlib.Path, rng: random.Random, while_saving: 
 def main(folder: pathlib.Path, layout: str, kills: int):
     make_data(folder, layout)
     begun = time.monotonic()
-    child = start(folder, layout, folder / "undisturbed")
+    child = start(folder, train, folder, layout, folder / "undisturbed")
     while not ended(child):
         time.sleep(0.02)
     longest = time.monotonic() - begun
@@ -125,12 +130,12 @@ def main(folder: pathlib.Path, layout: str, kills: int):
     done = 0
     for run in itertools.count():
         model_dir = folder / f"killed-{run}"
-        child = start(folder, layout, model_dir)
+        child = start(folder, train, folder, layout, model_dir)
         while done < kills and kill(child, model_dir, rng, done % 2 == 0, longest):
             moment = "while saving" if done % 2 == 0 else "anywhere"
             print(model_dir.name, moment, sorted(checkpoint_files(model_dir)), flush=True)
             done += 1
-            child = start(folder, layout, model_dir)
+            child = start(folder, train, folder, layout, model_dir)
         if done == kills:
             break
     while not ended(child):

@@ -30,12 +30,11 @@ import socket
 import subprocess
 import sys
 import time
-import traceback
 
 from etils import epath
 
 from tests.helpers import fake_bucket
-from tests.helpers.training.killing import checkpoint_files, make_data
+from tests.helpers.training.killing import checkpoint_files, make_data, start
 from tests.helpers.training.worker import settings
 from xlnet_tf import ownership
 from xlnet_tf.errors import Interrupted
@@ -54,8 +53,9 @@ SETTINGS = {
 LEFT_SECONDS = 25.0  # that the other hosts may take to notice that one is gone
 
 
-def train(source: str, model_dir: str):
-    """Trains to the end, as one of the hosts that TF_CONFIG lists."""
+def train(config: dict, source: str, model_dir: str):
+    """Trains to the end, as one of the hosts that a TF_CONFIG lists."""
+    os.environ["TF_CONFIG"] = json.dumps(config)
     # A killed owner's lease in a bucket ends soon.
     ownership.BEAT_SECONDS, ownership.LEASE_SECONDS, ownership._SETTLE_SECONDS = 0.5, 4.0, 0.1
     params = settings(epath.Path(source), "multi_worker_mirrored")
@@ -76,26 +76,7 @@ class Slice:
         self.statuses: dict[int, int] = {}
         for host in range(HOSTS):
             config = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": host}}
-            self.running[host] = os.fork()
-            if not self.running[host]:
-                os.environ["TF_CONFIG"] = json.dumps(config)
-                self._train(folder, source, model_dir)
-
-    def _train(self, folder: pathlib.Path, source: str, model_dir: str):
-        status = 1
-        try:
-            log = os.open(folder / "log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-            os.dup2(log, 1)
-            os.dup2(log, 2)
-            train(source, model_dir)
-            status = 0
-        except Interrupted as error:
-            print(f"INTERRUPTED: {error}", file=sys.stderr)
-            status = error.EXIT_STATUS
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(status)
+            self.running[host] = start(folder, train, config, source, model_dir)
 
     def send(self, host: int, number: int):
         """Sends a signal to a host that still runs."""
@@ -124,11 +105,8 @@ class Hosts:
     """A slice that is started again until its training has ended, and what happens to it.
 
     Args:
-        folder: of the log.
         source: has the records; "gs://bucket" or a folder.
-        model_dir: of the run.
         seen: folder in which the run's files appear.
-        rng: for the moments and hosts.
         events: that are still to come; taken from its end.
         longest: seconds in which an event comes.
     """

@@ -19,7 +19,6 @@ def topology(chips=(1, 1, 1), cores=2, hosts=1, newer=False) -> tf.tpu.experimen
     Args:
         chips: along x, y and z.
         cores: devices of a chip.
-        hosts: that the chips are attached to.
         newer: whether it has the embedding hardware of v4 and later.
     """
     mesh = [*chips, cores]
@@ -33,10 +32,7 @@ def topology(chips=(1, 1, 1), cores=2, hosts=1, newer=False) -> tf.tpu.experimen
 
 
 def strategy(**shape) -> tf.distribute.TPUStrategy:
-    """Returns the strategy of a TPU on this machine; see `topology` for its shape.
-
-    Its variables are on the CPU.
-    """
+    """Returns the strategy of a TPU of this `topology` on this machine, its variables on the CPU."""
     made_up = topology(**shape)
 
     def metadata(resolver):

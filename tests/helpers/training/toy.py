@@ -14,14 +14,7 @@ SPEC = RecordSpec(seq_len=16, reuse_len=8, num_predict=4, vocab_size=60)
 
 
 def make_records(folder, segments=((20, 18), (9, 14)), stream_segments=3, seed=0) -> Manifest:
-    """Writes a set whose records have 0 to 4 targets and end in SEP and CLS.
-
-    Args:
-        folder: where to.
-        segments: (forward, backward) segments of each shard.
-        stream_segments: longest stream.
-        seed: of the tokens and targets.
-    """
+    """Writes a set; its records have 0 to 4 targets and end in SEP and CLS. `segments`: see `make_set`."""
     manifest = make_set(folder, [segments], stream_segments, SPEC)
     rng = np.random.default_rng(seed)
     shards = []

@@ -32,13 +32,7 @@ ACCUMULATED = {
 
 
 def settings(folder, strategy: str = "one_device", **trainer):
-    """Returns the settings of 12 steps, a checkpoint and an evaluation after each four.
-
-    Args:
-        folder: holds records and dev.
-        strategy: of distribution.
-        **trainer: what else the trainer is told.
-    """
+    """Returns the settings of 12 steps on FOLDER/records, which saves and evaluates after each four."""
     params = pretraining.pretraining_experiment()
     params.override(toy.settings(folder))
     params.override(
@@ -60,10 +54,9 @@ def settings(folder, strategy: str = "one_device", **trainer):
 def finetune(
     folder, model_dir, strategy: str, batching: str = "length", devices: int = 0
 ) -> dict[str, float]:
-    """Fine-tunes for three epochs on FOLDER/records, evaluating on FOLDER/dev; returns the last metrics.
+    """Fine-tunes for three epochs on FOLDER/records; returns the last metrics of FOLDER/dev.
 
-    Args:
-        devices: the first ones of four that the process has; 0: what the strategy takes.
+    `devices` are the first ones of four that the process has; 0: what the strategy takes.
     """
     lengths = [8, toy_finetuning.T] if batching == "length" else []
     params = toy_finetuning.experiment()

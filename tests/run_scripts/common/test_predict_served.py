@@ -159,7 +159,7 @@ def test_a_signature_without_an_answer_for_each_row_is_refused(inputs, outputs, 
 @pytest.mark.parametrize("line", ["text", '["a"]', "{"])
 def test_lines_that_are_not_rows_are_refused(tmp_path, line):
     (tmp_path / "rows.jsonl").write_text(f'{{"query": "a"}}\n{line}\n')
-    with pytest.raises(UserError, match="line 2: expected a JSON object .* found [^.]*$"):
+    with pytest.raises(UserError, match="line 2: .*, expected an object .* found [^.]*$"):
         list(answers.rows_of_file(str(tmp_path / "rows.jsonl")))
 
 
@@ -169,7 +169,8 @@ def test_data_of_another_kind(tmp_path):
         list(answers.rows_of_file(str(tmp_path / "my.csv")))
     (tmp_path / "my.txt").write_text("text,label\n")
     with pytest.raises(
-        UserError, match=r"line 1: expected a JSON object .*; found 'text,label'. The names of tables end in"
+        UserError,
+        match=r"line 1: not json .*; found 'text,label'. The names of tables end in",
     ):
         list(answers.rows_of_file(str(tmp_path / "my.txt")))
     (tmp_path / "half.jsonl").write_text('{"text": "\\ud800"}\n')

@@ -344,7 +344,7 @@ def test_a_damaged_file_is_one_error_before_any_row_is_answered(data, tmp_path, 
     with pytest.raises(
         UserError,
         match=rf"^{packed} cannot be read to its end: .*, after byte [\d,]+ of its text\. Is it damaged\? "
-        r"No row was answered: repair the file or leave it out",
+        r"Get it again\. No row was answered: repair the file or leave it out",
     ):
         answer(f"{data},{packed}", tmp_path / "out", tmp_path / "log")
     assert not list((tmp_path / "log").iterdir())
@@ -409,4 +409,4 @@ def test_a_corpus_without_a_readable_row_is_refused(tmp_path):
         options.corpus(",", "text")
     (tmp_path / "b.jsonl").write_text('[]\n{"text": "a"}\n')
     [row] = job.first_rows(options.corpus(f"{tmp_path}/b.jsonl,{tmp_path}/a.jsonl", "text"), options)
-    assert row == corpus.Row(str(tmp_path / "b.jsonl"), 3, {"text": "a"})
+    assert row == corpus.CorpusRow(str(tmp_path / "b.jsonl"), 3, {"text": "a"})

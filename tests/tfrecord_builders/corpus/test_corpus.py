@@ -5,7 +5,7 @@ import pytest
 
 from tests.tfrecord_builders.conftest import make_text
 from tfrecord_builders import corpus
-from tfrecord_builders.corpus import streams
+from tfrecord_builders.common import streams
 from tfrecord_builders.corpus.files import find_files
 from xlnet_tf.errors import UserError
 

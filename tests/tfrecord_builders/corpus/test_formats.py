@@ -14,7 +14,7 @@ import zstandard
 
 from tests.tfrecord_builders.conftest import make_text
 from tfrecord_builders import corpus
-from tfrecord_builders.corpus import streams
+from tfrecord_builders.common import streams
 from xlnet_tf.errors import UserError
 
 TEXT = make_text(80).replace("<eop>", "")
@@ -137,9 +137,9 @@ def test_half_of_a_surrogate_pair_is_replaced(tmp_path):
 @pytest.mark.parametrize(
     "line,message",
     [
-        (b"{'text': 1}", r"line 3 \(byte 28\) is not json .*: found \{'text': 1\}, expected an object"),
-        (b'["x"]', "line 3 .*: found a list, expected an object with a field 'text'"),
-        (b"[" * 100_000, r"line 3 .* is not json \(.*recursion.*: found \[\["),
+        (b"{'text': 1}", r"line 3 \(byte 28\) is not json .*, expected an object .*; found \{'text': 1\}"),
+        (b'["x"]', r"line 3 .* is a json list, expected an object with a document's text, .*; found \["),
+        (b"[" * 100_000, r"line 3 .* is not json \(.*recursion.*; found \[\["),
         (
             b'{"body": "x", "n": 1}',
             "line 3 .*: found .* the fields body, n, expected a field 'text': .*--text_field",

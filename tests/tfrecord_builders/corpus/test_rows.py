@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from tests.helpers.profiles import examples
 from tfrecord_builders import corpus
-from tfrecord_builders.corpus import delimited, streams
+from tfrecord_builders.common import streams
+from tfrecord_builders.corpus import delimited
 from xlnet_tf.errors import UserError
 
 # What separates, ends, quotes and escapes somewhere.

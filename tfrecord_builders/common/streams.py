@@ -9,16 +9,39 @@ from typing import IO
 import zstandard
 from etils import epath
 
-from tfrecord_builders.corpus.files import file_format
 from xlnet_tf.errors import UserError
 
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 BLOCK_BYTES = 1 << 20
 # A block of zstd has at least 4 bytes and becomes up to 128 KiB: this many become up to 32 MiB at once.
 _COMPRESSED_BLOCK_BYTES = 1 << 10
 _LONGEST_WINDOW = 1 << 31  # as of `zstd --long=31`
 _FRAME_HEADER_BYTES = 18  # at most
 _USUAL_WINDOW = 1 << 27  # what zstd itself unpacks without such a flag
+# How compressed files begin, and what to do with one whose name does not say so.
+_PACKED = {
+    b"\x1f\x8b": "let its name end in .gz",
+    b"\x28\xb5\x2f\xfd": "let its name end in .zst",
+    b"\xfd7zXZ": "unpack it (xz -d)",
+    b"BZh91AY&SY": "unpack it (bzip2 -d)",
+}
 _MOST_UNPACKED = 1000  # bytes for a byte of a file that keeps a larger window in memory
+
+
+def compression_of(path: epath.Path) -> str:
+    """Returns "gzip", "zstd" or "", by a file's name."""
+    return COMPRESSIONS.get(path.suffix.lower(), "")
+
+
+def unpacked_name(path: epath.Path) -> str:
+    """Returns a file's name in lower case, without .gz or .zst."""
+    name = path.name.lower()
+    return name.removesuffix(path.suffix.lower()) if compression_of(path) else name
+
+
+def unpacking(data: bytes) -> str:
+    """Says what to do with a file that begins so and is compressed; "" if it is not."""
+    return next((what for mark, what in _PACKED.items() if data.startswith(mark)), "")
 
 
 class Stream(contextlib.AbstractContextManager):
@@ -26,7 +49,7 @@ class Stream(contextlib.AbstractContextManager):
 
     def __init__(self, path: epath.Path):
         self.path = path
-        self.compression = file_format(path).compression
+        self.compression = compression_of(path)
         self._num_bytes = path.stat().length
         self._opened = contextlib.ExitStack()  # a remote file is none before its context begins
         self._raw = self._opened.enter_context(path.open("rb"))
@@ -59,7 +82,7 @@ class Stream(contextlib.AbstractContextManager):
             end = self.position + count - left
             raise UserError(
                 f"{self.path} cannot be read to its end: {error}, after byte {end:,} of its text. "
-                "Is it damaged?"
+                "Is it damaged? Get it again."
             ) from None
         self.position += count - left
         return b"".join(blocks)
