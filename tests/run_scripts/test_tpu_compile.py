@@ -66,7 +66,7 @@ def main(compiler, monkeypatch):
 
     def main(*arguments):
         monkeypatch.setattr(sys, "argv", ["tpu_compile", *arguments])
-        monkeypatch.setattr(flags, "FLAGS", parsed(*arguments))
+        monkeypatch.setattr(flags, "FLAGS", command_flags.parsed(tpu_compile.define_flags, *arguments))
         __main__.main([])
 
     return main
