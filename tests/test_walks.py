@@ -10,10 +10,12 @@ import json
 from tests.conftest import invent_texts
 from tests.helpers import walks
 from tests.helpers.serving.exports import KINDS
+from tests.helpers.training import toy
 from tfrecord_builders.pretraining.build import build_sets
 from tfrecord_builders.pretraining.options import PretrainingOptions
 from xlnet_tf.serving.export import export
 from xlnet_tf.serving.local import server, versions
+from xlnet_tf.tasks.pretraining import task as pretraining
 
 
 def check(found: dict[str, set[str]], functions: int, files: int) -> None:
@@ -38,6 +40,18 @@ def test_from_a_text_to_a_record(tmp_path, small_tokenizer):
         )
 
     check(walks.entered(build), functions=240, files=47)
+
+
+def test_from_a_record_to_an_update(tmp_path):
+    toy.make_records(tmp_path / "records")
+
+    def train(name):
+        params = pretraining.pretraining_experiment()
+        params.override(toy.settings(tmp_path))
+        params.override({"trainer": {"train_steps": 2, "steps_per_loop": 2}})
+        pretraining.pretrain(params, str(tmp_path / name))
+
+    check(walks.entered(train), functions=376, files=57)
 
 
 def test_from_a_request_to_an_answer(tmp_path, small_tokenizer, monkeypatch):
