@@ -61,8 +61,8 @@ class DecodedTokens(NamedTuple):
     def finish(self, step: tf.Tensor, order: tf.Tensor, stop_ids: tf.Tensor) -> Self:
         """Finishes candidates that a stop symbol ends, or their order, with the token of this step."""
         stops = tf.reduce_any(self.tokens[:, :, step, None] == stop_ids, axis=2)
-        goes_on = tf.pad(order, [[0, 0], [0, 1]], constant_values=-1)[:, step + 1] >= 0
-        return self._replace(unfinished=self.unfinished & ~stops & goes_on[:, None])
+        continues = tf.pad(order, [[0, 0], [0, 1]], constant_values=-1)[:, step + 1] >= 0
+        return self._replace(unfinished=self.unfinished & ~stops & continues[:, None])
 
 
 # Chooses a token for each candidate: from log-probabilities [B, C, V], what is written, and the number of the

@@ -92,8 +92,8 @@ def gaps(
     pieces = ids[:, :longest]
     dense = pieces.to_tensor(PAD_ID, shape=[-1, tf.maximum(pieces.bounding_shape(axis=1), 1)])
     is_gap = dense == MASK_ID  # no text can spell it
-    gaps = tf.where(is_gap)
-    order = tf.RaggedTensor.from_value_rowids(tf.cast(gaps[:, 1], tf.int32), gaps[:, 0], parts.nrows())
+    where = tf.where(is_gap)  # row and position
+    order = tf.RaggedTensor.from_value_rowids(tf.cast(where[:, 1], tf.int32), where[:, 0], parts.nrows())
     order = tf.concat([order.to_tensor(-1), tf.fill([parts.nrows(), 1], -1)], axis=1)  # one at least
     order = order[:, : tf.maximum(tf.shape(order)[1] - 1, 1)]
     layout = infilling(dense, ~is_gap & (dense != PAD_ID), order)
@@ -107,8 +107,8 @@ def _without_symbol(ids: tf.RaggedTensor, has_symbol: tf.Tensor) -> tf.RaggedTen
     symbol = tf.math.unsorted_segment_min(
         tf.where(ids.values == EOP_ID, positions, positions.dtype.max), rows, count
     )
-    kept = ~tf.gather(has_symbol, rows) | (positions > tf.gather(symbol, rows))
-    return tf.ragged.boolean_mask(ids, ids.with_values(kept))
+    keep_mask = ~tf.gather(has_symbol, rows) | (positions > tf.gather(symbol, rows))
+    return tf.ragged.boolean_mask(ids, ids.with_values(keep_mask))
 
 
 def fill_in(layout: TextLayout, tokens: tf.Tensor) -> tf.RaggedTensor:
