@@ -27,11 +27,7 @@ _BEGINS_WITH_SPACE = r"(?s)[\s\x1c-\x1f\x{85}\p{Z}].*"
 def check_gaps(
     texts: Sequence[str], orders: Sequence[Sequence[int]] | str | None = None
 ) -> Sequence[Sequence[int]]:
-    """Checks texts with gaps, and the orders of filling them.
-
-    Args:
-        orders: for each text the numbers of its gaps, from 0; None: from left to right.
-    """
+    """Checks texts with gaps, and the orders of filling them: the numbers of each text's gaps, from 0."""
     counts = [text.count(MARK) for text in texts]
     for row, (text, count) in enumerate(zip(texts, counts)):
         # Lines to write on are text where there are gaps.
@@ -65,11 +61,7 @@ def gaps(
     """Reads texts in which `<mask>` marks the gaps, which are filled from left to right.
 
     A text is cut into pieces at its marks: a mark with a space before or after it is a word, or the begin or
-    end of one.
-
-    Args:
-        texts: [B] string.
-        longest: most tokens of a text, gaps included; what is longer loses its end. None: any number.
+    end of one. What is longer than `longest` tokens, gaps included, loses its end.
 
     Returns:
         The texts' layout, and which of them were cut, bool [B].
@@ -112,11 +104,7 @@ def _without_symbol(ids: tf.RaggedTensor, has_symbol: tf.Tensor) -> tf.RaggedTen
 
 
 def fill_in(layout: TextLayout, tokens: tf.Tensor) -> tf.RaggedTensor:
-    """Returns texts with their gaps filled: ragged int32 [B * C, (tokens)].
-
-    Args:
-        tokens: [B, C, G], in the order of filling.
-    """
+    """Returns texts with tokens [B, C, G] in their gaps, in that order: ragged int32 [B * C, (tokens)]."""
     candidates = tf.shape(tokens)[1]
     ids, order = (tf.repeat(values, candidates, axis=0) for values in (layout.ids, layout.order))
     positions = tf.where(order >= 0)
