@@ -97,7 +97,7 @@ def main(_: Sequence[str]):
     if texts:
         predict_texts.main(values)
         return
-    from xlnet_tf.tasks.pieces import remove_pieces
+    from xlnet_tf.job_notes import JobNotes
     from xlnet_tf.tasks.prediction import Predictor, Run
     from xlnet_tf.tasks.scoring import UNREACHED
     from xlnet_tf.training import runtime
@@ -120,7 +120,7 @@ def main(_: Sequence[str]):
         print(f"weights: {checkpoint}")
         for path in task.write_predictions(examples, predictions, str(folder)):
             print(f"  {path}")
-        remove_pieces(pieces)
+        JobNotes(pieces).remove()
     if task.has_answers(examples):
         for name, value in task.score(examples, predictions).items():
             print(f"{name:>24}  {value:.4f}")
