@@ -97,7 +97,7 @@ def main(_: Sequence[str]):
     if texts:
         predict_texts.main(values)
         return
-    from xlnet_tf.job_notes import JobNotes
+    from xlnet_tf.records.job_notes import JobNotes
     from xlnet_tf.tasks.prediction import Predictor, Run
     from xlnet_tf.tasks.scoring import UNREACHED
     from xlnet_tf.training import runtime
