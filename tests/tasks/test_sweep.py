@@ -216,7 +216,7 @@ def test_a_seed_that_is_trained_again_is_said(
 ):
     for name in there:
         (tmp_path / "run" / name).mkdir(parents=True, exist_ok=True)
-        (tmp_path / "run" / name / "params.yaml").touch()
+        (tmp_path / "run" / name / "params.yaml").write_text("{task: {}, trainer: {}}")
     monkeypatch.setattr(seeds, "runs", lambda *_: [])
     params = settings()
     seeds.finetune_seeds(
