@@ -313,7 +313,7 @@ def test_batches_that_do_not_split_are_refused(folder, batch_size, dev_batch_siz
 
 def load(*arguments):
     values = parsed(lambda: experiment.define_flags(SETTINGS), "--model_dir=unused", *arguments)
-    return experiment.load(pretraining.EXPERIMENT, SETTINGS, values)
+    return experiment.load(pretraining.EXPERIMENT, SETTINGS, experiment.run_options(SETTINGS, values))
 
 
 def test_settings_override_each_other_in_order(tmp_path):
