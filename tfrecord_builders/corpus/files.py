@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from etils import epath
 
@@ -85,51 +85,56 @@ def find_files(patterns: Sequence[str]) -> list[epath.Path]:
     """
     files = {}
     for pattern in patterns:
-        path = epath.Path(pattern)
-        if "**" in pattern and not path.exists():
-            raise UserError(f"{pattern!r} has **: name the folder itself, all files in it are read, or use *")
-        if re.search(r"[*?\[]", pattern) and not path.exists():
-            anchor = path
-            while re.search(r"[*?\[]", str(anchor)):
-                anchor = anchor.parent
-            below = str(path.relative_to(anchor))
-            hidden = re.compile(r"(^|/)\.")  # as in a shell, a pattern must say the point itself
-            found = sorted(
-                found
-                for found in anchor.glob(below)
-                if hidden.search(below) or not hidden.search(str(found.relative_to(anchor)))
-            )
-        else:
-            found = [path] if path.exists() else []
-        found = [file for path in found for file in (_walk(path) if path.is_dir() else [path])]
-        if not found:
+        paths = [file for path in _matches(pattern) for file in (_walk(path) if path.is_dir() else [path])]
+        if not paths:
             raise FileNotFoundError(f"no corpus file matches {pattern!r}: check its name")
-        for file in found:
-            if os.path.islink(file) and not os.path.exists(file):
+        for path in paths:
+            if os.path.islink(path) and not os.path.exists(path):
                 raise FileNotFoundError(
-                    f"{file} is a broken symbolic link (to {os.readlink(file)}), expected a file: repair or "
+                    f"{path} is a broken symbolic link (to {os.readlink(path)}), expected a file: repair or "
                     "remove it"
                 )
-            check_rereadable(file)
-            files.setdefault(_identity(file), file)
+            check_rereadable(path)
+            files.setdefault(_identity(path), path)
     files = list(files.values())
     if files and not any(path.stat().length for path in files):
         raise UserError(f"the corpus is empty: no text in {', '.join(map(str, files[:5]))}")
     return files
 
 
+def _matches(pattern: str) -> list[epath.Path]:
+    """Returns the files and folders that a path or glob names, sorted."""
+    path = epath.Path(pattern)
+    if path.exists():
+        return [path]
+    if "**" in pattern:
+        raise UserError(f"{pattern!r} has **: name the folder itself, all files in it are read, or use *")
+    anchor = path
+    while re.search(r"[*?\[]", str(anchor)):
+        anchor = anchor.parent
+    if anchor == path:
+        return []
+    below = str(path.relative_to(anchor))
+    hidden = re.compile(r"(^|/)\.")  # as in a shell, a pattern must say the point itself
+    return sorted(
+        match
+        for match in anchor.glob(below)
+        if hidden.search(below) or not hidden.search(str(match.relative_to(anchor)))
+    )
+
+
 def is_part(file: epath.PathLike, pattern: str) -> bool:
     """Returns whether a file, there or not yet, would be found by one of `find_files`' patterns."""
-    file, found = epath.Path(file).resolve(), epath.Path(pattern).resolve()
-    is_glob = not found.exists()
-    return any(path == found or (is_glob and path.match(str(found))) for path in (file, *file.parents))
+    file, corpus = epath.Path(file).resolve(), epath.Path(pattern).resolve()
+    is_glob = not corpus.exists()
+    return any(path == corpus or (is_glob and path.match(str(corpus))) for path in (file, *file.parents))
 
 
 class Snapshot:
     """What the files of a corpus are like now, to see whether they have changed while they were read."""
 
-    def __init__(self, patterns: Sequence[str]):
-        self._states = {file: _state(file) for file in find_files(patterns)}
+    def __init__(self, files: Iterable[epath.Path]):
+        self._states = {file: _state(file) for file in files}
 
     def check(self) -> None:
         """Raises UserError if a file has changed since."""
@@ -144,8 +149,8 @@ class Snapshot:
 def _state(file: epath.Path) -> tuple[int, int]:
     """Returns a file's bytes and the time of its last change, as fine as its file system has it."""
     if "://" in str(file):
-        found = file.stat()
-        return found.length, found.mtime
+        remote = file.stat()
+        return remote.length, remote.mtime
     local = os.stat(file)
     return local.st_size, local.st_mtime_ns
 

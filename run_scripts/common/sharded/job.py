@@ -119,7 +119,8 @@ def run(
             )
     folder = files.make_folder(output_dir)
     columns = () if options.output_format == "jsonl" else columns
-    snapshot, sources = corpus.Snapshot(source.input), corpus.find_sources(source, tables=True)
+    sources = corpus.find_sources(source, tables=True)
+    snapshot = corpus.snapshot(sources)
 
     def shards():
         return corpus.plan_shards(sources, options.shard_bytes)
