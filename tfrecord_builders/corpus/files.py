@@ -31,7 +31,7 @@ TABLES = {".csv": "csv", ".tsv": "tsv"}  # for those who want rows
 class FileFormat:
     """What a file's name says of it.
 
-    Args:
+    Attributes:
         kind: "text", "jsonl", "parquet", "csv" or "tsv".
         compression: "", "gzip" or "zstd".
     """
@@ -44,8 +44,7 @@ def file_format(path: epath.Path) -> FileFormat:
     """Returns the format of a file by its name's endings; unknown endings are text.
 
     Raises:
-        UserError: an archive, another compression, something that is not text, or a parquet file that is
-            compressed as a whole.
+        UserError: an archive, another compression, something that is not text, or compressed parquet.
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]
     compression = compression_of(path)
@@ -78,10 +77,6 @@ def find_files(patterns: Sequence[str]) -> list[epath.Path]:
     Returns:
         The files, sorted within each pattern, each once, by the first of its paths: relative and absolute
         paths and symbolic links can name the same file.
-
-    Raises:
-        FileNotFoundError: a pattern matches nothing, a folder holds no file, or a symbolic link is broken.
-        UserError: all files are empty, one is a pipe, or a pattern has **.
     """
     files = {}
     for pattern in patterns:
@@ -163,9 +158,7 @@ def _identity(path: epath.Path) -> str:
 def _walk(folder: epath.Path, above: Sequence[str] = ()) -> Iterator[epath.Path]:
     """Yields the files in a folder and its folders, sorted by name, but nothing hidden.
 
-    Args:
-        folder: where to look.
-        above: identities of the folders it was reached through; a link back to one is not followed.
+    A link back to a folder that it was reached through, `above` by their identities, is not followed.
     """
     identity = _identity(folder)
     if identity in above:

@@ -98,10 +98,6 @@ def find_sources(options: CorpusOptions, tables: bool = False) -> list[Source]:
 
     Args:
         tables: whether rows are wanted, of csv and tsv files, too, and not the documents in one column.
-
-    Raises:
-        FileNotFoundError: nothing is where the options say.
-        UserError: the options are wrong, or a source cannot be read or lacks the text's field.
     """
     options.check()
     sources: list[Source] = []
