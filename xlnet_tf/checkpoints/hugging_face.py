@@ -198,8 +198,8 @@ def _pooled_head(values: dict[str, Any], entries: dict[str, Entry]) -> str:
         raise UserError(
             f"{CONFIG_FILE}: problem_type is {problem!r}; expected one of {', '.join(_PROBLEMS)}."
         )
-    kind = problem.rpartition("_")[2]
-    return f"{kind}_{_head_name(values.get('finetuning_task'))}"
+    head_kind = problem.rpartition("_")[2]
+    return f"{head_kind}_{_head_name(values.get('finetuning_task'))}"
 
 
 def _head_name(finetuning_task: str | None) -> str:
@@ -244,13 +244,13 @@ def _head_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     arrays = checkpoint.arrays
     parts, pooled = {names.head_scope(name) for name in arrays}, _pooled_heads(arrays)
     if len(pooled) == 1 and task_registry.entry_for_scope(pooled[0]).hugging_face == _SEQUENCE_MODEL:
-        kind, _, task = pooled[0].partition("_")
+        head_kind, _, task = pooled[0].partition("_")
         finetuning_task = checkpoint.card.external[CONFIG_FILE].get("finetuning_task")
         is_same = isinstance(finetuning_task, str) and _head_name(finetuning_task) == task
         classes = MULTI_LABEL if checkpoint.card.multi_label else SINGLE_LABEL
         return {
             "architectures": [_SEQUENCE_MODEL],
-            "problem_type": "regression" if kind == "regression" else classes,
+            "problem_type": "regression" if head_kind == "regression" else classes,
             "finetuning_task": finetuning_task if is_same else None if task == NO_TASK else task,
             **_label_fields(checkpoint, pooled[0]),
         }

@@ -27,8 +27,8 @@ def open_checkpoint(path: str | os.PathLike, config_file: str | None = None) -> 
     Args:
         path: a folder (of a run, of the original's files, of Hugging Face's, or of weights that
             `save_checkpoint` wrote), the prefix of a TensorFlow checkpoint, a file of weights, or the name of
-            a model of the Hugging Face hub (see hub.locate). Of a run, the weights that did best on dev count
-            where they were kept, else the newest checkpoint; RUN/ckpt-STEP is a certain one.
+            a model of the Hugging Face hub (see hub.locate). A run stands for the weights that did best on
+            dev, where they were kept, else for the newest checkpoint; RUN/ckpt-STEP is a certain one.
         config_file: its xlnet_config.json or config.json, if that does not lie next to the weights.
 
     Raises:

@@ -58,8 +58,8 @@ def score_texts(
     """Scores texts, each as a whole: time grows with the square of the longest.
 
     Args:
-        contexts: what stands before each text, given and not scored; None: nothing. Of text and context,
-            layout.LONGEST pieces can be read.
+        contexts: what stands before each text, given and not scored; None: nothing. A text and its
+            context have at most layout.LONGEST pieces.
         order: one of ORDERS, or for each text the numbers of its pieces, from 0, in the order of prediction.
         batch_size: B, texts scored together; of about the same length, since all are padded to the longest.
         run: the model's graphs, for calls that follow each other; None: new ones.

@@ -51,7 +51,7 @@ class XLNetEncoder(ShapeFreeModel):
         memory: [L, B, M, D], the inputs of each layer for earlier segments (optional).
         memory_mask: [B, M] bool, the slots of the memory that hold something (optional: all).
         dropout_seed: [2] int32 that all dropout of the call is derived from (optional: drawn).
-        position_keys: of `position_keys()`, for T tokens or more (optional; not in training).
+        position_keys: what `position_keys()` returns for T tokens or more (optional; not in training).
         output_positions: [B, Q] integers, the tokens whose output is wanted (optional: all; with one stream).
             The last layer computes no others.
       The factorization order comes as one of
@@ -135,12 +135,7 @@ class XLNetEncoder(ShapeFreeModel):
             self.tied_biases = AttentionBiases(config, initializer_range, name="tied_biases")
         self.blocks = [
             TransformerBlock(
-                config,
-                initializer_range,
-                dropout,
-                attention_dropout,
-                self.tied_biases,
-                name=f"layer_{layer}",
+                config, initializer_range, dropout, attention_dropout, self.tied_biases, name=f"layer_{layer}"
             )
             for layer in range(config.n_layer)
         ]
@@ -150,9 +145,9 @@ class XLNetEncoder(ShapeFreeModel):
         """Builds the encoder of a checkpoint, whatever heads that has, and loads its weights.
 
         Args:
-            path: of a run (its best weights, if kept), or files of the original or Hugging Face (see
+            path: a run (its best weights, if kept), or files of the original or Hugging Face (see
                 checkpoints.open_checkpoint).
-            **options: of the class: dropout, memory_len, ...
+            **options: options of the class: dropout, memory_len, ...
 
         Raises:
             UserError: there is no whole encoder, or no such option.

@@ -23,7 +23,7 @@ class ShapeFreeModel(tf_keras.Model):
     """A model that `build()` alone builds; `tf_keras.models.load_model` then finds its variables in place.
 
     Attributes:
-        tokenizer: of its texts, as `from_pretrained` finds it next to the weights; None if none is known.
+        tokenizer: the model's own, as `from_pretrained` finds it next to the weights; None if none is known.
             `save` and `save_pretrained` keep it.
         card: what was known of the weights that it was made from; None for a new model.
         folder: with the weights that it was made from, head included; None if there is none.
@@ -56,7 +56,7 @@ class ShapeFreeModel(tf_keras.Model):
         A new model that was never called is written with its initial weights.
 
         Args:
-            tokenizer: of its texts; None: its own.
+            tokenizer: the texts' tokenizer; None: the model's own.
             **options: how it answers texts, where the defaults are not meant: seq_len, pair, threshold, ...
                 (see the task's module in xlnet_tf.serving).
 

@@ -125,7 +125,7 @@ class XLNetTokenizer(Vocabulary):
         Args:
             path: a folder with spiece.model or tokenizer.json: of a run, of records, of the original's or
                 Hugging Face's files; such a file; or the name of a model (see hub.locate).
-            cleaning: of texts; None: as files next to the tokenizer say (see cleaning.read_cleaning).
+            cleaning: how texts are cleaned; None: as files next to the tokenizer say (see read_cleaning).
 
         Example:
             >>> tokenizer = XLNetTokenizer.from_pretrained("xlnet_cased_L-12_H-768_A-12")

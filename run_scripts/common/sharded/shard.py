@@ -21,7 +21,7 @@ from run_scripts.common.sharded.deaths import Deaths
 from tfrecord_builders import corpus
 from xlnet_tf import files
 from xlnet_tf.errors import UserError, reason
-from xlnet_tf.job_notes import JobNotes, are_intact
+from xlnet_tf.records.job_notes import JobNotes, are_intact
 from xlnet_tf.sorted_windows import sorted_windows, text_bytes
 
 UNFINISHED = (
