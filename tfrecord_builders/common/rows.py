@@ -86,7 +86,7 @@ class LabelledRow:
 
 
 class DecodedValues(Mapping[str, str | list[str]]):
-    """The values of a row, each of which, also a part as answers.text, is decoded when it is first asked for."""
+    """The values of a row, each of which is decoded when it is first asked for."""
 
     def __init__(self, names: Collection[str], decode: Callable[[str], str | list[str]]):
         self._names, self._decode = names, decode
