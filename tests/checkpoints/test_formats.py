@@ -17,7 +17,6 @@ from tests.helpers.commands import run_in_fork
 from tests.helpers.full_disk import files_of_at_most
 from tests.helpers.models import original
 from tests.helpers.records import torch_writer
-from xlnet_tf import checksums
 from xlnet_tf.checkpoints import (
     FORMATS,
     Checkpoint,
@@ -36,6 +35,7 @@ from xlnet_tf.checkpoints.safetensors_file import read_safetensors
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.language_model import XLNetLanguageModel
+from xlnet_tf.hub import checksums
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.serving.models import module_of_checkpoint

@@ -14,11 +14,11 @@ from absl import logging
 from tests.helpers.models import heads, original
 from tests.helpers.profiles import pairs
 from tests.helpers.zipfile_fault import needs_sound_zipfile
-from xlnet_tf import checksums
 from xlnet_tf.checkpoints import Checkpoint, names, open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.hub import checksums
 from xlnet_tf.models import loading
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.encoder import XLNetEncoder

@@ -10,8 +10,8 @@ from sentencepiece import sentencepiece_model_pb2
 
 from tests.conftest import invent_texts
 from tests.helpers import hugging_face
-from xlnet_tf import checksums
 from xlnet_tf.errors import UserError
+from xlnet_tf.hub import checksums
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.special_tokens import SYMBOLS
 from xlnet_tf.text.tokenizer import XLNetTokenizer

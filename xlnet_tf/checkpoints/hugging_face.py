@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from xlnet_tf import checksums, files, task_registry
+from xlnet_tf import files, task_registry
 from xlnet_tf.checkpoints import hugging_face_config, names
 from xlnet_tf.checkpoints.arrays import Arrays, Entry
 from xlnet_tf.checkpoints.checkpoint import Checkpoint
@@ -31,6 +31,7 @@ from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safete
 from xlnet_tf.checkpoints.torch_file import read_torch_file
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.hub import checksums
 from xlnet_tf.hub.locating import HUGGING_FACE_WEIGHTS
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, TOKENIZER_CONFIG_FILE
 from xlnet_tf.text.tokenizer import XLNetTokenizer

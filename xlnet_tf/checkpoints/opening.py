@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 from etils import epath
 
-from xlnet_tf import checksums, files, hub
+from xlnet_tf import files, hub
 from xlnet_tf.checkpoints import hugging_face, hugging_face_config, tensorflow_files
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, OUR_FILE, Checkpoint
 from xlnet_tf.checkpoints.model_card import ModelCard
@@ -16,6 +16,7 @@ from xlnet_tf.checkpoints.of_runs import kept, runs_below
 from xlnet_tf.checkpoints.safetensors_file import read_safetensors
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.hub import checksums
 from xlnet_tf.hub.locating import HUGGING_FACE_WEIGHTS
 
 _SAVED_MODEL = "saved_model.pb"

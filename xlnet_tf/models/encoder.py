@@ -10,7 +10,7 @@ import tf_keras
 from typing_extensions import Self
 
 from xlnet_tf.config import MOST_MEMORY, XLNetConfig
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.layers import kernels as kernels_lib
 from xlnet_tf.layers import positions as positions_lib
 from xlnet_tf.layers.attention import AttentionBiases
@@ -104,8 +104,8 @@ class XLNetEncoder(ShapeFreeModel):
     ):
         if not isinstance(config, XLNetConfig):
             raise UserError(
-                f"config is {shown(config)}; expected an XLNetConfig, such as XLNetConfig.preset('base'). "
-                "For pretrained weights, write from_pretrained."
+                f"config is {short_repr(config)}; expected an XLNetConfig, such as "
+                "XLNetConfig.preset('base'). For pretrained weights, write from_pretrained."
             )
         for option, rate in (("dropout", dropout), ("attention_dropout", attention_dropout)):
             if not isinstance(rate, numbers.Real) or not 0 <= rate < 1:

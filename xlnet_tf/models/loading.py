@@ -14,7 +14,7 @@ from xlnet_tf import hints, task_registry
 from xlnet_tf.checkpoints import building_from, hugging_face_config, load_into, names, open_checkpoint
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.model_card import ModelCard
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING
 from xlnet_tf.text.inputs import check_text
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -207,7 +207,7 @@ def keyword_options(model_class: type) -> set[str]:
 def label_list(labels: Iterable[str]) -> tuple[str, ...]:
     """Returns labels as strings; raises UserError if they are not in an order or cannot be written."""
     if isinstance(labels, (str, Mapping, set, frozenset)) or not isinstance(labels, Iterable):
-        raise UserError(f"labels is {shown(labels)}; expected a list, such as ['negative', 'positive'].")
+        raise UserError(f"labels is {short_repr(labels)}; expected a list, such as ['negative', 'positive'].")
     strings = tuple(map(str, labels))
     for index, label in enumerate(strings):
         check_text(label, f"labels[{index}]")

@@ -11,7 +11,7 @@ import tf_keras
 from xlnet_tf import files, folders, hints, task_registry
 from xlnet_tf.checkpoints import save_model
 from xlnet_tf.checkpoints.model_card import CARD_FILE, TOKENIZER_FILE, ModelCard, check_serving
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.layers.base import policy_restored
 from xlnet_tf.models.loading import keyword_options
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -43,7 +43,7 @@ class ShapeFreeModel(tf_keras.Model):
         policy, dtype = tf_keras.mixed_precision.global_policy().name, kwargs.get("dtype")
         if getattr(dtype, "name", dtype) not in (None, policy):
             raise UserError(
-                f"dtype is {shown(dtype)}, but layers compute as the policy of tf_keras says, "
+                f"dtype is {short_repr(dtype)}, but layers compute as the policy of tf_keras says, "
                 f"{policy}: leave dtype out, and set tf_keras.mixed_precision.set_global_policy first."
             )
         super().__init__(**kwargs)

@@ -14,8 +14,9 @@ from absl import logging
 from etils import epath
 from typing_extensions import Self
 
-from xlnet_tf import checksums, files, folders, hints
+from xlnet_tf import files, folders, hints
 from xlnet_tf.errors import UserError
+from xlnet_tf.hub import checksums
 from xlnet_tf.text import cleaning as cleaning_lib
 from xlnet_tf.text import locating, words
 from xlnet_tf.text.batch_encoder import BatchEncoder

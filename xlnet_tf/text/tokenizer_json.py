@@ -16,8 +16,9 @@ from typing import Any
 from etils import epath
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-from xlnet_tf import checksums, files
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf import files
+from xlnet_tf.errors import UserError, short_repr
+from xlnet_tf.hub import checksums
 from xlnet_tf.text import special_tokens
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE, UNDERLINE, PieceTable, check_word_marks
@@ -123,7 +124,7 @@ def _model(values: dict[str, Any], path: str) -> ModelProto:
     model_type = fields.get("type") if isinstance(fields, dict) else None
     if model_type != "Unigram":
         raise UserError(
-            f"{path}: model.type is {shown(model_type)}; expected Unigram, as XLNet's tokenizers have it"
+            f"{path}: model.type is {short_repr(model_type)}; expected Unigram, as XLNet's tokenizers have it"
         )
     model = ModelProto()
     model.trainer_spec.model_type = model.trainer_spec.UNIGRAM
