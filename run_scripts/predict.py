@@ -97,9 +97,9 @@ def main(_: Sequence[str]):
     if texts:
         predict_texts.main(values)
         return
-    from xlnet_tf.tasks.finetuning import UNREACHED
     from xlnet_tf.tasks.pieces import remove_pieces
     from xlnet_tf.tasks.prediction import Predictor, Run
+    from xlnet_tf.tasks.scoring import UNREACHED
     from xlnet_tf.training import runtime
 
     run = Run.open(values.model_dir, values.data)

@@ -28,8 +28,9 @@ from xlnet_tf.flags import Setting
 from xlnet_tf.records.manifest import FILE_NAME, KIND, Manifest
 from xlnet_tf.tasks.metrics.table import metric_table
 from xlnet_tf.tasks.pretraining import task as pretraining
+from xlnet_tf.tasks.pretraining.config import ModelConfig
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE
-from xlnet_tf.training import run, runtime
+from xlnet_tf.training import checks, runtime
 from xlnet_tf.training.early_stopping import read_metrics
 from xlnet_tf.training.progress import HISTORY, read_history
 
@@ -85,7 +86,7 @@ class Adaptation:
         # Once: the operations of a second strategy would be taken for those of the first. And here, as the
         # task is checked with the devices.
         self._strategy = runtime.prepare(self.params.runtime)
-        run.check_batch_sizes(self.params, self._strategy.num_replicas_in_sync)
+        checks.check_batch_sizes(self.params, self._strategy.num_replicas_in_sync)
         if self.task:
             self.task.check(self._before, self._strategy, self._finetuned)
 
@@ -256,7 +257,7 @@ def experiment_settings(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the settings that follow from a checkpoint, over those of the recipe."""
     if checkpoint.config is None:
         raise UserError(f"init_checkpoint: {checkpoint.path} has no architecture next to it")
-    known = {field.name for field in dataclasses.fields(pretraining.ModelConfig)}
+    known = {field.name for field in dataclasses.fields(ModelConfig)}
     model = {name: value for name, value in checkpoint.card.settings.items() if name in known}
     found: dict[str, Any] = {"task": {"model": model | checkpoint.config.to_dict()}}
     path = epath.Path(checkpoint.path_of(PARAMS_FILE))

@@ -89,8 +89,8 @@ def check_flags(values: flags.FlagValues):
 def check_demands(model_dir: str):
     """Raises UserError if a run cannot do what its settings demand, such as an alert's precision."""
     from xlnet_tf.checkpoints.model_card import is_run
-    from xlnet_tf.tasks.finetuning import UNREACHED
     from xlnet_tf.tasks.prediction import Run
+    from xlnet_tf.tasks.scoring import UNREACHED
 
     folder = hub.locate(model_dir).folder
     if not is_run(folder):

@@ -13,6 +13,7 @@ from run_scripts.common import dry_run
 from tests.helpers.training import toy_finetuning
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks import seeds, sweep
+from xlnet_tf.tasks.example_data import ExampleBatching
 from xlnet_tf.tasks.seeds import Result
 from xlnet_tf.tasks.sweep import Axis, Trial, points
 from xlnet_tf.training.runtime import prepare
@@ -155,14 +156,14 @@ def test_a_variant_that_is_too_large_for_the_machine_is_found_before_the_first_i
 def test_data_of_a_variant_that_cannot_be_read_are_found_before_the_first_is_trained(
     tmp_path, settings, monkeypatch
 ):
-    build = toy_finetuning.ToyTask.build_inputs
+    read = ExampleBatching.dataset
 
-    def refuse(task, data, context=None, start_step=0):
-        if data.global_batch_size == 16:
+    def refuse(batching, context=None, start_step=0):
+        if batching.batches.batch_size == 16:
             raise UserError("batches of 16 cannot be read")
-        return build(task, data, context, start_step)
+        return read(batching, context, start_step)
 
-    monkeypatch.setattr(toy_finetuning.ToyTask, "build_inputs", refuse)
+    monkeypatch.setattr(ExampleBatching, "dataset", refuse)
     other = settings()
     other.task.train_data.global_batch_size = 16
     variants = [({"batch_size": 8}, settings()), ({"batch_size": 16}, other)]

@@ -26,19 +26,18 @@ from xlnet_tf.errors import Cancelled, Interrupted, UserError, of_file_systems
 from xlnet_tf.tasks import finetuning
 from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.training import runtime
+from xlnet_tf.training.checks import check_data, check_remote_paths, check_resumable
 from xlnet_tf.training.config import RuntimeConfig
-from xlnet_tf.training.interruption import Preemption, lost_hosts
-from xlnet_tf.training.profile import Profile
-from xlnet_tf.training.progress import Progress, read_history
-from xlnet_tf.training.run import (
+from xlnet_tf.training.interruption import (
     SMALLER_STEP,
-    check_data,
-    check_remote_paths,
-    check_resumable,
+    Preemption,
+    lost_hosts,
     named_damage,
     named_lack_of_memory,
-    run_training,
 )
+from xlnet_tf.training.profile import Profile
+from xlnet_tf.training.progress import Progress, read_history
+from xlnet_tf.training.run import run_training
 from xlnet_tf.training.tpu_slice import TpuSlice
 from xlnet_tf.training.trainer import Trainer
 
@@ -299,7 +298,7 @@ def test_every_host_refuses_another_run(folder, tmp_path):
     params.trainer.optimizer_config.learning_rate *= 2
     strategy = mock.Mock(num_replicas_in_sync=1, extended=mock.Mock(should_checkpoint=False))
     with pytest.raises(UserError, match=r"holds a run with other settings:\n.*learning_rate"):
-        task = mock.MagicMock(data_bytes=lambda: 0, data_difference=lambda model_dir: [])
+        task = mock.MagicMock(data=mock.MagicMock(bytes=0, difference=lambda model_dir: []))
         run_training(params, task, strategy, str(tmp_path))
 
 
@@ -436,13 +435,13 @@ def test_data_that_are_many_are_not_read_before_a_run(folder, caplog):
     (folder / "records" / "spiece.model").write_bytes(b"another")
     try:
         with pytest.raises(UserError, match="put the tokenizer back"):
-            check_data(params, task)
+            check_data(params, task.data)
         params.trainer.check_data_gb = 0.0
-        check_data(params, task)
+        check_data(params, task.data)
         assert "are not compared with their checksums" in caplog.text
         with (
             pytest.raises(tf.errors.NotFoundError),
-            named_damage(task, params.trainer.check_data_gb),
+            named_damage(task.data, params.trainer.check_data_gb),
         ):
             raise tf.errors.NotFoundError(None, None, "a worker that started again")
         assert "raise trainer.check_data_gb" in caplog.text
@@ -573,16 +572,14 @@ def test_a_remote_task_reads_examples_with_tensorflow_only(tmp_path, small_token
         toy_finetuning.make_examples(tmp_path / name, small_tokenizer, count)
         getattr(params.task, data).input_path = str(tmp_path / name)
     task = finetuning.build_task(params, toy_finetuning.ToyTask)
-    steps = {"train_data": params.trainer.train_steps, "validation_data": task.validation_steps()}
-    before = {name: task.build_inputs(getattr(params.task, name)) for name in steps}
-    task.read_in_graph(params.trainer.train_steps)
-    for name, count in steps.items():
-        after = task.build_inputs(getattr(params.task, name))
-        assert any("PyFunc" in op for op in operations(before[name]))
-        assert not [op for op in operations(after) if "PyFunc" in op]
-        indices = [
-            [batch["index"].numpy().tolist() for batch in d.take(count + 1)] for d in (before[name], after)
-        ]
+    before = {training: task.data.batching(training) for training in (True, False)}
+    task.data.use_tf_reader(params.trainer.train_steps)
+    for training, batching in before.items():
+        count = params.trainer.train_steps if training else batching.steps
+        datasets = batching.dataset(), task.data.batching(training).dataset()
+        assert any("PyFunc" in op for op in operations(datasets[0]))
+        assert not [op for op in operations(datasets[1]) if "PyFunc" in op]
+        indices = [[batch["index"].numpy().tolist() for batch in d.take(count + 1)] for d in datasets]
         assert indices[0][:count] == indices[1] and len(indices[1]) == count
 
 

@@ -223,6 +223,7 @@ def _read_fields(
     header = ahead[-1][1] if ahead and table.header else ""
     dialect = Dialect(table.delimiter or delimiter_of(header, table.kind), table.quoting)
     names: Sequence[str] = ()
+    file = str(path)  # which takes as long as reading a line
     try:
         for number, fields in split_rows(itertools.chain(ahead, numbered), dialect):
             if fields == [""] and len(names) != 1:
@@ -239,7 +240,7 @@ def _read_fields(
                 continue
             for written, meant in table.replaced:
                 fields = [field.replace(written, meant) for field in fields]
-            yield LabelledRow(dict(zip(names, fields)), str(path), number)
+            yield LabelledRow(dict(zip(names, fields)), file, number)
     except BadQuotes as error:
         raise UserError(
             f"{path}:{error.first}: {error}; the delimiter is {dialect.delimiter!r}: repair it. "
@@ -257,12 +258,13 @@ def _ragged_row(what: str, names: Sequence[str], dialect: Dialect) -> UserError:
 
 
 def _read_json_lines(path: epath.Path, numbered: Iterator[tuple[int, str]]) -> Iterator[LabelledRow]:
+    file = str(path)
     for number, line in numbered:
         try:
             values = parse_row(line)
         except BadRow as error:
             raise UserError(f"{path}:{number}: {error}") from None
-        yield LabelledRow(row_values(values), str(path), number)
+        yield LabelledRow(row_values(values), file, number)
 
 
 def _read_at_lines(path: epath.Path, numbered: Iterator[tuple[int, str]]) -> Iterator[LabelledRow]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tfrecord_builders.common import runners
-from tfrecord_builders.inspection import invariants
+from tfrecord_builders.inspection import invariants, recounts
 from tfrecord_builders.inspection.recovered_text import RecoveredText
 from tfrecord_builders.pretraining import report as pretraining_report
 from xlnet_tf.errors import UserError
@@ -179,9 +179,7 @@ def _check_slice(manifest: Manifest, word_starts: np.ndarray, shards: Sequence[S
                 failures = (_failure(manifest, shard, r, *broken.explain(r)) for r in records.tolist())
                 report.add(broken.invariant, failures, len(records))
         if usable.all() and report.counts.total() == before:
-            for name, said, value in invariants.broken_statistics(
-                manifest, shard, columns, text, word_starts
-            ):
+            for name, said, value in recounts.broken_statistics(manifest, shard, columns, text, word_starts):
                 failure = Failure.of_file(shard.file, f"{said} in the manifest", f"{value}, counted again")
                 report.add(f"statistics.{name}", [failure])
         counted = counted or shard.statistics["text"]

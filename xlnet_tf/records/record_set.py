@@ -119,12 +119,12 @@ class RecordSet:
                 pass
         if checksums:
             shards_lib.read_tokenizer(self.tokenizer_path, self.tokenizer["sha256"])
+        object.__setattr__(self, "_checked", True)  # not a field: it is not part of what a manifest says
 
     def check_files_once(self) -> None:
-        """Does `check_files`, and nothing when called again: a storage takes its time for many shards."""
+        """Does `check_files` unless it has been done: a storage takes its time for many shards."""
         if not vars(self).get("_checked"):
             self.check_files()
-            object.__setattr__(self, "_checked", True)  # not a field: it is not part of what a manifest says
 
     def fields(self) -> dict[str, Any]:
         """Returns the manifest's fields, as json can hold them."""

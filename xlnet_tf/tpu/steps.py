@@ -43,7 +43,7 @@ def training_step(
         rows = params.task.train_data.global_batch_size
         inputs = {
             name: tf.TensorSpec([rows, *spec.shape[1:]], spec.dtype)
-            for name, spec in task.build_inputs(one_row.train_data).element_spec.items()
+            for name, spec in task.data.batching(training=True).dataset().element_spec.items()
         }
         one_row.train_data.global_batch_size = rows
         schedule = params.trainer.optimizer_config

@@ -100,16 +100,12 @@ def override(params: cfg.ExperimentConfig, source: str | Mapping[str, Any], wher
 
     Args:
         source: the fields by their names, a yaml file, or "trainer.train_steps=100,task.seed=1".
-        where: where they come from, for the error.
-
-    Raises:
-        UserError: a setting is unknown or not of the form that is expected, or the file cannot be read.
     """
     values = source if isinstance(source, Mapping) else _read(source, where)
     known = params.as_dict()
     if unknown := [*_unknown(values, known)]:
-        found = "; ".join(f"there is no setting {name}{_tip(name, known)}" for name in unknown[:5])
-        raise UserError(f"{where}: {found}")
+        problems = "; ".join(f"there is no setting {name}{_tip(name, known)}" for name in unknown[:5])
+        raise UserError(f"{where}: {problems}")
     try:
         params.override(values, is_strict=True)
     except (AttributeError, KeyError, RecursionError, RuntimeError, TypeError, ValueError) as error:
@@ -173,19 +169,15 @@ def check_types(params: cfg.ExperimentConfig, defaults: cfg.ExperimentConfig, wh
     A value has the type of its default; what a list holds, that of its field.
 
     Neither yaml nor overrides are typed.
-
-    Args:
-        defaults: the same, as they are before any override.
-        where: where the settings come from, for the error.
     """
     prefix = f"{where}: " if where else ""
-    expected, found = flatten(defaults.as_dict()), flatten(params.as_dict())
-    for name in sorted(expected.keys() - found.keys()):
+    expected, values = flatten(defaults.as_dict()), flatten(params.as_dict())
+    for name in sorted(expected.keys() - values.keys()):
         sections = [name.rsplit(".", parts)[0] for parts in range(1, name.count(".") + 1)]
-        if section := next((section for section in sections if section in found), None):
-            raise UserError(f"{prefix}{section} is {found[section]!r}: expected fields, {name} among them")
+        if section := next((section for section in sections if section in values), None):
+            raise UserError(f"{prefix}{section} is {values[section]!r}: expected fields, {name} among them")
         raise UserError(f"{prefix}{name} has fields: expected a value like {expected[name]!r}")
-    for name, value in found.items():
+    for name, value in values.items():
         default = expected.get(name)
         both_numbers = isinstance(default, float) and type(value) is int
         if default is not None and type(value) is not type(default) and not both_numbers:

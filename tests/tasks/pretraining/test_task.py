@@ -23,9 +23,9 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.records.reader import pretraining_dataset
 from xlnet_tf.tasks.pretraining import task as pretraining
+from xlnet_tf.training.checks import check_resumable
 from xlnet_tf.training.early_stopping import read_metrics
 from xlnet_tf.training.progress import read_history
-from xlnet_tf.training.run import check_resumable
 
 
 @pytest.fixture(scope="module")
@@ -497,7 +497,7 @@ def test_a_step_of_a_run_with_general_text_is_built_without_evaluations(folder):
     """As it is to be compiled for a TPU."""
     data = {"general_data": {"input_path": str(folder / "dev")}, "validation_data": {"input_path": ""}}
     params = settings(folder, task={**data, "max_general_rise": 0.5, "keep_best": True})
-    assert pretraining.PretrainingTask(params.task).general_manifest
+    assert pretraining.PretrainingTask(params.task).data.general
 
 
 def test_denoising_has_no_memory(folder, tmp_path):
@@ -551,7 +551,7 @@ def test_losses_on_domain_and_general_text_are_those_of_each_alone(folder, run, 
 
 def test_general_text_counts_for_its_own_loss_alone():
     rng = np.random.default_rng(0)
-    task = types.SimpleNamespace(general_manifest=object(), next_sentence=True)
+    task = types.SimpleNamespace(data=types.SimpleNamespace(general=object()), next_sentence=True)
     task.sums = functools.partial(pretraining.PretrainingTask.sums, task)
     outputs = {
         "logits": tf.constant(rng.normal(size=[5, 3, 11]), tf.float32),
