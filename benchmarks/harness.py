@@ -29,11 +29,11 @@ BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
 
 @dataclasses.dataclass(frozen=True)
 class Timing:
-    """Of the repetitions, in seconds.
+    """How long the repetitions took, in seconds.
 
     Args:
         wall: by the clock; the median.
-        cpu: of all of the process's threads together; the median.
+        cpu: all threads of the process together; the median.
         fastest: by the clock; the least.
     """
 

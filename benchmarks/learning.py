@@ -109,13 +109,13 @@ def target_weights(batch: Batch) -> np.ndarray:
     return (batch["target_positions"] >= 0).astype(np.float32)
 
 
-def make_ours(config: XLNetConfig, plan: TrainingSettings, kind: str | None = None) -> Learner:
+def make_ours(config: XLNetConfig, plan: TrainingSettings, hardware: str | None = None) -> Learner:
     """Makes our model ready for training."""
     from xlnet_tf.layers.kernels import device
 
     model = harness.our_model(config, plan.dropout, seed=plan.seed)
-    with_kind = functools.partial(device.assume, kind)
-    return _our_learner(model, _optimizer(plan, config.n_layer), with_kind)
+    assumed = functools.partial(device.assume, hardware)
+    return _our_learner(model, _optimizer(plan, config.n_layer), assumed)
 
 
 def make_by_recipe(recipe: str, train: Manifest, seed: int) -> tuple[Learner, int, int]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import machine
-from xlnet_tf import signals
+from xlnet_tf.cli import signals
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.tokenizer import XLNetTokenizer

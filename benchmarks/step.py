@@ -223,7 +223,7 @@ def measure_step(
         gemm_rates: floating-point operations per second of measure_gemm, by number type.
 
     Returns:
-        Two tables: of each implementation and mode the seconds of a step, its part of the gemm rate of its
+        Two tables: for each implementation and mode the seconds of a step, its part of the gemm rate of its
         number type, the loss before the first update and, for our compiled modes, the temporaries in GB; and
         the ratios of GOALS that could be measured.
     """

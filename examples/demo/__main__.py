@@ -36,9 +36,9 @@ class DemoSettings:
     """How much is done.
 
     Attributes:
-        recipe: of the pretraining.
+        recipe: the recipe for pretraining.
         speeches: whether the corpus has the speeches, too.
-        seeds: of fine-tuning.
+        seeds: the seeds of fine-tuning.
     """
 
     recipe: str

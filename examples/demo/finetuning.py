@@ -25,7 +25,7 @@ class DemoTask(abc.ABC):
     """A task of the demo and its labelled texts.
 
     Attributes:
-        recipe: of fine-tuning.
+        recipe: the recipe for fine-tuning.
         pretrained_rates, scratch_rates: learning rates to choose from on the dev texts.
     """
 
@@ -68,7 +68,7 @@ class Arm:
         learning_rate: the one of those tried that did best on the dev texts, with the first seed.
         tried: learning rate -> metric on the dev texts.
         test: metric on the test texts, for each seed.
-        folder: of the run with the first seed.
+        folder: the run with the first seed.
     """
 
     learning_rate: float

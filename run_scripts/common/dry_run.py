@@ -34,10 +34,7 @@ class Machines:
     """What a run will use.
 
     Attributes:
-        text: in words.
-        replicas: parts of a batch.
         hosts: machines that read their own rows.
-        slice: the TPU, if it is one.
     """
 
     text: str
@@ -47,11 +44,7 @@ class Machines:
 
 
 def machines(config: runtime.RuntimeConfig, topology: str | None) -> Machines:
-    """Returns what a run will use; no TPU and no other host is asked.
-
-    Args:
-        topology: name of a TPU slice; needed for the strategy `tpu`.
-    """
+    """Returns what a run will use; no TPU and no other host is asked."""
     if topology or config.distribution_strategy == "tpu":
         if not topology:
             raise UserError("--dry_run of --strategy=tpu needs the TPU's kind and size: add --topology=v3-8")
@@ -143,8 +136,7 @@ def compiled(params, task: Task, where: Machines, price_per_hour: float | None =
     """Compiles the training step for one core of the TPU and says what it takes.
 
     Raises:
-        UserError: the step does not compile, a core cannot hold it and what an evaluation remembers, or the
-            compiler is not installed.
+        UserError: it does not compile, or a core cannot hold it and what an evaluation remembers.
     """
     alone = copy.deepcopy(params)
     rows = params.task.train_data.global_batch_size // where.replicas
@@ -262,7 +254,6 @@ def checkpoint_bytes(params, task: Task, weights: int, rows: int | None = None) 
     """Returns what a checkpoint takes: weights and moments in float32, and the memory if it is saved.
 
     Args:
-        weights: numbers that are trained.
         rows: whose memory is saved; None: those of a batch.
     """
     memory = _memory_bytes(params, task, params.task.train_data.global_batch_size if rows is None else rows)

@@ -12,8 +12,7 @@ from xlnet_tf.tpu import compilation, compiler, topologies
 from xlnet_tf.tpu.lowering import lower
 
 compiles = pytest.mark.skipif(
-    not importlib.util.find_spec("libtpu"),
-    reason="libtpu is not installed: the extra tpu-compile",
+    not importlib.util.find_spec("libtpu"), reason="libtpu is not installed: the extra tpu-compile"
 )
 RESULT = {
     "memory": {"arguments": 5, "outputs": 4, "temporaries": 3, "aliased": 4, "code": 1},

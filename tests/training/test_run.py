@@ -22,7 +22,7 @@ from tests.helpers.full_disk import files_of_at_most
 from tests.helpers.training import synthetic_tpu, toy, toy_finetuning
 from tests.helpers.training.worker import settings
 from xlnet_tf.checkpoints.of_runs import newest
-from xlnet_tf.errors import Cancelled, Interrupted, UserError, of_file_systems
+from xlnet_tf.errors import Cancelled, Interrupted, UserError, tf_errors_as_user_errors
 from xlnet_tf.tasks import finetuning
 from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.training import runtime
@@ -230,7 +230,7 @@ def test_summaries_on_a_full_disk_are_one_error(tmp_path):
             UserError, match=rf"^{tmp_path}/events.*; File too large .* of the file system\)\. Check"
         ),
         files_of_at_most(10),
-        of_file_systems(),
+        tf_errors_as_user_errors(),
         tf.summary.create_file_writer(str(tmp_path)).as_default(step=0),
     ):
         tf.summary.scalar("loss", 1.0)

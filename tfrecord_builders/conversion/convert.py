@@ -22,7 +22,7 @@ from tfrecord_builders.pretraining import output_folder
 from tfrecord_builders.pretraining import report as pretraining_report
 from xlnet_tf import files, folders
 from xlnet_tf.errors import UserError
-from xlnet_tf.ownership import owning
+from xlnet_tf.ownership import folder_lease
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records import manifest as manifest_lib
 from xlnet_tf.records import ranks, segments, spans
@@ -58,7 +58,7 @@ def convert(options: ConversionOptions, progress: bool = False) -> tuple[Manifes
     cleaning = CleaningConfig(lower=source.lower, keep_accents=options.keep_accents)
     tokenizer = XLNetTokenizer(find_file(options.tokenizer), cleaning=cleaning)
     segments.check_lengths(source.seq_len, source.reuse_len)
-    with owning(files.make_folder(options.output_dir), "converting records", "--output_dir"):
+    with folder_lease(files.make_folder(options.output_dir), "converting records", "--output_dir"):
         return _convert(options, source, tokenizer, progress)
 
 

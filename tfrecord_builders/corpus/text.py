@@ -22,7 +22,7 @@ from tfrecord_builders.corpus.documents import (
 from tfrecord_builders.corpus.files import file_format
 from tfrecord_builders.corpus.options import CorpusOptions
 from tfrecord_builders.corpus.rows import MAX_NUL_SHARE, CorpusRow
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 
 MAX_LINE_BYTES = 1 << 20
 _BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
@@ -143,18 +143,18 @@ class TextPart(FilePart):
         except NotAnObject as error:
             raise UserError(
                 f"{_location(self.path, begin)} is {error} with a document's text, such as "
-                f"{json.dumps({field: 'A sentence.'})}; found {shown(line.decode(), str)}"
+                f"{json.dumps({field: 'A sentence.'})}; found {short_repr(line.decode(), str)}"
             ) from None
         except BadRow as error:
             raise UserError(f"{_location(self.path, begin)}: {error}") from None
         except KeyError:
             raise UserError(
                 f"{_location(self.path, begin)}: found an object with the fields "
-                f"{shown(', '.join(document), str)}, expected a field {field!r}: name the field with the "
-                "text by --text_field"
+                f"{short_repr(', '.join(document), str)}, expected a field {field!r}: name the field with "
+                "the text by --text_field"
             ) from None
         if not isinstance(text, str):
-            value = shown(text, json.dumps)
+            value = short_repr(text, json.dumps)
             raise UserError(f"{_location(self.path, begin)}: {field!r} is {value}, expected a string")
         return text
 

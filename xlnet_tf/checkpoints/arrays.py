@@ -7,8 +7,8 @@ from typing import NamedTuple
 import ml_dtypes
 import numpy as np
 
-from xlnet_tf import checksums
 from xlnet_tf.errors import UserError
+from xlnet_tf.hub import checksums
 
 MAX_RANK = 8  # of any array in a checkpoint
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))

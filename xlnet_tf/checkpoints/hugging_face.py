@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from xlnet_tf import checksums, files, task_registry
+from xlnet_tf import files, task_registry
 from xlnet_tf.checkpoints import hugging_face_config, names
 from xlnet_tf.checkpoints.arrays import Arrays, Entry
 from xlnet_tf.checkpoints.checkpoint import Checkpoint
@@ -31,6 +31,7 @@ from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safete
 from xlnet_tf.checkpoints.torch_file import read_torch_file
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.hub import checksums
 from xlnet_tf.hub.locating import HUGGING_FACE_WEIGHTS
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, TOKENIZER_CONFIG_FILE
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -198,8 +199,8 @@ def _pooled_head(values: dict[str, Any], entries: dict[str, Entry]) -> str:
         raise UserError(
             f"{CONFIG_FILE}: problem_type is {problem!r}; expected one of {', '.join(_PROBLEMS)}."
         )
-    kind = problem.rpartition("_")[2]
-    return f"{kind}_{_head_name(values.get('finetuning_task'))}"
+    head_kind = problem.rpartition("_")[2]
+    return f"{head_kind}_{_head_name(values.get('finetuning_task'))}"
 
 
 def _head_name(finetuning_task: str | None) -> str:
@@ -244,13 +245,13 @@ def _head_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     arrays = checkpoint.arrays
     parts, pooled = {names.head_scope(name) for name in arrays}, _pooled_heads(arrays)
     if len(pooled) == 1 and task_registry.entry_for_scope(pooled[0]).hugging_face == _SEQUENCE_MODEL:
-        kind, _, task = pooled[0].partition("_")
+        head_kind, _, task = pooled[0].partition("_")
         finetuning_task = checkpoint.card.external[CONFIG_FILE].get("finetuning_task")
         is_same = isinstance(finetuning_task, str) and _head_name(finetuning_task) == task
         classes = MULTI_LABEL if checkpoint.card.multi_label else SINGLE_LABEL
         return {
             "architectures": [_SEQUENCE_MODEL],
-            "problem_type": "regression" if kind == "regression" else classes,
+            "problem_type": "regression" if head_kind == "regression" else classes,
             "finetuning_task": finetuning_task if is_same else None if task == NO_TASK else task,
             **_label_fields(checkpoint, pooled[0]),
         }

@@ -23,7 +23,7 @@ class OptimizerState(NamedTuple):
     """The moments of an optimizer.
 
     Attributes:
-        path: of the run's checkpoint that has them.
+        path: the run's checkpoint that has them.
         updates: that they have seen.
     """
 

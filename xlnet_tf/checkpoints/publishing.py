@@ -11,13 +11,14 @@ from typing import Any
 
 from etils import epath
 
-from xlnet_tf import __version__, checksums, files, task_registry
+from xlnet_tf import __version__, files, task_registry
 from xlnet_tf.checkpoints.checkpoint import Checkpoint
 from xlnet_tf.checkpoints.formats import differences, save_checkpoint
 from xlnet_tf.checkpoints.model_card import PARAMS_FILE, TOKENIZER_FILE, ModelCard
 from xlnet_tf.checkpoints.of_runs import HISTORY, read_history
 from xlnet_tf.checkpoints.opening import open_checkpoint
 from xlnet_tf.errors import UserError, install_command
+from xlnet_tf.hub import checksums
 from xlnet_tf.hub.cache import MISREADINGS, first_line, is_of_library, not_a_hub
 from xlnet_tf.hub.locating import EXTRA, SCHEME
 from xlnet_tf.task_registry import LANGUAGE_MODEL

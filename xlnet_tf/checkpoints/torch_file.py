@@ -24,7 +24,7 @@ import numpy as np
 
 from xlnet_tf import files
 from xlnet_tf.checkpoints.arrays import MAX_RANK, Arrays, Entry, float32
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _LEGACY_PROTOCOL = 1001
@@ -177,7 +177,7 @@ def _open_zip(file: BinaryIO):
             byteorder = archive.read(f"{folder}byteorder").decode()
             if byteorder not in ("little", "big"):
                 raise pickle.UnpicklingError(
-                    f"its byteorder is {shown(byteorder)}; PyTorch writes 'little' or 'big'"
+                    f"its byteorder is {short_repr(byteorder)}; PyTorch writes 'little' or 'big'"
                 )
 
     def read(storage: _Storage) -> np.ndarray:

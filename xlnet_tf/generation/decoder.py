@@ -34,7 +34,7 @@ class Cache(NamedTuple):
     """What a step knows of the tokens before it.
 
     Attributes:
-        keys, values: of each layer, [B, N, H, S] and [B, N, S, H].
+        keys, values: each layer's, [B, N, H, S] and [B, N, S, H].
         positions: [B, S] int32, of the tokens in the slots.
         visible: [B, C, S] bool, the slots that each candidate sees.
         used: slots that are taken, a scalar; those after them are free.

@@ -107,12 +107,7 @@ def search(
 
 
 def write(
-    decoder: CachedDecoder,
-    order: tf.Tensor,
-    logits: tf.Tensor,
-    cache: Cache,
-    choose: Choice,
-    stop_ids=(),
+    decoder: CachedDecoder, order: tf.Tensor, logits: tf.Tensor, cache: Cache, choose: Choice, stop_ids=()
 ) -> DecodedTokens:
     """Writes all of an order.
 

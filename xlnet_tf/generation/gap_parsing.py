@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.generation.layout import TextLayout, infilling
 from xlnet_tf.generation.sampling import is_permutation
 from xlnet_tf.text.graph.tokenizer import GraphTokenizer
@@ -39,7 +39,7 @@ def check_gaps(
         if other or not count:
             instead = f", instead of {other[0]}" if other else ""
             raise UserError(
-                f"texts[{row}] is {shown(text)}; expected a {MARK} for each piece to fill in: write "
+                f"texts[{row}] is {short_repr(text)}; expected a {MARK} for each piece to fill in: write "
                 f"{MARK}{instead}"
             )
         if count > MOST_GAPS:
@@ -48,12 +48,12 @@ def check_gaps(
         return [range(count) for count in counts]
     if isinstance(orders, str) or not isinstance(orders, (Sequence, np.ndarray)) or len(orders) != len(texts):
         raise UserError(
-            f"orders is {shown(orders)}; expected a list of numbers for each of {len(texts)} texts"
+            f"orders is {short_repr(orders)}; expected a list of numbers for each of {len(texts)} texts"
         )
     for row, (numbers, count) in enumerate(zip(orders, counts, strict=True)):
         if not is_permutation(numbers, count):
             raise UserError(
-                f"orders[{row}] is {shown(numbers)}; expected each of 0 to {count - 1}, the gaps of the "
+                f"orders[{row}] is {short_repr(numbers)}; expected each of 0 to {count - 1}, the gaps of the "
                 "text, once"
             )
     return orders

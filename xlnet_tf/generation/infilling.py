@@ -134,7 +134,7 @@ def fill_stepwise(model: XLNetPretrainer, layout: TextLayout, tokens: tf.Tensor)
     """Predicts all gaps of a text after each step of filling them: none, the first one, the first two, ...
 
     Args:
-        layout: of one text (B = 1), with all its gaps in the order of filling.
+        layout: one text (B = 1), with all its gaps in the order of filling.
         tokens: [S] int32, S <= G, what the first gaps of the order are filled with.
 
     Returns:

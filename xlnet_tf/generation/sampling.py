@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.records.splitmix64 import stream
 from xlnet_tf.text.special_tokens import EOP_ID
 
@@ -83,7 +83,7 @@ def is_permutation(numbers: object, count: int) -> bool:
 def check_range(name: str, value: object, is_right: bool, expected: str):
     """Raises a UserError that names a setting if it is not right."""
     if not is_right:
-        raise UserError(f"{name} is {shown(value)}; expected {expected}")
+        raise UserError(f"{name} is {short_repr(value)}; expected {expected}")
 
 
 def uniform_draws(seeds: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from xlnet_tf.config import MOST_SEED
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.generation import sampling
 from xlnet_tf.generation.graphs import Graphs
 from xlnet_tf.generation.layout import by_length, check_others_are_seen, check_text_lengths
@@ -58,8 +58,8 @@ def score_texts(
     """Scores texts, each as a whole: time grows with the square of the longest.
 
     Args:
-        contexts: what stands before each text, given and not scored; None: nothing. Of text and context,
-            layout.LONGEST pieces can be read.
+        contexts: what stands before each text, given and not scored; None: nothing. A text and its
+            context have at most layout.LONGEST pieces.
         order: one of ORDERS, or for each text the numbers of its pieces, from 0, in the order of prediction.
         batch_size: B, texts scored together; of about the same length, since all are padded to the longest.
         run: the model's graphs, for calls that follow each other; None: new ones.
@@ -255,14 +255,14 @@ def _ragged(ids: Sequence[np.ndarray], rows: np.ndarray) -> tf.RaggedTensor:
 def _check_permutations(orders: Sequence[Sequence[int]], ids: Sequence[np.ndarray]):
     if not isinstance(orders, (Sequence, np.ndarray)):
         raise UserError(
-            f"order is {shown(orders)}; expected one of {', '.join(ORDERS)}, or a list of numbers for each "
-            "text"
+            f"order is {short_repr(orders)}; expected one of {', '.join(ORDERS)}, or a list of numbers for "
+            "each text"
         )
     if len(orders) != len(ids):
         raise UserError(f"there are {len(ids)} texts and {len(orders)} orders; expected as many.")
     for index, (order, text) in enumerate(zip(orders, ids)):
         if not sampling.is_permutation(order, len(text)):
             raise UserError(
-                f"order[{index}] is {shown(order)}; expected each number from 0 to {len(text) - 1} once: the "
-                f"text has {len(text)} pieces."
+                f"order[{index}] is {short_repr(order)}; expected each number from 0 to {len(text) - 1} "
+                f"once: the text has {len(text)} pieces."
             )

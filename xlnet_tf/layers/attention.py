@@ -52,8 +52,8 @@ def attend(
     Args:
         stream: [B, Q, D], h or g.
         keys, values: [B, N, K, H].
-        position_keys: of kernels.project_positions.
-        rate: of dropout on the attention probabilities.
+        position_keys: what kernels.project_positions returns.
+        rate: dropout rate on the attention probabilities.
         seed: [2] int32 for dropout, None outside training.
 
     Returns:

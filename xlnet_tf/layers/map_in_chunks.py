@@ -18,7 +18,7 @@ def map_in_chunks(
             number of rows each.
         count: int32 scalar, the list's length.
         size: int32 scalar, the length of all chunks but the last.
-        specs: of the results, [None, ...].
+        specs: the results' shapes [None, ...] and types.
 
     Returns:
         name -> the rows of all chunks; none if the list is empty.

@@ -26,7 +26,7 @@ class AttentionContext(NamedTuple):
         distance_entries: [B, Q, K] int32, for each pair its entry among the R distances. For decoding, where
             keys are in no order; None otherwise. The position keys must then be the same for all rows.
         query_mask: [B, 1, Q, 1] float, 0 for queries whose attention is to be zero; None for none.
-        query_rotation: of kernels that rotate positions (see Kernels.with_positions).
+        query_rotation: set by kernels that rotate positions (see Kernels.with_positions).
     """
 
     query_len: int | tf.Tensor

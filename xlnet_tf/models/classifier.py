@@ -24,7 +24,7 @@ class XLNetClassifier(PooledHead):
         head_name: the task in the names of the head's variables, as in the original's: "imdb", "sts-b".
         summary, projection, pool_padding: how the tokens become one vector (see SequenceSummary).
         segment_len, memory_gradient: how long texts are read (see XLNetHead).
-        labels: of the classes, for people who use the model; default: their numbers.
+        labels: the classes' names, for people who use the model; default: their numbers.
         multi_label: whether a text has any number of them, for people who use the model.
 
     Call args: a dict of input_word_ids, input_mask, input_type_ids [B, T] and dropout_seed, as the encoder
@@ -62,22 +62,17 @@ class XLNetClassifier(PooledHead):
 
     @classmethod
     def from_pretrained(
-        cls,
-        path: Source,
-        labels: Sequence[str] | None = None,
-        *,
-        head_name: str | None = None,
-        **options,
+        cls, path: Source, labels: Sequence[str] | None = None, *, head_name: str | None = None, **options
     ) -> Self:
         """Builds the classifier of a checkpoint: with its head, or with a new one on pretrained weights.
 
         Args:
-            path: of a run (its best weights, if kept), or files of the original or Hugging Face (see
+            path: a run (its best weights, if kept), or files of the original or Hugging Face (see
                 checkpoints.open_checkpoint).
-            labels: of the classes. A new head needs them; for one of the checkpoint's they may be left out,
-                or must agree with it.
+            labels: the classes' names. A new head needs them; for one of the checkpoint's they may be left
+                out, or must agree with it.
             head_name: which head, if the checkpoint has several; one that it lacks is new.
-            **options: of this class and of XLNetEncoder: dropout, summary, ...
+            **options: options of this class and XLNetEncoder: dropout, summary, ...
 
         Raises:
             UserError: the checkpoint does not fit, labels or head are unclear, or no such option exists.

@@ -14,7 +14,7 @@ from typing_extensions import Self
 
 from xlnet_tf import hints, task_registry
 from xlnet_tf.checkpoints import names
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.layers.base import DropoutSeed, fold_in, normal, step_seed
 from xlnet_tf.layers.summary import SequenceSummary
 from xlnet_tf.models import compiling
@@ -34,7 +34,7 @@ class EncoderModel(ShapeFreeModel):
     def __init__(self, encoder: XLNetEncoder, **kwargs):
         if not isinstance(encoder, XLNetEncoder):
             raise UserError(
-                f"the encoder is {shown(encoder)}; expected an XLNetEncoder, as XLNetEncoder(config)."
+                f"the encoder is {short_repr(encoder)}; expected an XLNetEncoder, as XLNetEncoder(config)."
             )
         super().__init__(**kwargs)
         self.encoder = encoder
@@ -236,7 +236,7 @@ def _as_array(values: Any) -> Any:
         wrong = isinstance(first, str)
     if wrong:
         raise UserError(
-            f"y has {shown(first)}; expected numbers: for labels by name, "
+            f"y has {short_repr(first)}; expected numbers: for labels by name, "
             "[model.labels.index(label) for label in y]."
         )
     return values

@@ -11,16 +11,10 @@ import tf_keras
 from absl import logging
 
 from xlnet_tf import hints, task_registry
-from xlnet_tf.checkpoints import (
-    building_from,
-    hugging_face_config,
-    load_into,
-    names,
-    open_checkpoint,
-)
+from xlnet_tf.checkpoints import building_from, hugging_face_config, load_into, names, open_checkpoint
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.model_card import ModelCard
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING
 from xlnet_tf.text.inputs import check_text
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -33,7 +27,7 @@ class Head(NamedTuple):
     Attributes:
         scope: the first scope of its variables, as checkpoints/names.py has it.
         new: whether the checkpoint lacks it.
-        labels: of its classes, in order; none for heads without classes.
+        labels: its classes' names, in order; none for heads without classes.
     """
 
     scope: str
@@ -84,16 +78,18 @@ class Pretrained:
         options = {**self.card.reading, **given}
         return [{name: options[name] for name in names if name in options} for names in accepted]
 
-    def find_head(self, kind: str, task: str | None = None) -> Head:
+    def find_head(self, head_kind: str, task: str | None = None) -> Head:
         """Finds out which head a model is to have.
 
         Args:
-            kind: as Task.head_kind has it. Of heads that are named after what they were trained for, too,
-                such as "classification", there may be several.
+            head_kind: as Task.head_kind has it. There may be several heads that are named after what they
+                were trained for, too, such as "classification".
             task: which of several; None: the only one, or a new one. One that is not there is new.
         """
         scopes = set(map(names.head_scope, self.checkpoint.arrays))
-        template = next((t.head for t in task_registry.tasks().values() if t.head_kind == kind), kind)
+        template = next(
+            (t.head for t in task_registry.tasks().values() if t.head_kind == head_kind), head_kind
+        )
         pattern = template.format(task=".+")
         matching = sorted(scope for scope in scopes if re.fullmatch(pattern, scope))
         if task:
@@ -101,7 +97,7 @@ class Pretrained:
         elif len(matching) > 1:
             tasks = ", ".join(name.partition("_")[2] for name in matching)
             raise UserError(
-                f"{self.checkpoint.path} has several heads for {kind}: give head_name, one of {tasks}."
+                f"{self.checkpoint.path} has several heads for {head_kind}: give head_name, one of {tasks}."
             )
         else:
             scope = next(iter(matching), template.format(task="task"))
@@ -117,14 +113,16 @@ class Pretrained:
         )
         return f", but {', '.join(loaded)}" if tasks else ""
 
-    def find_labeled_head(self, kind: str, labels: Iterable[str] | None, task: str | None = None) -> Head:
+    def find_labeled_head(
+        self, head_kind: str, labels: Iterable[str] | None, task: str | None = None
+    ) -> Head:
         """Finds out which head a model is to have, and checks its labels.
 
         Args:
-            kind: "tagging" or "classification".
+            head_kind: "tagging" or "classification".
         """
         path = self.checkpoint.path
-        head = self.find_head(kind, task)
+        head = self.find_head(head_kind, task)
         chosen = None if labels is None else _check_labels(labels)
         if head.new:
             if not chosen:
@@ -141,7 +139,7 @@ class Pretrained:
                 "damaged, or of another model: fetch or write it again."
             )
         [size] = shape
-        stored = self.card.labels_of(kind)
+        stored = self.card.labels_of(head_kind)
         if stored and len(stored) != size:
             raise UserError(
                 f"the head {head.scope} of {path} has {size} classes, and the files next to it name "
@@ -199,9 +197,9 @@ class Pretrained:
 Source = str | os.PathLike | Pretrained  # what from_pretrained takes
 
 
-def keyword_options(kind: type) -> set[str]:
+def keyword_options(model_class: type) -> set[str]:
     """Returns the keyword-only arguments of a class and of those it extends."""
-    constructors = [base.__init__ for base in kind.__mro__]  # type: ignore[misc]
+    constructors = [base.__init__ for base in model_class.__mro__]  # type: ignore[misc]
     parameters = [p for each in constructors for p in inspect.signature(each).parameters.values()]
     return {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
 
@@ -209,7 +207,7 @@ def keyword_options(kind: type) -> set[str]:
 def label_list(labels: Iterable[str]) -> tuple[str, ...]:
     """Returns labels as strings; raises UserError if they are not in an order or cannot be written."""
     if isinstance(labels, (str, Mapping, set, frozenset)) or not isinstance(labels, Iterable):
-        raise UserError(f"labels is {shown(labels)}; expected a list, such as ['negative', 'positive'].")
+        raise UserError(f"labels is {short_repr(labels)}; expected a list, such as ['negative', 'positive'].")
     strings = tuple(map(str, labels))
     for index, label in enumerate(strings):
         check_text(label, f"labels[{index}]")

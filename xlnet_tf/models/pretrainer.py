@@ -53,7 +53,7 @@ class XLNetPretrainer(EncoderModel):
         """Builds the model of a pretrained checkpoint and loads its weights.
 
         Args:
-            **options: of XLNetEncoder: dropout, memory_len, ...
+            **options: options of XLNetEncoder: dropout, memory_len, ...
 
         Raises:
             UserError: the checkpoint lacks the encoder or the language-model head, or no such option exists.

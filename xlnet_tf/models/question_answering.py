@@ -46,13 +46,7 @@ class XLNetQuestionAnswering(XLNetHead):
     """
 
     def __init__(
-        self,
-        encoder: XLNetEncoder,
-        *,
-        start_top: int = 5,
-        end_top: int = 5,
-        name: str = "span",
-        **kwargs,
+        self, encoder: XLNetEncoder, *, start_top: int = 5, end_top: int = 5, name: str = "span", **kwargs
     ):
         super().__init__(encoder, name=name, **kwargs)
         self.start_top = start_top
@@ -70,7 +64,7 @@ class XLNetQuestionAnswering(XLNetHead):
         """Builds the model of a checkpoint: with its head, or with a new one on pretrained weights.
 
         Args:
-            **options: of this class and of XLNetEncoder: start_top, end_top, dropout, ...
+            **options: options of this class and XLNetEncoder: start_top, end_top, dropout, ...
         """
         source = Pretrained.open(path)
         return cls.load(source, source.find_head("span"), options)

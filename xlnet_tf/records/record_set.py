@@ -205,7 +205,7 @@ class RecordSet:
     @classmethod
     def _refuse_other_kind(cls, values: Mapping[str, Any], folder: epath.Path) -> None:
         """Raises UserError if a folder's manifest is that of another kind of set."""
-        kind = values.get("kind")
+        kind = str(values.get("kind"))
         if kind != cls.KIND and kind in _KINDS:
             (found, command), (expected, _) = _KINDS[kind], _KINDS[cls.KIND]
             raise UserError(

@@ -12,7 +12,7 @@ from etils import epath
 
 from xlnet_tf import files
 from xlnet_tf.checkpoints import open_checkpoint
-from xlnet_tf.job_notes import JobNotes
+from xlnet_tf.records.job_notes import JobNotes
 
 
 class Pieces(JobNotes):

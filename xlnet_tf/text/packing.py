@@ -70,7 +70,7 @@ def pack(ids_a: Ids, ids_b: Ids | None = None, *, seq_len: int, padding: str = "
 def truncated(ids_a: Ids, ids_b: Ids | None, seq_len: int) -> tuple[Ids, Ids | None, int]:
     """Cuts texts at their ends so that they fit a sequence with its special tokens.
 
-    Of two texts the longer one gives, piece by piece, and the second one where both are equally long.
+    The longer of two texts gives, piece by piece, and the second one where both are equally long.
 
     Args:
         ids_a: piece ids of the first text.

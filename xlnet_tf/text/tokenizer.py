@@ -14,8 +14,9 @@ from absl import logging
 from etils import epath
 from typing_extensions import Self
 
-from xlnet_tf import checksums, files, folders, hints
+from xlnet_tf import files, folders, hints
 from xlnet_tf.errors import UserError
+from xlnet_tf.hub import checksums
 from xlnet_tf.text import cleaning as cleaning_lib
 from xlnet_tf.text import locating, words
 from xlnet_tf.text.batch_encoder import BatchEncoder
@@ -125,7 +126,7 @@ class XLNetTokenizer(Vocabulary):
         Args:
             path: a folder with spiece.model or tokenizer.json: of a run, of records, of the original's or
                 Hugging Face's files; such a file; or the name of a model (see hub.locate).
-            cleaning: of texts; None: as files next to the tokenizer say (see cleaning.read_cleaning).
+            cleaning: how texts are cleaned; None: as files next to the tokenizer say (see read_cleaning).
 
         Example:
             >>> tokenizer = XLNetTokenizer.from_pretrained("xlnet_cased_L-12_H-768_A-12")

@@ -23,8 +23,8 @@ class WordWindow(NamedTuple):
 def windows(lengths: Sequence[int], room: int, stride: int) -> list[WordWindow]:
     """Lays windows of whole words over a text.
 
-    Of the windows that hold a word, the one predicts it that shows most of the text around it: most pieces
-    on the side where it shows fewer.
+    A word is predicted by that window, of those that hold it, which shows most of the text around it: most
+    pieces on the side where it shows fewer.
 
     Args:
         stride: pieces between the starts of two windows, about: windows start at words.

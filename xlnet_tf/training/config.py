@@ -3,7 +3,6 @@
 import dataclasses
 import difflib
 import itertools
-import math
 import operator
 import typing
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,7 @@ import yaml
 from official.core import config_definitions as cfg
 from official.modeling.hyperparams import params_dict
 
-from xlnet_tf import files
+from xlnet_tf import files, schema
 from xlnet_tf.errors import UserError
 from xlnet_tf.training.optimizer import OptimizerConfig
 
@@ -178,17 +177,10 @@ def check_types(params: cfg.ExperimentConfig, defaults: cfg.ExperimentConfig, wh
             raise UserError(f"{prefix}{section} is {values[section]!r}: expected fields, {name} among them")
         raise UserError(f"{prefix}{name} has fields: expected a value like {expected[name]!r}")
     for name, value in values.items():
+        section, _, field = name.rpartition(".")
         default = expected.get(name)
-        both_numbers = isinstance(default, float) and type(value) is int
-        if default is not None and type(value) is not type(default) and not both_numbers:
-            raise UserError(f"{prefix}{name} is {value!r}: expected a value like {default!r}")
+        hint = type(value if default is None else default)
         if isinstance(default, list):
-            section, _, field = name.rpartition(".")
             hint = typing.get_type_hints(type(operator.attrgetter(section)(params)))[field]
-            for kind, expected_parts in ((int, "whole numbers"), (str, "texts")):
-                if hint == list[kind] and (wrong := [part for part in value if type(part) is not kind]):
-                    raise UserError(f"{prefix}{name} has {wrong[0]!r}: expected {expected_parts}")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise UserError(f"{prefix}{name} is {value}: expected a finite number")
-        if type(value) is int and not -(2**63) <= value < 2**63:
-            raise UserError(f"{prefix}{name} is {value}: expected a number between -2**63 and 2**63 - 1")
+        if problem := schema.problem(name, value, hint):
+            raise UserError(prefix + problem)

@@ -10,8 +10,8 @@ import tensorflow as tf
 from absl import logging
 
 from xlnet_tf.checkpoints.of_runs import newest
+from xlnet_tf.cli.signals import unignored_signals
 from xlnet_tf.errors import Cancelled, Interrupted, UserError, reason
-from xlnet_tf.signals import heeded
 from xlnet_tf.training.data import TaskData
 
 # What TensorFlow raises where it meant to talk to another machine.
@@ -78,7 +78,7 @@ class Preemption:
 
     def __enter__(self) -> "Preemption":
         # Only here: what TensorFlow does at a SIGTERM is set up with the strategy, and must not come after.
-        self._before = {number: signal.signal(number, self._notice) for number in heeded()}
+        self._before = {number: signal.signal(number, self._notice) for number in unignored_signals()}
         self._wakeup = signal.set_wakeup_fd(-1)  # see Signals: steps may take long
         return self
 

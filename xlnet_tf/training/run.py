@@ -21,8 +21,8 @@ from official.core import train_utils
 from xlnet_tf import files
 from xlnet_tf.checkpoints.model_card import CARD_FILE, ModelCard
 from xlnet_tf.checkpoints.of_runs import newest
-from xlnet_tf.errors import UserError, of_file_systems
-from xlnet_tf.ownership import Ownership, owning
+from xlnet_tf.errors import UserError, tf_errors_as_user_errors
+from xlnet_tf.ownership import Ownership, folder_lease
 from xlnet_tf.training import checks, runtime
 from xlnet_tf.training.interruption import (
     SMALLER_STEP,
@@ -58,7 +58,7 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
     checks.check_batch_sizes(params, strategy.num_replicas_in_sync)
     checks.check_settings(params, model_dir)
     checks.check_data(params, task.data)
-    with named_damage(task.data, params.trainer.check_data_gb), of_file_systems():
+    with named_damage(task.data, params.trainer.check_data_gb), tf_errors_as_user_errors():
         checks.check_inputs(params, task.data, strategy.num_replicas_in_sync)
     params.trainer.summary_interval = params.trainer.steps_per_loop  # summaries are written with the reports
     with claim_model_dir(strategy, model_dir) as owner:
@@ -70,7 +70,7 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
                 open(os.devnull, "w") as nowhere,
                 contextlib.redirect_stdout(nowhere),
                 named_damage(task.data, params.trainer.check_data_gb),
-                of_file_systems(),
+                tf_errors_as_user_errors(),
                 lost_hosts(strategy, model_dir),
                 named_lack_of_memory("training", SMALLER_STEP),
             ):
@@ -95,7 +95,7 @@ def claim_model_dir(strategy: tf.distribute.Strategy, model_dir: str) -> Iterato
         if strategy.extended.should_checkpoint:  # of several hosts one writes; all compute
             tf.io.gfile.makedirs(model_dir)
             try:
-                owner = stack.enter_context(owning(model_dir, "training", "--model_dir"))
+                owner = stack.enter_context(folder_lease(model_dir, "training", "--model_dir"))
             except UserError as error:
                 refusal = error
         with lost_hosts(strategy, model_dir):

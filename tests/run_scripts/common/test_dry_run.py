@@ -282,7 +282,8 @@ def test_the_manuals_run_on_a_slice_fits_together(tmp_path):
         experiment.define_dry_run_flags()
 
     values = parsed(define, *arguments, "--preset=tiny", "--memory_len=8")
-    params = experiment.load(pretraining.EXPERIMENT, pretrain.SETTINGS, values)
+    options = experiment.run_options(pretrain.SETTINGS, values)
+    params = experiment.load(pretraining.EXPERIMENT, pretrain.SETTINGS, options)
     task = pretraining.build_task(params)
     rows = dry_run.check(
         params, task, dry_run.machines(params.runtime, values.topology), str(tmp_path / "model")

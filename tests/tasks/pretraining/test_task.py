@@ -328,7 +328,7 @@ def test_an_evaluation_reads_as_much_at_once_as_a_part_of_a_step(folder):
 
 def load(*arguments):
     values = parsed(lambda: experiment.define_flags(SETTINGS), "--model_dir=unused", *arguments)
-    return experiment.load(pretraining.EXPERIMENT, SETTINGS, values)
+    return experiment.load(pretraining.EXPERIMENT, SETTINGS, experiment.run_options(SETTINGS, values))
 
 
 def test_settings_override_each_other_in_order(tmp_path):

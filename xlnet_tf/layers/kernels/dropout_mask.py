@@ -83,7 +83,7 @@ def keep_mask_of_tpu(shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
     """Draws what dropout keeps on a TPU, as `keep_mask_8_bits` does, with the TPU's own generator.
 
     The four numbers of a word are for four quarters of the last axis but one: a TPU's numbers lie in tiles of
-    two axes, and moving them inside of one is slow. Of scores [B, N, Q, K] the queries are drawn as the last
+    two axes, and moving them inside of one is slow. For scores [B, N, Q, K] the queries are drawn as the last
     axis, as XLA lays scores out; it would copy all words otherwise.
     """
     shape, is_static = _static(shape)

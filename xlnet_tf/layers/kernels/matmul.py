@@ -33,7 +33,7 @@ def ordered_grad_fanout(tensor: tf.Tensor, count: int, add: Callable | None = No
     result: with gradients that something else reads, too, the last bits would be a matter of timing.
 
     Args:
-        add: of that many gradients; one after the other if None.
+        add: adds that many gradients; None: one after the other.
     """
 
     @tf.custom_gradient

@@ -1,8 +1,8 @@
 """The sum of values by the softmax of scores, with a gradient in fewer passes over the probabilities.
 
 Replaces softmax, dropout and matmul with their own gradients, which take more passes over all probabilities.
-What each key's part is compared with, sum_j w_j (v_j . g), is the result . g, if that is in float32. Of a
-rounded result it would leave in the gradient what all tokens have in common: then the parts are summed,
+What each key's part is compared with, sum_j w_j (v_j . g), is the result . g, if that is in float32. A
+rounded result would leave in the gradient what all tokens have in common: then the parts are summed,
 which is another pass. Numbers differ by rounding.
 """
 

@@ -15,7 +15,7 @@ def xla_forward(function: Callable, dtype: tf.DType | None = None) -> Callable:
 
     Args:
         function: called with tensors, or lists of them, by position, and with other settings by name.
-        dtype: of its result, or None for that of its first argument.
+        dtype: the result's type; None: that of the first argument.
     """
 
     @functools.partial(tf.function, jit_compile=True, autograph=False)

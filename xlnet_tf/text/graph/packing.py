@@ -85,7 +85,7 @@ def first_pieces(ids: tf.RaggedTensor, most: int | tf.Tensor) -> tf.RaggedTensor
 
     Args:
         ids: [N, (pieces)].
-        most: of each text [N], or of all.
+        most: the most pieces of each text [N], or of all.
     """
     most = tf.broadcast_to(tf.cast(most, tf.int64), [ids.nrows()])
     return _keep(ids, lambda positions, lengths: positions < tf.gather(most, ids.value_rowids()))
