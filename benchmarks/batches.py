@@ -25,7 +25,7 @@ def make_batch(config: XLNetConfig, batch_size: int, seq_len: int, num_predict: 
     length = (batch_size + 1) * reuse_len + seq_len
     tokens = rng.integers(special_tokens.EOP_ID + 1, config.n_token, length, dtype=np.int32)
     ends = np.append(np.arange(SENTENCE_TOKENS, length, SENTENCE_TOKENS), length)
-    sampled = segments.cut_segments(rng, tokens, ends, seq_len, reuse_len, np.ones(length, bool))
+    sampled = segments.sample_segments(rng, tokens, ends, seq_len, reuse_len, np.ones(length, bool))
     is_target = spans.sample_segment_targets(rng, sampled, reuse_len, num_predict, **spans.MASK)
     rank = ranks.sample_ranks(
         rng, is_target, sampled.special, objective="permutation", reuse_len=reuse_len, perm_size=reuse_len

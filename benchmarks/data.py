@@ -46,7 +46,7 @@ STAGES = (
     (worker, "read_lines", "read and clean"),
     (batch_encoder, "clean_texts", "read and clean"),
     (XLNetTokenizer, "encode_batch", "encode"),
-    (segments, "cut_segments", "sample"),
+    (segments, "sample_segments", "sample"),
     (spans, "sample_segment_targets", "sample"),
     (ranks, "sample_ranks", "sample"),
     (worker, "target_positions", "sample"),

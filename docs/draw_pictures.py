@@ -24,7 +24,7 @@ from xlnet_tf.layers import masks
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.records import ranks, reader
 from xlnet_tf.records.manifest import Manifest, Shard
-from xlnet_tf.records.segments import cut_segments
+from xlnet_tf.records.segments import sample_segments
 from xlnet_tf.records.spec import RecordSpec
 from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID, SYMBOLS
 from xlnet_tf.training.memory import Memory
@@ -105,7 +105,7 @@ def remembered_steps() -> tuple[list[list[str]], list[list[str]]]:
     """
     text_len = (MEMORY_STEPS - 1) * MEMORY_REUSE_LEN + MEMORY_SEQ_LEN - 3
     text = len(SYMBOLS) + np.arange(text_len)  # all tokens differ, so that a vector tells its token
-    segments = cut_segments(
+    segments = sample_segments(
         np.random.default_rng(15),
         text,
         np.array([text_len]),  # one sentence

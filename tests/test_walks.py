@@ -32,4 +32,4 @@ def test_from_a_text_to_a_record(tmp_path, small_tokenizer):
             )
         )
 
-    check(build, functions=240, files=43)
+    check(build, functions=240, files=47)

@@ -21,6 +21,7 @@ _OF_WEIGHTS = (
     r"(model|weights)\.safetensors|(model\.safetensors|pytorch_model\.bin)(\.index\.json)?|.*ckpt.*\.index"
 )
 _OF_TOKENIZERS = {"spiece.model", "spiece.vocab", "tokenizer.json", "tokenizer_config.json", "SHA256SUMS"}
+_OF_RUNS = {"task", "trainer"}  # of params.yaml
 _SETS = {"pretraining": RECORDS, "examples": EXAMPLES}
 
 
@@ -69,7 +70,8 @@ def _signs(folder: epath.Path, names: list[str]) -> Iterator[tuple[str, str]]:
     def matching(pattern: str) -> Iterator[str]:
         return (name for name in names if re.fullmatch(pattern, name))
 
-    settings, manifest = first("params.yaml"), first("manifest.json")
+    manifest = first("manifest.json")
+    settings = first("params.yaml") if _fields(folder / "params.yaml").keys() >= _OF_RUNS else ""
     yield ADAPTATION, first("adaptation.json")
     yield RUN, next(matching(r"ckpt-\d+\.index"), settings and first("best"))
     yield SAVED_MODEL, first("saved_model.pb")  # one version of an export, or Keras' own
@@ -84,12 +86,15 @@ def _signs(folder: epath.Path, names: list[str]) -> Iterator[tuple[str, str]]:
     yield EXPORT, first("models.config") or next(versions, "")
     runs = (name for name in matching(r"seed-\d+|\w[\w.]*=.+") if look(folder / name)[0] in (RUN, RUNS))
     yield RUNS, first("seeds.json", "sweep.json") or next(runs, "")
-    yield FOREIGN, first("manifest.json", "model.json")  # which sets, runs and weights would replace
+    yield (
+        FOREIGN,
+        first("manifest.json", "model.json", "params.yaml"),
+    )  # which sets, runs and weights would replace
 
 
 def _fields(path: epath.Path) -> dict:
-    """Returns what a json file holds; nothing of one that is missing or damaged."""
+    """Returns what a json or yaml file holds; nothing of one that is missing or damaged."""
     try:
-        return files.read_json(path)
+        return files.read_yaml(path) if path.suffix == ".yaml" else files.read_json(path)
     except (UserError, FileNotFoundError):
         return {}

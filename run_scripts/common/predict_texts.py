@@ -139,7 +139,7 @@ def _kind_of_weights(values: flags.FlagValues, source) -> str:
 
 def _write(values, weights: str, fingerprint: dict, answer, columns):
     """Writes the answers to a file in --output_dir, after those that an interrupted prediction has kept."""
-    from xlnet_tf.tasks.pieces import Pieces, remove_pieces
+    from xlnet_tf.tasks.pieces import Pieces
 
     folder = files.make_folder(values.output_dir)
     with ownership.owning(folder, "predicting", "--output_dir") as owner:
@@ -149,10 +149,10 @@ def _write(values, weights: str, fingerprint: dict, answer, columns):
         with ProgressBar(answered, initial=done, **_BAR) as bar:
             lines = iter(bar)
             while piece := [*itertools.islice(lines, _LINES_KEPT)]:
-                files.write(pieces.path(done), "".join(piece))
+                files.write(pieces.rows(done), "".join(piece))
                 done += len(piece)
         owner.check()
         with files.replacing(folder / LINES_FILE, "wb") as file:
             file.writelines(pieces.read_lines())
-        remove_pieces(pieces.folder)
+        pieces.remove()
     print(f"weights: {weights}\n  {folder / LINES_FILE}")

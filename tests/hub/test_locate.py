@@ -1,7 +1,9 @@
 """Models by name, from a hub on this machine."""
 
+import datetime
 import os
 import sys
+import urllib.error
 
 import pytest
 
@@ -10,6 +12,7 @@ from tests.helpers.full_disk import files_of_at_most
 from xlnet_tf import hub
 from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.errors import UserError
+from xlnet_tf.hub.cache import asked_to_wait
 from xlnet_tf.tasks.prediction import Run
 from xlnet_tf.text.locating import find_file
 
@@ -192,6 +195,29 @@ def test_a_busy_hub_is_asked_again_after_the_time_that_it_names(server, status, 
         with pytest.raises(UserError, match=f"The hub is busy: start again {after and f'after {after} sec'}"):
             hub.locate(f"hf://{NAME}")
         assert waited == expected
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        ("Sat, 28 Nov 2026 05:00:09 GMT", "9"),
+        ("Saturday, 28-Nov-26 05:00:09 GMT", "9"),
+        ("Sat Nov 28 05:00:09 2026", "9"),
+        ("Sat, 28 Nov 2026 05:00:09 -0000", "9"),
+        ("Sat, 28 Nov 2026 04:59:00 GMT", "0"),
+        ("Sat, 28 Nov 2026 06:00:00 GMT", "3600"),
+        ("Sat, 31 Feb 2026 05:00:09 GMT", ""),
+        ("soon", ""),
+        ("-3", ""),
+        (" 12 ", "12"),
+    ],
+)
+def test_a_busy_hub_may_name_a_date(after, expected, monkeypatch):
+    monkeypatch.setattr(
+        "time.time", datetime.datetime(2026, 11, 28, 5, tzinfo=datetime.timezone.utc).timestamp
+    )
+    busy = urllib.error.HTTPError("http://hub", 429, "busy", {"Retry-After": after}, None)
+    assert asked_to_wait(busy) == expected
 
 
 def test_a_branch_that_moves_meanwhile_gives_one_commit(server, offline):

@@ -227,6 +227,33 @@ def test_what_fits_or_is_the_users_own_is_left_alone():
         assert found["loss"] is loss and found["metrics"] == [metric]
 
 
+@pytest.mark.parametrize("loss", ["mse", "MeanAbsoluteError", losses.Huber(), losses.log_cosh], ids=named)
+def test_classes_are_no_numbers_but_a_teachers_logits_are(loss):
+    rng = np.random.default_rng(0)
+    features, model = heads.random_features("classifier", rng), heads.random_head("classifier")
+    labels = np.arange(heads.B) % model.num_labels
+    one_hot = np.eye(model.num_labels, dtype=np.int64)[labels]
+    for answers in (labels, labels.astype(np.float32), one_hot):
+        model.compile("sgd", loss)
+        with pytest.raises(
+            ValueError, match="labels are classes .*SparseCategoricalCrossentropy.from_logits"
+        ):
+            model.fit(features, answers, verbose=0)
+    teacher = rng.normal(size=one_hot.shape).astype(np.float32)
+    model.compile("sgd", loss, metrics=["mse"])
+    model.fit(features, teacher, verbose=0)
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["mse"])
+    with pytest.raises(ValueError, match="metrics has mean_squared_error, and the labels are classes"):
+        model.evaluate(features, labels, verbose=0)
+
+
+def test_what_answers_numbers_may_be_compared_with_them():
+    rng = np.random.default_rng(0)
+    features, model = heads.random_features("regressor", rng), heads.random_head("regressor")
+    model.compile("sgd", "mse", ["mae"])
+    model.fit(features, np.arange(heads.B), verbose=0)
+
+
 def test_habits_of_keras_learn_and_saved_models_stay_compiled(tmp_path):
     """What a file holds is checked, too: earlier versions saved what trains wrongly."""
     features = heads.random_features("classifier", np.random.default_rng(0))

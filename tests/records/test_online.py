@@ -39,7 +39,7 @@ def cut(count, seq_len, reuse_len, direction=1, seed=0):
     if direction < 0:
         tokens, starts = tokens[::-1], segments.mirror_word_start(starts)
         ends = segments.mirror_ends(ends, len(tokens))
-    return word_starts, segments.cut_segments(rng, tokens, ends, seq_len, reuse_len, starts)
+    return word_starts, segments.sample_segments(rng, tokens, ends, seq_len, reuse_len, starts)
 
 
 def draw(sampler, found, direction=1, epoch=0, stream=5):
@@ -274,5 +274,5 @@ def test_what_does_not_fit_is_refused(tmp_path, records):
     with pytest.raises(UserError, match="nothing to draw"):
         OnlineSampler(dataclasses.replace(manifest, objective="autoregressive"), np.ones(VOCAB, bool), 0)
     other = dataclasses.replace(records, tokenizer=records.tokenizer | {"sha256": "00"})
-    with pytest.raises(UserError, match="tokenizer's sha256"):
+    with pytest.raises(UserError, match="spiece.model has the sha256"):
         pretraining_dataset(other, 2, permutation="online")

@@ -76,13 +76,6 @@ def test_positions_are_uniform_and_repeatable():
 def test_a_perm_size_that_does_not_divide_is_refused(perm_size):
     with pytest.raises(UserError, match="reuse_len 24.*The largest that does is 8"):
         ranks.check_perm_size(perm_size, 56, 24)
-    none = np.zeros((2, 56), bool)
-    with pytest.raises(UserError, match="reuse_len 24.*The largest that does is 8"):
-        ranks.sample_ranks(
-            np.random.default_rng(0), none, none, objective="permutation", reuse_len=24, perm_size=perm_size
-        )
-    with pytest.raises(UserError, match="must divide both parts"):
-        ranks.sample_order(np.random.default_rng(0), 2, 24, perm_size)
 
 
 def test_autoregressive_ranks_are_a_causal_mask():

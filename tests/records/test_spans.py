@@ -121,7 +121,7 @@ def test_single_mode_picks_tokens_at_random():
 def test_segments_get_their_targets_in_both_parts():
     rng = np.random.default_rng(5)
     tokens = rng.integers(9, 99, 3000)
-    found = segments.cut_segments(rng, tokens, np.arange(25, 3001, 25), 64, 24, rng.random(3000) < 0.7)
+    found = segments.sample_segments(rng, tokens, np.arange(25, 3001, 25), 64, 24, rng.random(3000) < 0.7)
     targets = spans.sample_segment_targets(rng, found, 24, 17)
     assert spans.split_num_predict(17, 64, 24) == (7, 10)
     np.testing.assert_array_equal(targets[:, :24].sum(axis=1), 7)

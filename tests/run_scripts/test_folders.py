@@ -39,7 +39,8 @@ from xlnet_tf.training.run import check_settings
 CARD = json.dumps({"format_version": 1, "task": "classification"})
 SETS = {"pretraining": "train-pass00-slice00000.tfrecord", "examples": "shard-00000.tfrecord"}
 MANIFESTS = {kind: json.dumps({"kind": kind}) for kind in SETS}
-OF_RUN = {"params.yaml": "task: {}", "manifest.json": MANIFESTS["examples"], "xlnet_config.json": "{}"}
+SETTINGS = "{runtime: {}, task: {}, trainer: {}}"
+OF_RUN = {"params.yaml": SETTINGS, "manifest.json": MANIFESTS["examples"], "xlnet_config.json": "{}"}
 # The kind and the files of "train", or, of best weights, of the folder in it.
 CASES = {
     "nothing": (EMPTY, {}),
@@ -52,20 +53,21 @@ CASES = {
     "examples, damaged": (EXAMPLES, {"train/manifest.json": "{", f"train/{SETS['examples']}": "r"}),
     "a run": (RUN, {f"train/{name}": text for name, text in OF_RUN.items()} | {"train/ckpt-5.index": "c"}),
     "a run, begun": (RUN, {f"train/{name}": OF_RUN[name] for name in ("manifest.json", "xlnet_config.json")}),
-    "a run with best weights alone": (RUN, {"train/params.yaml": "", "train/best/weights.safetensors": "w"}),
+    "a run with best weights": (RUN, {"train/params.yaml": SETTINGS, "train/best/weights.safetensors": "w"}),
     "a run with other weights": (RUN, {"train/ckpt-5.index": "c", "train/weights.safetensors": "w"}),
-    "best weights": (PART, {"train/params.yaml": "", "train/best/weights.safetensors": "w"}),
+    "best weights": (PART, {"train/params.yaml": SETTINGS, "train/best/weights.safetensors": "w"}),
     "our weights": (WEIGHTS, {"train/weights.safetensors": "w", "train/model.json": CARD}),
-    "a converted run": (WEIGHTS, {"train/params.yaml": "", "train/model.safetensors": "w"}),
+    "a converted run": (WEIGHTS, {"train/params.yaml": SETTINGS, "train/model.safetensors": "w"}),
     "the original's weights": (WEIGHTS, {"train/xlnet_model.ckpt.index": "w"}),
     "weights, begun": (WEIGHTS, {"train/model.json": CARD}),
     "an exported model": (EXPORT, {"train/1/saved_model.pb": "g", "train/models.config": "m"}),
     "a version of one": (SAVED_MODEL, {"train/saved_model.pb": "g", "train/model.json": CARD}),
-    "a sweep": (RUNS, {"train/sweep.json": "[]", "train/rate=0.1/params.yaml": ""}),
-    "seeds, killed": (RUNS, {"train/seed-0/params.yaml": "", "train/seed-0/ckpt-5.index": "c"}),
-    "an adaptation": (ADAPTATION, {"train/adaptation.json": "{}", "train/params.yaml": ""}),
+    "a sweep": (RUNS, {"train/sweep.json": "[]", "train/rate=0.1/params.yaml": SETTINGS}),
+    "seeds, killed": (RUNS, {"train/seed-0/params.yaml": SETTINGS, "train/seed-0/ckpt-5.index": "c"}),
+    "an adaptation": (ADAPTATION, {"train/adaptation.json": "{}", "train/params.yaml": SETTINGS}),
     "somebody's manifest": (FOREIGN, {"train/manifest.json": '{"name": "app"}'}),
     "somebody's model": (FOREIGN, {"train/model.json": '{"class_name": "Sequential"}'}),
+    "somebody's settings": (FOREIGN, {"train/params.yaml": "{task: t, rate: 1}", "train/best/x.pt": "x"}),
     "notes": (FOREIGN, {"train/notes.txt": "mine", "train/1/notes.txt": "mine"}),
 }  # fmt: skip
 HARMLESS = ("notes",)

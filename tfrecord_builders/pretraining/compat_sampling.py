@@ -167,9 +167,9 @@ def segments_and_targets(
 ) -> tuple[Segments, np.ndarray]:
     """Cuts a stream into segments and picks targets as the original does.
 
-    The counterpart of `segments.cut_segments` followed by `spans.sample_segment_targets`: the returned pair
-    serves `ranks.sample_ranks` in the same way. Here a row has up to 3 targets fewer than num_predict, since
-    the original picks SEP and CLS too and drops them later.
+    The counterpart of `sample_segments` and `sample_segment_targets`: the returned pair serves `sample_ranks`
+    in the same way. Here a row has up to 3 targets fewer than num_predict, since the original picks SEP and
+    CLS too and drops them later.
 
     Args:
         tokens: int [N], the stream; reversed for reversed streams.

@@ -6,7 +6,6 @@ end, manifest.json replaces them.
 
 import collections
 import dataclasses
-import fnmatch
 import itertools
 import json
 import re
@@ -142,8 +141,8 @@ def _is_same_build(there: Manifest, started: Manifest, names: set[str]) -> bool:
         difference.insert(0, _corpus_difference(*corpora))
     if not difference:
         return True
-    noted = fnmatch.filter(names, worker.done_name("*"))
-    notes = (worker.read_note(there.folder / name) for name in noted)
+    noted = (name.removesuffix(worker.done_name("")) for name in names if name.endswith(worker.done_name("")))
+    notes = (worker.read_note(there.folder, name) for name in noted)
     # A build that ended before its first record, for its corpus was bad, does not stand in the way.
     if any(shard.records for shard in [*there.shards, *filter(None, notes)]):
         raise UserError("Differences:\n  " + "\n  ".join(difference))

@@ -55,7 +55,12 @@ def new_manifests(
         **{name: getattr(options, name) for name in same},
     )
     if not options.dev_fraction:
-        _check_no_split(folder)
+        if held_out := output_folder.held_out_set(folder / DEV):
+            raise UserError(
+                f"{folder} holds a training set and a held-out set ({held_out.folder}) of a build with "
+                f"--dev_fraction={held_out.documents['dev_fraction']:g}, so that it cannot hold a set of its "
+                "own: choose another --output_dir, give --dev_fraction again, or remove both sets first"
+            )
         return [only]
     if (folder / manifest_lib.FILE_NAME).exists() or files.files_in(folder, ".tfrecord"):
         raise UserError(
@@ -69,16 +74,6 @@ def new_manifests(
         )
         for split, side in ((options.split, "train"), (DEV, "dev"))
     ]
-
-
-def _check_no_split(folder: epath.Path) -> None:
-    """Raises UserError if a folder holds a training set and a held-out set."""
-    if held_out := output_folder.held_out_set(folder / DEV):
-        raise UserError(
-            f"{folder} holds a training set and a held-out set ({held_out.folder}) of a build with "
-            f"--dev_fraction={held_out.documents['dev_fraction']:g}, so that it cannot hold a set of its "
-            "own: choose another --output_dir, give --dev_fraction again, or remove both sets first"
-        )
 
 
 def plan_jobs(

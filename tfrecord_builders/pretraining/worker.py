@@ -6,7 +6,6 @@ the bytes are the same.
 
 import dataclasses
 import functools
-import json
 import random
 from collections.abc import Mapping
 from typing import Any
@@ -18,11 +17,10 @@ from tfrecord_builders.corpus import CorpusShard, Lines, read_lines
 from tfrecord_builders.pretraining import compat_sampling
 from tfrecord_builders.pretraining.dedup import fingerprints
 from tfrecord_builders.pretraining.token_stream import TokenStream, tokenize
-from xlnet_tf import files, manifest_checksum
 from xlnet_tf.errors import UserError
+from xlnet_tf.job_notes import JobNotes, are_intact
 from xlnet_tf.records import ranks, segments, spans
 from xlnet_tf.records.manifest import Manifest, Shard, shard_name
-from xlnet_tf.records.record_set import to_json
 from xlnet_tf.records.shards import ShardWriter
 from xlnet_tf.records.spans import MAX_RUN, run_histogram, target_positions
 from xlnet_tf.records.spec import BACKWARD, FORWARD, MAX_STREAMS_PER_SHARD, stream_id
@@ -50,13 +48,17 @@ def done_name(shard_file: str) -> str:
     return shard_file + ".done.json"
 
 
-def read_note(path: epath.Path) -> Shard | None:
+def notes_in(folder: epath.Path) -> JobNotes:
+    """Returns the notes of a build, which lie next to its shards."""
+    return JobNotes(folder, suffix=done_name(""))
+
+
+def read_note(folder: epath.Path, shard_file: str) -> Shard | None:
     """Reads the note that a shard is complete; None if there is none, or not as it was written."""
     try:
-        values = json.loads(path.read_text())
-        is_whole = manifest_checksum.FIELD in values and manifest_checksum.pop_checksum(values)
-        return Shard(**values) if is_whole else None
-    except (FileNotFoundError, ValueError, TypeError, RecursionError):
+        values = notes_in(folder).read(shard_file)
+        return values and Shard(**values)
+    except TypeError:  # of fields that a shard does not have
         return None
 
 
@@ -91,8 +93,7 @@ def build_job(job: Job) -> dict[str, Any]:
                 text_sha256=lines.text_sha256,
                 statistics={"text": text_statistics, **shard.statistics},
             )
-            note = to_json(manifest_checksum.with_checksum(dataclasses.asdict(shards[index])))
-            files.write(folder / done_name(shard.file), note)
+            notes_in(folder).write(shard.file, dataclasses.asdict(shards[index]))
     return {
         "shards": [dataclasses.asdict(shards[index]) for index in range(manifest.num_passes)],
         "built": len(missing),
@@ -143,9 +144,9 @@ def _finished_shards(job: Job, text_sha256: str) -> dict[int, Shard]:
     shards = {}
     for index in range(job.manifest.num_passes):
         name = shard_name(job.manifest.split, index, job.corpus_shard.index)
-        shard = read_note(folder / done_name(name)) or job.earlier.get(index)
+        shard = read_note(folder, name) or job.earlier.get(index)
         is_it = shard and (shard.file, shard.text_sha256) == (name, text_sha256)
-        if is_it and _is_intact(folder / name, shard):
+        if is_it and are_intact(folder, {name: shard.sha256}):
             shards[index] = shard
     return shards
 
@@ -215,7 +216,7 @@ def _cut(manifest, tokenizer, stream, direction, seeds):
             reverse=direction == BACKWARD,
         )
     rng = np.random.Generator(np.random.Philox(seeds))
-    cut = segments.cut_segments(
+    cut = segments.sample_segments(
         rng, stream.tokens, stream.sentence_ends, spec.seq_len, spec.reuse_len, stream.word_start
     )
     if manifest.objective == "autoregressive":
@@ -261,10 +262,6 @@ def _account(stream: TokenStream, cut: segments.Segments, reuse_len: int) -> dic
     count = int(np.count_nonzero(written[:total]))
     reason = "after_last_segment" if len(cut) else "slice_shorter_than_a_segment"
     return {"in": total, "written": count, "dropped": {reason: total - count}}
-
-
-def _is_intact(path: epath.Path, shard: Shard) -> bool:
-    return path.exists() and path.stat().length == shard.bytes and files.sha256(path) == shard.sha256
 
 
 @functools.lru_cache(maxsize=1)

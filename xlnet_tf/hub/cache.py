@@ -6,8 +6,11 @@ asks, so it is asked for the session, the headers and its errors only.
 """
 
 import contextlib
+import datetime
+import email.utils
 import hashlib
 import http
+import math
 import os
 import pathlib
 import re
@@ -201,7 +204,7 @@ def patiently(ask: Callable[[], _Answer]) -> _Answer:
             return ask()
         except Exception as error:
             seconds = asked_to_wait(error) or ""
-            if not seconds.isdecimal() or int(seconds) > _MOST_SECONDS_BETWEEN:
+            if not seconds or int(seconds) > _MOST_SECONDS_BETWEEN:
                 raise
             logging.warning("The server is busy and asks to wait %s seconds.", seconds)
             time.sleep(int(seconds))
@@ -209,10 +212,24 @@ def patiently(ask: Callable[[], _Answer]) -> _Answer:
 
 
 def asked_to_wait(error: Exception) -> str | None:
-    """Returns for how long a busy server asks to wait, "" if it does not say; None: it is not busy."""
+    """Returns for how many seconds a busy server asks to wait, "" if it does not say; None: it is not busy.
+
+    A server names seconds or a date.
+    """
     answer = getattr(error, "response", None) or error  # of httpx; of urllib
     status = getattr(answer, "status_code", getattr(answer, "code", None))
-    return answer.headers.get("Retry-After", "") if status in _BUSY else None
+    if status not in _BUSY:
+        return None
+    named = answer.headers.get("Retry-After", "").strip()
+    if re.fullmatch("[0-9]+", named):
+        return named
+    try:
+        until = email.utils.parsedate_to_datetime(named)
+    except ValueError:
+        return ""
+    if until.tzinfo is None:  # "-0000"
+        until = until.replace(tzinfo=datetime.timezone.utc)
+    return str(max(0, math.ceil(until.timestamp() - time.time())))
 
 
 def not_a_hub(error: Exception) -> str:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.errors import UserError
@@ -42,6 +43,10 @@ _OF_CLASSES = {
     *("SparseCategoricalAccuracy", "SparseCategoricalCrossentropy"),
 }
 _UNFIT = {CLASSES: _OF_LABELS, LABELS: _OF_CLASSES, SCORES: set()}
+_OF_NUMBERS = {  # names without case and "_"
+    *("cosinesimilarity", "huber", "logcosh", "meanabsoluteerror", "meanabsolutepercentageerror"),
+    *("meansquarederror", "meansquaredlogarithmicerror", "rootmeansquarederror"),
+}
 _WITHOUT_LOGITS = {  # which know no logits
     *("Accuracy", "FalseNegatives", "FalsePositives", "IoU", "KLDivergence", "MeanIoU", "Poisson"),
     *("Precision", "PrecisionAtRecall", "Recall", "RecallAtPrecision", "SensitivityAtSpecificity"),
@@ -108,6 +113,38 @@ def _fitting(argument: str, value: Any, outputs: str) -> Any:
     raise UserError(
         f"{argument} has {kind}, which does not fit what this model answers, {outputs}: write {line}."
     )
+
+
+def check_labels(argument: str, values: Any, outputs: Outputs, labels: Any, logits: Any) -> None:
+    """Raises ValueError if a loss or metric would compare logits with the numbers of classes.
+
+    With a teacher's logits, which have the logits' shape, it may. The error is a built-in one, because `fit`
+    wraps others.
+
+    Args:
+        argument, values, outputs: see `for_logits`.
+        labels, logits: of a batch, by name if there are several outputs.
+    """
+    if isinstance(outputs, Mapping):
+        for name, kind in outputs.items():
+            parts = [
+                part.get(name) if isinstance(part, Mapping) else part for part in (values, labels, logits)
+            ]
+            check_labels(f"{argument}[{name!r}]", parts[0], kind, *parts[1:])
+    elif isinstance(values, list | tuple):
+        for value in values:
+            check_labels(argument, value, outputs, labels, logits)
+    elif outputs in (CLASSES, LABELS) and tf.is_tensor(labels) and tf.is_tensor(logits):
+        library = tf_keras.losses if argument.startswith("loss") else tf_keras.metrics
+        value = library.get(values) if isinstance(values, str) else values
+        name = getattr(value, "__name__", type(value).__name__)
+        is_logits = labels.dtype.is_floating and labels.shape.rank == logits.shape.rank
+        if name.replace("_", "").lower() in _OF_NUMBERS and not is_logits:
+            raise ValueError(
+                f"{argument} has {name}, and the labels are classes ({labels.dtype.name}, shape "
+                f"{labels.shape}): it fits logits of the shape {logits.shape}, such as a teacher's. For "
+                f"classes write {_path(library)}.{_LOSSES[outputs]}."
+            )
 
 
 def _path(library: Any) -> str:

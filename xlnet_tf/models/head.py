@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,8 @@ _MEASURED = ("temperature", "alert", "threshold")  # of the options with which t
 
 class EncoderModel(ShapeFreeModel):
     """An encoder, the body, with what a subclass adds to it."""
+
+    _compiled_with: Mapping[str, Any] = types.MappingProxyType({})
 
     def __init__(self, encoder: XLNetEncoder, **kwargs):
         if not isinstance(encoder, XLNetEncoder):
@@ -65,15 +68,17 @@ class EncoderModel(ShapeFreeModel):
     ):
         """As tf_keras' compile, for outputs that are logits: see `compiling.for_logits`."""
         hints.refuse_keras_3("the loss", loss)
-        loss, metrics, weighted_metrics = (
-            compiling.for_logits(name, value, self.head_outputs())
-            for name, value in (
-                ("loss", loss),
-                ("metrics", metrics),
-                ("weighted_metrics", weighted_metrics),
-            )
-        )
-        super().compile(optimizer, loss, metrics, loss_weights, weighted_metrics, *args, **kwargs)
+        given = {"loss": loss, "metrics": metrics, "weighted_metrics": weighted_metrics}
+        outputs = self.head_outputs()
+        given = {name: compiling.for_logits(name, value, outputs) for name, value in given.items()}
+        super().compile(optimizer, *args, loss_weights=loss_weights, **given, **kwargs)
+        self._compiled_with = types.MappingProxyType(given)
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None):
+        """As tf_keras' compute_loss, for `fit` and `evaluate`: see `compiling.check_labels`."""
+        for name, value in self._compiled_with.items():
+            compiling.check_labels(name, value, self.head_outputs(), y, y_pred)
+        return super().compute_loss(x, y, y_pred, sample_weight)
 
     def compile_from_config(self, config):
         """Called by tf_keras with the arguments of `compile` that a .keras file holds."""

@@ -20,6 +20,8 @@ from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.reader import prefetched
 from xlnet_tf.text.special_tokens import PAD_ID
 
+_Numbers = tuple[np.ndarray, dict[str, np.ndarray]]  # of an element's examples, and what else it has
+
 
 @dataclasses.dataclass(frozen=True)
 class _Rows:
@@ -52,15 +54,13 @@ def batches_by_length(
     Args:
         features: what a tokenizer returns, [N, sequences * T].
         labels: N of them; None: none, for `predict`.
-        batch_size: B; the last batch of an epoch may have fewer rows.
+        batch_size: the last batch of an epoch may have fewer rows.
         shuffle: whether to draw a new order for each epoch; None: only if labels are given. Without, the
             texts keep their order, as predictions need, and each batch is cut to its longest text.
-        seed: of the order.
         sequences: of a row: the choices of a question, the candidates of a query.
         token_labels: whether labels [N, T] has one for each token, to be cut as well.
 
-    Returns:
-        An epoch: the features, or pairs of features and labels.
+    Returns an epoch: the features, or pairs of features and labels.
 
     Raises:
         UserError: there are no texts, features and labels differ in number, or batch_size is below 1.
@@ -76,12 +76,10 @@ def batches_by_length(
         raise UserError(f"there are {len(ids)} texts and {wrong}; expected as many of each.")
     if batch_size < 1:
         raise UserError(f"batch_size is {batch_size}; expected at least 1.")
-    if shuffle is None:
-        shuffle = labels is not None
+    shuffle = labels is not None if shuffle is None else shuffle
     rows = _Rows(ids, ids.shape[1] // sequences)
     order = Batches(rows, batch_size, repeat=shuffle)
-    cut_to = order.cut().cut_to
-    order = dataclasses.replace(order, by_length=shuffle, cut_to=cut_to)
+    order = dataclasses.replace(order, by_length=shuffle, cut_to=order.cut().cut_to)
     epochs = itertools.count()
     tokens = {name for name in arrays if name or token_labels}
 
@@ -89,15 +87,8 @@ def batches_by_length(
         epoch = dataclasses.replace(order, seed=seed + next(epochs))
         for step in range(order.steps):
             numbers = epoch.numbers(step)[: rows.records - step * batch_size]
-            length = order.cut_to[
-                int(np.searchsorted(order.cut_to, row_lengths(ids[numbers], rows.seq_len).max()))
-            ]
             found = {name: values[numbers] for name, values in arrays.items()}
-            by_sequence = {name: found[name].reshape(len(numbers), -1, rows.seq_len) for name in tokens}
-            padded_left = by_sequence["input_word_ids"][:, :, :1] == PAD_ID
-            for name, values in by_sequence.items():
-                cut = np.where(padded_left, values[:, :, rows.seq_len - length :], values[:, :, :length])
-                found[name] = cut.reshape(len(numbers), -1)
+            found |= _cropped({name: found[name] for name in tokens}, rows.seq_len, order.cut_to)
             answers = found.pop("", None)
             yield found if answers is None else (found, answers)
 
@@ -105,10 +96,24 @@ def batches_by_length(
         name: tf.TensorSpec([None, None] if name in tokens else [None, *values.shape[1:]], values.dtype)
         for name, values in arrays.items()
     }
-    answers = specs.pop("", None)
-    signature = specs if answers is None else (specs, answers)
+    signature = specs if labels is None else (specs, specs.pop(""))
     dataset = tf.data.Dataset.from_generator(elements, output_signature=signature)
     return prefetched(dataset.apply(tf.data.experimental.assert_cardinality(order.steps)))
+
+
+def _cropped(
+    columns: Mapping[str, np.ndarray], seq_len: int, lengths: Sequence[int]
+) -> dict[str, np.ndarray]:
+    """Returns columns [B, sequences * T] without padding beyond the first length that holds all texts."""
+    longest = row_lengths(columns["input_word_ids"], seq_len).max()
+    length = lengths[int(np.searchsorted(lengths, longest))]
+    by_sequence = {name: values.reshape(len(values), -1, seq_len) for name, values in columns.items()}
+    padded_left = by_sequence["input_word_ids"][:, :, :1] == PAD_ID
+    cropped = {
+        name: np.where(padded_left, values[:, :, seq_len - length :], values[:, :, :length])
+        for name, values in by_sequence.items()
+    }
+    return {name: values.reshape(len(values), -1) for name, values in cropped.items()}
 
 
 @tf.autograph.experimental.do_not_convert
@@ -125,10 +130,8 @@ def example_dataset(
     """Reads batches.
 
     Args:
-        batches: which.
         table: of the same set, to read from instead of its files.
         num_hosts: hosts that read; each gets batch_size / num_hosts consecutive rows.
-        host: index of this one.
         rows_per_batch: rows of one element of the dataset. A step of a host is (batch_size / num_hosts) /
             rows_per_batch consecutive elements, one a replica. None: all rows of the host.
         start_step: steps that have already been read.
@@ -145,25 +148,17 @@ def example_dataset(
         FileNotFoundError: a shard is missing.
     """
     rows = batches.batch_size // num_hosts
-    rows_per_batch = rows_per_batch or rows
-    if batches.batch_size % num_hosts or rows % rows_per_batch:
+    if batches.batch_size % num_hosts or rows % (rows_per_batch := rows_per_batch or rows):
         raise UserError(
             f"batch_size is {batches.batch_size}: expected a multiple of {num_hosts} hosts x "
             f"{rows_per_batch} rows"
         )
     last = steps if batches.repeat else batches.steps
+    of_steps = itertools.count(start_step) if last is None else range(start_step, last)
 
-    def own(values: np.ndarray) -> np.ndarray:
-        return values[host * rows : (host + 1) * rows].reshape(-1, rows_per_batch, *values.shape[1:])
-
-    def own_numbers() -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
-        for step in itertools.count(start_step) if last is None else range(start_step, last):
-            numbers = own(batches.numbers(step))
-            if not batches.micro_batches:
-                yield from ((part, {}) for part in numbers)
-                continue
-            starts = own(batches.starts(step))
-            yield from ((part, {"packed_start": begins}) for part, begins in zip(numbers, starts))
+    def own_numbers() -> Iterator[_Numbers]:
+        for step in of_steps:
+            yield from _own_numbers(batches, step, slice(host * rows, (host + 1) * rows), rows_per_batch)
 
     lengths = batches.examples.lengths() if batches.cut_to else None
     if table:
@@ -182,6 +177,19 @@ def example_dataset(
         name: tf.TensorSpec([rows_per_batch, *array.shape[1:]], array.dtype) for name, array in first.items()
     }
     return prefetched(tf.data.Dataset.from_generator(elements, output_signature=signature))
+
+
+def _own_numbers(batches: Batches, step: int, rows: slice, rows_per_batch: int) -> list[_Numbers]:
+    """Returns the parts of a step that a host reads, which has these rows of it."""
+
+    def own(values: np.ndarray) -> np.ndarray:
+        return values[rows].reshape(-1, rows_per_batch, *values.shape[1:])
+
+    numbers = own(batches.numbers(step))
+    if not batches.micro_batches:
+        return [(part, {}) for part in numbers]
+    starts = own(batches.starts(step))
+    return [(part, {"packed_start": begins}) for part, begins in zip(numbers, starts)]
 
 
 class _ShardFiles:
@@ -275,7 +283,6 @@ class ExampleTable:
 
         Args:
             elements: of each, the numbers of its examples, int64 [B], and what else it has.
-            rows_per_batch: B.
         """
         # Not constants of the graph, which must be small: tensors in the memory of the host that reads them.
         columns = {name: tf.constant(column) for name, column in self._columns.items()}

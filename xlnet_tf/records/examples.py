@@ -63,12 +63,7 @@ def option_letters(count: int) -> list[str]:
 
 
 def sequence_columns(length: int, vocab_size: int) -> tuple[Column, ...]:
-    """Returns the columns that all examples have.
-
-    Args:
-        length: tokens of an example: T, or sequences * T.
-        vocab_size: V.
-    """
+    """Returns the columns that all examples of `length` tokens, T or sequences * T, have."""
     return (
         Column("input_ids", ids_dtype(vocab_size), length),
         Column("segment_ids", "uint8", length),
@@ -178,11 +173,7 @@ class ExampleSet(RecordSet):
         return {"index": np.arange(first, first + shard.records)}
 
     def sidecar(self) -> Iterator[dict[str, Any]]:
-        """Yields what `examples.jsonl` has of each example, in their order.
-
-        Raises:
-            UserError: the file is not as it was written.
-        """
+        """Yields what `examples.jsonl` has of each example; raises UserError if that file was changed."""
         path = self.folder / SIDECAR_FILE
         if self.sidecar_sha256 and files.sha256(path) != self.sidecar_sha256:
             raise UserError(f"{path} has not the content of the manifest's sidecar_sha256: {self.FIX}")
@@ -209,10 +200,6 @@ class ExampleSet(RecordSet):
         """Returns the tokens of each example, of the longest of its sequences: int32 [records].
 
         Of a set without `lengths.npz` they are counted, and kept where its folder can be written to.
-
-        Raises:
-            UserError: the file is damaged or of other examples.
-            FileNotFoundError: a shard is missing.
         """
         lengths = read_lengths(self.folder, self.digest, self.records, self.seq_len)
         if lengths is None:
@@ -318,12 +305,7 @@ class ExampleWriter:
         return self
 
     def write(self, columns: Mapping[str, Any], sidecar: Mapping[str, Any]) -> None:
-        """Adds one example.
-
-        Args:
-            columns: name -> values of the columns; `index` is added.
-            sidecar: json, the example's line of examples.jsonl.
-        """
+        """Adds an example: its columns, but for `index`, and its line of examples.jsonl."""
         self._chunk.append({**columns, "index": self._written})
         self._sidecar.write(json.dumps(sidecar, ensure_ascii=False) + "\n")
         self._written += 1
@@ -331,12 +313,7 @@ class ExampleWriter:
             self._flush()
 
     def skip(self, reason: str, location: str) -> None:
-        """Counts an example of the input that is not written.
-
-        Args:
-            reason: in few words, the same for all alike.
-            location: file and line.
-        """
+        """Counts an example of the input that is not written: the reason in few words, and where it is."""
         skipped = self._set.skipped.setdefault(reason, {"count": 0, "places": []})
         skipped["count"] += 1
         if len(skipped["places"]) < _LOCATIONS_KEPT:

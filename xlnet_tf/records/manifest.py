@@ -31,35 +31,22 @@ DOCUMENTS = {
 
 
 def shard_name(split: str, pass_index: int, slice_index: int) -> str:
-    """Returns the file's name of a shard."""
     return f"{split}-pass{pass_index:02d}-slice{slice_index:05d}.tfrecord"
 
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """One file of records: `forward_segments` records of forward streams, then the backward ones.
+    """One file of records: `forward_segments` records of forward streams, then the backward ones."""
 
-    Args:
-        file: name in the manifest's folder.
-        pass_index: which pass over the corpus (its own orders and targets).
-        slice_index: which slice of the corpus.
-        forward_segments: records read forward.
-        backward_segments: records read backward.
-        bytes: size of the file.
-        sha256: hex digest of the file.
-        text_sha256: hex digest of the slice of text it was made from.
-        statistics: counts of this shard, see `tfrecord_builders.pretraining.worker`.
-    """
-
-    file: str
-    pass_index: int
-    slice_index: int
+    file: str  # name in the set's folder
+    pass_index: int  # over the corpus, each with its own orders and targets
+    slice_index: int  # of the corpus
     forward_segments: int
     backward_segments: int
     bytes: int
     sha256: str
-    text_sha256: str
-    statistics: dict
+    text_sha256: str  # of the slice's text
+    statistics: dict  # counts, see tfrecord_builders/pretraining/worker.py
 
     @property
     def records(self) -> int:
@@ -115,10 +102,9 @@ class Manifest(RecordSet):
         """Returns the manifest of a new set.
 
         Args:
-            spec: the layout of its records; seq_len and all else that follows from it is filled in.
-            tokenizer_sha256: of the tokenizer's model, which is to lie next to the records.
+            spec: the layout of its records, from which seq_len and more follows.
             bidirectional: whether there are backward streams, too.
-            **fields: the other fields, where they are not the defaults; perm_size by default is reuse_len.
+            **fields: the others, where they are not the defaults; perm_size by default is reuse_len.
         """
         tokenizer = {
             "file": TOKENIZER_FILE,
@@ -168,7 +154,7 @@ class Manifest(RecordSet):
     def has_fixed_targets(self) -> bool:
         """Whether all records have num_predict targets, or with `compat` up to three fewer.
 
-        Records that were converted may have any number: their sources say so with num_predict null.
+        The sources of records that were converted may have num_predict null: any number.
         """
         return all(source.get("num_predict", 0) is not None for source in self.corpus)
 

@@ -51,6 +51,8 @@ class OnlineSampler:
         reuse_len = manifest.reuse_len
         self._lengths = (reuse_len, manifest.seq_len - reuse_len)
         self._goals = spans.split_num_predict(manifest.num_predict, manifest.seq_len, reuse_len)
+        if manifest.objective == "permutation":
+            ranks.check_perm_size(manifest.perm_size, manifest.seq_len, reuse_len)
         self._words_per_span_word = manifest.mask["alpha"] / manifest.mask["beta"]
 
     def __call__(
@@ -139,7 +141,6 @@ class OnlineSampler:
     def _order(self, keys, length: int):
         """Draws indices in the order, int32 [B, length], as `ranks.sample_order` does."""
         perm_size = self._manifest.perm_size
-        ranks.check_perm_size(perm_size, length, 0)
         permutation = tf.math.top_k(random_bits(keys, perm_size, 31), perm_size).indices
         blocks = tf.range(0, length, perm_size)
         return tf.reshape(blocks[:, None] + permutation[:, None, :], [-1, length])

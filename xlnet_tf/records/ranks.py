@@ -28,8 +28,7 @@ def check_perm_size(perm_size: int, seq_len: int, reuse_len: int) -> None:
 def random_bits(rng: np.random.Generator, count: int) -> np.ndarray:
     """Draws uint32 [count], uniform over all values: three times as fast as drawing 32 bits at a time.
 
-    Args:
-        rng: one whose bit generator draws 64 bits, as Philox and PCG64 do.
+    The generator is one that draws 64 bits, as Philox and PCG64 do.
     """
     return rng.bit_generator.random_raw((count + 1) // 2).view(np.uint32)[:count]
 
@@ -41,16 +40,11 @@ def sample_order(rng: np.random.Generator, num_segments: int, length: int, perm_
     one permutation (the original's `_local_perm`).
 
     Args:
-        rng: where the permutations come from.
         length: positions in the permuted part of a segment, a multiple of perm_size.
 
     Returns:
         int16 [S, length], each row a permutation of 0 .. length - 1.
-
-    Raises:
-        UserError: perm_size does not divide length.
     """
-    check_perm_size(perm_size, length, 0)
     # Sorting random keys that carry their index in the low bits is several times as fast as rng.permuted.
     index_bits = (perm_size - 1).bit_length()
     keys = random_bits(rng, num_segments * perm_size).reshape(num_segments, perm_size)
@@ -66,9 +60,6 @@ def tile_permutation(permutation: np.ndarray, length: int) -> np.ndarray:
     Args:
         permutation: int [S, perm_size], indices inside a block.
         length: positions of the permuted part, a multiple of perm_size.
-
-    Returns:
-        int [S, length], indices in the part.
     """
     num_segments, perm_size = permutation.shape
     blocks = np.arange(0, length, perm_size, dtype=permutation.dtype)
@@ -123,19 +114,20 @@ def sample_ranks(
     """Draws the ranks of segments for an objective.
 
     Args:
-        rng: where factorization orders come from; only "permutation" draws from it.
+        rng: only "permutation" draws from it.
         is_target: bool [S, T]; for "autoregressive" usually every token that is not special.
         special: bool [S, T], SEP and CLS.
         objective: "permutation" (XLNet), "autoregressive" (a language model) or "denoising" (BERT). For the
             last one a segment is one part: its first tokens have seen the later ones. Memory would carry that
             over to the next segment, which repeats the later ones: train this objective without memory.
+        perm_size: of blocks that fill both parts, see `check_perm_size`.
         functional_tokens: see `permutation_ranks`.
 
     Returns:
         int16 [S, T].
 
     Raises:
-        UserError: a setting has no such value, or perm_size does not divide both parts.
+        UserError: a setting has no such value.
     """
     num_segments, seq_len = is_target.shape
     if objective == "autoregressive":  # the natural order: each position sees those before it
@@ -144,7 +136,6 @@ def sample_ranks(
         return _hidden_from_context(is_target, special, functional_tokens).astype(np.int16)
     if objective != "permutation":
         raise UserError(f"objective is {objective!r}; expected one of {', '.join(OBJECTIVES)}")
-    check_perm_size(perm_size, seq_len, reuse_len)
     parts = [
         sample_order(rng, num_segments, length, perm_size) for length in (reuse_len, seq_len - reuse_len)
     ]

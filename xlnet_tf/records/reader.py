@@ -15,7 +15,6 @@ from xlnet_tf.records.online import OnlineSampler
 from xlnet_tf.records.spec import RecordSpec, stream_id
 from xlnet_tf.records.splitmix64 import hashed
 from xlnet_tf.text import special_tokens
-from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 PERMUTATIONS = ("precomputed", "online")
 
@@ -46,15 +45,10 @@ def pretraining_dataset(
     all have.
 
     Args:
-        manifest: the record set.
-        batch_size: rows of a step over all hosts.
-        num_hosts: hosts that read; each gets batch_size / num_hosts consecutive rows.
-        host: index of this one.
+        batch_size: rows of a step over all hosts; each host gets batch_size / num_hosts consecutive rows.
         rows_per_batch: rows of one element of the dataset. A step of a host is (batch_size / num_hosts) /
             rows_per_batch consecutive elements, one a replica. None: all rows of the host.
         start_step: steps that have already been read.
-        seed: of the order of streams.
-        repeat: whether to continue for ever (training) or to end after every record once (evaluation).
         permutation: "precomputed" gives the records' targets and orders; "online" draws them anew in every
             epoch, by the same rules (needs `repeat`).
 
@@ -85,11 +79,17 @@ def pretraining_dataset(
         records = _endless_rows(streams, rows, batch_size, start_step, seed)
     else:
         records = _rows_once(streams, rows, batch_size, start_step)
-    files = [str(manifest.path(shard)) for shard in streams.shards]
+    batches = records.batch(rows_per_batch, drop_remainder=True)
+    return prefetched(batches.map(_features(streams, sampler), tf.data.AUTOTUNE, deterministic=True))
+
+
+def _features(streams: "_Streams", sampler: OnlineSampler | None):
+    """Returns what makes the features of a batch from its records."""
+    files = [str(streams.folder / shard.file) for shard in streams.shards]
 
     def features(serialized, segment, stream, shard, epoch):
         """Parses a batch and checks that each record is the one that the manifest promises there."""
-        columns = manifest.spec.parse(serialized)
+        columns = streams.spec.parse(serialized)
         expected = (columns["stream"] == stream) & (columns["segment"] == tf.cast(segment, tf.int32))
         tf.debugging.Assert(
             tf.reduce_all(expected),
@@ -113,8 +113,7 @@ def pretraining_dataset(
             "document_offset": columns["document_offset"],
         }
 
-    batches = records.batch(rows_per_batch, drop_remainder=True)
-    return prefetched(batches.map(features, tf.data.AUTOTUNE, deterministic=True))
+    return features
 
 
 def online_sampler(manifest: Manifest, permutation: str, seed: int) -> OnlineSampler | None:
@@ -127,16 +126,11 @@ def online_sampler(manifest: Manifest, permutation: str, seed: int) -> OnlineSam
         raise UserError(f"permutation is {permutation!r}, expected one of {', '.join(PERMUTATIONS)}")
     if permutation == "precomputed":
         return None
-    tokenizer = XLNetTokenizer(model_file=manifest.tokenizer_path)
-    manifest.check_tokenizer(tokenizer.fingerprint)
-    return OnlineSampler(manifest, tokenizer.word_starts, seed)
+    return OnlineSampler(manifest, manifest.load_tokenizer().word_starts, seed)
 
 
 def records_of_step(manifest: Manifest, batch_size: int, step: int, seed: int) -> list[tuple[str, int]]:
-    """Returns the (shard file, number of the record in it) that each row of a training step reads.
-
-    Arguments are those of `pretraining_dataset`; the step is counted from 0.
-    """
+    """Returns the (shard file, number of the record in it) that each row of a training step reads."""
     streams = _Streams(manifest)
     starts = _row_positions(streams, range(batch_size), batch_size, step, seed)
     found = []
@@ -175,10 +169,7 @@ class _Streams:
         self.pass_starts = np.cumsum(self.pass_counts) - self.pass_counts
 
     def locate(self, number):
-        """Finds streams; TensorFlow operations, so that a graph and the closed form share them.
-
-        Args:
-            number: int64 [N].
+        """Finds streams by their numbers [N]; in TensorFlow, so that a graph and the closed form share it.
 
         Returns:
             (shard, first record in it, number of segments, stream id), each int64 [N].
@@ -201,12 +192,7 @@ class _Streams:
         return number + tf.gather(self.pass_starts, index)
 
     def read(self, number, skip, epoch) -> tf.data.Dataset:
-        """Reads a stream's records from segment `skip` on.
-
-        Args:
-            number: int64 scalar, which stream.
-            skip: int64 scalar.
-            epoch: int64 scalar.
+        """Reads the records of stream `number` from segment `skip` on.
 
         Returns:
             A dataset of (serialized record, segment, stream id, shard, epoch): what must be where, for the
@@ -357,12 +343,6 @@ def shuffled(position, size, seed, epoch):
 
     Args:
         position: int64 [N], 0 <= position < size.
-        size: int64 scalar.
-        seed: int64 scalar.
-        epoch: int64 scalar; every epoch has its own order.
-
-    Returns:
-        int64 [N].
     """
     width = tf.cast(tf.math.ceil(tf.sqrt(tf.cast(size, tf.float64))), tf.uint64)
     size = tf.cast(size, tf.uint64)

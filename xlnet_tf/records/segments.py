@@ -52,30 +52,17 @@ def check_lengths(seq_len: int, reuse_len: int) -> None:
 
 
 def num_segments(num_tokens: int, seq_len: int, reuse_len: int) -> int:
-    """Returns how many segments find all their T - 3 text tokens in the stream.
-
-    Raises:
-        UserError: seq_len and reuse_len do not fit together.
-    """
-    check_lengths(seq_len, reuse_len)
+    """Returns how many segments find all their T - 3 text tokens in the stream."""
     return max(0, (num_tokens - (seq_len - NUM_SPECIAL)) // reuse_len + 1)
 
 
 def mirror_ends(ends: np.ndarray, num_tokens: int) -> np.ndarray:
-    """Returns the sorted exclusive ends of the same pieces of text in the reversed stream.
-
-    Args:
-        ends: int [...], sorted exclusive end positions; the last one is N.
-    """
+    """Returns sorted exclusive ends, of which the last is N, of the same text in the reversed stream."""
     return np.append(num_tokens - ends[-2::-1], num_tokens)
 
 
 def mirror_starts(starts: np.ndarray, num_tokens: int) -> np.ndarray:
-    """Returns the sorted start positions of the same pieces of text in the reversed stream.
-
-    Args:
-        starts: int [...], sorted start positions; the first one is 0.
-    """
+    """Returns sorted starts, of which the first is 0, of the same text in the reversed stream."""
     return np.append(0, num_tokens - starts[:0:-1])
 
 
@@ -84,7 +71,7 @@ def mirror_word_start(word_start: np.ndarray) -> np.ndarray:
     return np.append(True, word_start[:0:-1])
 
 
-def cut_segments(
+def sample_segments(
     rng: np.random.Generator,
     tokens: np.ndarray,
     sentence_ends: np.ndarray,
@@ -100,16 +87,12 @@ def cut_segments(
     own window of T tokens. Where no such stretch exists, B continues A.
 
     Args:
-        rng: where the cuts and the choices of B come from.
         tokens: int [N], the stream; for reversed streams the reversed tokens, with mirrored borders.
         sentence_ends: int [...], sorted exclusive end positions of the sentences; the last one is N.
         word_start: bool [N], True where a word starts, in reading direction.
 
     Returns:
         The S segments that find all their text in the stream; S may be 0.
-
-    Raises:
-        UserError: seq_len and reuse_len do not fit together.
 
     Source: design of the original's `_split_a_and_b` and `create_tfrecords`, without their overlaps.
     """

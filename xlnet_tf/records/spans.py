@@ -38,14 +38,13 @@ def split_num_predict(num_predict: int, seq_len: int, reuse_len: int) -> tuple[i
     Raises:
         UserError: a part cannot hold its targets.
     """
-    parts = _split(num_predict, seq_len, reuse_len)
-    room = (reuse_len, seq_len - reuse_len - NUM_SPECIAL)
-
-    def fits(count):
-        return all(part <= space for part, space in zip(_split(count, seq_len, reuse_len), room))
-
-    if num_predict < 1 or not fits(num_predict):
-        largest = next(count for count in range(sum(room), -1, -1) if fits(count))
+    second = num_predict * (seq_len - reuse_len) // seq_len
+    parts = num_predict - second, second
+    room = reuse_len, seq_len - reuse_len - NUM_SPECIAL
+    if num_predict < 1 or parts[0] > room[0] or parts[1] > room[1]:
+        counts = range(sum(room), -1, -1)
+        seconds = (count * (seq_len - reuse_len) // seq_len for count in counts)
+        largest = next(n for n, b in zip(counts, seconds) if n - b <= room[0] and b <= room[1])
         raise UserError(
             f"num_predict {num_predict} is impossible with seq_len {seq_len} and reuse_len {reuse_len}: the "
             f"parts of a segment would predict {parts[0]} of {room[0]} and {parts[1]} of {room[1]} tokens. "
@@ -65,11 +64,7 @@ def sample_segment_targets(
     max_words: int = 5,
     span_mode: str = "words",
 ) -> np.ndarray:
-    """Chooses num_predict targets in every segment, in each part by itself.
-
-    Args:
-        rng: where the spans come from.
-        alpha, beta, max_words, span_mode: see `sample_targets`.
+    """Chooses num_predict targets in every segment, in each part by itself; see `sample_targets`.
 
     Returns:
         bool [S, T], P of them True in each row, never at SEP or CLS.
@@ -111,10 +106,8 @@ def sample_targets(
     the goal is reached; the last one is cut. Where the spans are too few, words at random make up the rest.
 
     Args:
-        rng: where the spans come from.
         word_start: bool [S, L], True where a word starts.
         eligible: bool [S, L], True where a target may be; every row has at least `goal` of them.
-        goal: targets per row.
         alpha, beta: of each `alpha` words about `beta` are targets, if the goal agrees.
         max_words: longest span, in words.
         span_mode: "words"; "pieces", where each token counts as a word; "single", single tokens anywhere.
@@ -135,9 +128,8 @@ def sample_targets(
 
     starts = word_start.copy() if span_mode == "words" else np.ones_like(word_start)
     starts[:, 0] = True
-    row_begin = np.append(
-        0, np.cumsum(np.count_nonzero(starts, axis=1))
-    )  # [S + 1], words counted over all rows
+    # [S + 1], words counted over all rows
+    row_begin = np.append(0, np.cumsum(np.count_nonzero(starts, axis=1)))
 
     # A token's key: whether it is ineligible, whether it is outside of spans, the random key of its span or
     # word, its position. The smallest keys of a row are its targets: spans, then words, each as a whole.
@@ -161,11 +153,9 @@ def _rank_spans_first(rng, keys, row_begin, context_per_word, max_words):
     """Gives all words of a span one key, lower than those of words outside of spans.
 
     Args:
-        rng: where the spans come from.
         keys: uint32 [words of all rows], changed in place.
         row_begin: int [S + 1], each row's first word, and the number of all words.
         context_per_word: words of context for each word of a span, the span included.
-        max_words: longest span, in words.
     """
     row_words = np.diff(row_begin)[:, None]  # [S, 1]
     lengths = np.arange(1, max_words + 1)
@@ -189,11 +179,6 @@ def _rank_spans_first(rng, keys, row_begin, context_per_word, max_words):
         word, end, span_keys = word[more], end[more], span_keys[more]
         keys[word] = span_keys
         word += 1
-
-
-def _split(num_predict, seq_len, reuse_len):
-    second = num_predict * (seq_len - reuse_len) // seq_len
-    return num_predict - second, second
 
 
 def _check_settings(alpha, beta, max_words, span_mode):

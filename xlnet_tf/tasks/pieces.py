@@ -1,7 +1,6 @@
 """Results on disk as they are made, some in each file: an interrupted job resumes after the last."""
 
 import io
-import json
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -13,35 +12,23 @@ from etils import epath
 
 from xlnet_tf import files
 from xlnet_tf.checkpoints import open_checkpoint
+from xlnet_tf.job_notes import JobNotes
 
-_STATE = "state.json"
 
-
-class Pieces:
-    """A folder of results that are not complete yet.
-
-    Args:
-        folder: where; results of another fingerprint are removed from it.
-        fingerprint: what the results depend on, as JSON can hold it.
-        suffix: of the files' names.
-    """
+class Pieces(JobNotes):
+    """A folder of results that are not complete yet."""
 
     def __init__(self, folder: epath.PathLike, fingerprint: Mapping[str, Any], suffix: str = ".npz"):
-        self.folder, self._suffix = files.make_folder(folder), suffix
-        state = self.folder / _STATE
-        text = json.dumps(fingerprint, sort_keys=True)
-        if not state.exists() or state.read_text() != text:
-            remove_pieces(folder)
-            files.write(files.make_folder(folder) / _STATE, text)
+        super().__init__(folder, fingerprint, suffix)
 
-    def path(self, first: int) -> epath.Path:
+    def rows(self, first: int) -> epath.Path:
         """Returns the file of the results from number `first` on."""
-        return self.folder / f"rows-{first:08d}{self._suffix}"
+        return self.path(f"rows-{first:08d}")
 
     def read_steps(self) -> list[dict[str, np.ndarray]]:
         """Returns the arrays of each step that `write_steps` has kept, from the first on."""
         steps: list[dict[str, np.ndarray]] = []
-        while (path := self.path(len(steps))).exists():
+        while (path := self.rows(len(steps))).exists():
             try:
                 with path.open("rb") as file, np.load(file) as arrays:
                     columns = {name: arrays[name] for name in arrays.files}
@@ -56,12 +43,12 @@ class Pieces:
         """Keeps the arrays of consecutive steps."""
         buffer = io.BytesIO()
         np.savez(buffer, **{name: np.stack([step[name] for step in steps]) for name in steps[0]})
-        files.write(self.path(first), buffer.getvalue())
+        files.write(self.rows(first), buffer.getvalue())
 
     def read_lines(self) -> Iterator[bytes]:
-        """Yields the lines that `files.write(pieces.path(first), lines)` has kept, from the first on."""
+        """Yields the lines that `files.write(pieces.rows(first), lines)` has kept, from the first on."""
         count = 0
-        while (path := self.path(count)).exists():
+        while (path := self.rows(count)).exists():
             with path.open("rb") as file:
                 for line in file:
                     count += 1

@@ -21,6 +21,7 @@ from run_scripts.common.sharded.deaths import Deaths
 from tfrecord_builders import corpus
 from xlnet_tf import files
 from xlnet_tf.errors import UserError, reason
+from xlnet_tf.job_notes import JobNotes, are_intact
 from xlnet_tf.sorted_windows import sorted_windows, text_bytes
 
 UNFINISHED = (
@@ -116,12 +117,12 @@ def answer_shard(job: ShardJob) -> dict[str, Any]:
     """
     rows = list(corpus.read_rows(job.corpus_shard))
     folder = epath.Path(job.folder)
-    note = folder / f"{UNFINISHED}{job.name}" / f"{job.file}.json"
+    notes = JobNotes(folder / f"{UNFINISHED}{job.name}")
     rows_sha256 = _digest(rows)
-    there = job.earlier or _read_note(note)
-    if there and there["rows_sha256"] == rows_sha256 and _are_intact(folder, there["files"]):
+    there = job.earlier or notes.read(job.file)
+    if there and there["rows_sha256"] == rows_sha256 and are_intact(folder, there["files"]):
         return {**there, "kept": True}
-    deadly = folder / f"{UNFINISHED}{job.name}" / f"{job.file}.deaths"
+    deadly = notes.folder / f"{job.file}.deaths"
     deaths = Deaths(deadly, job.deaths) if job.deaths else None
     with _loading:
         model = _load(job.model, job.threads)
@@ -151,7 +152,7 @@ def answer_shard(job: ShardJob) -> dict[str, Any]:
         "rows_sha256": rows_sha256,
         "files": {name: files.sha256(folder / name) for name in names},
     }
-    files.write(note, json.dumps(done))
+    notes.write(job.file, done)
     deadly.unlink(missing_ok=True)
     return {**done, "kept": False}
 
@@ -228,18 +229,6 @@ def _digest(rows: Sequence[corpus.CorpusRow]) -> str:
     for row in rows:
         digest.update(json.dumps([row.start, row.values, row.error]).encode())
     return digest.hexdigest()
-
-
-def _read_note(path: epath.Path) -> dict[str, Any] | None:
-    try:
-        return json.loads(path.read_text()) if path.exists() else None
-    except ValueError:
-        return None
-
-
-def _are_intact(folder: epath.Path, digests: Mapping[str, str]) -> bool:
-    paths = {folder / name: sha256 for name, sha256 in digests.items()}
-    return all(path.exists() and files.sha256(path) == sha256 for path, sha256 in paths.items())
 
 
 _loading = threading.Lock()  # a worker of Beam may have several threads, and must not hold the model twice

@@ -108,7 +108,7 @@ def _text(rng, tokenizer, manifest, count, direction):
     starts, ends = tokenizer.word_starts[tokens], np.append(np.arange(7, length, 7), length)
     if direction < 0 and count:
         tokens, starts = tokens[::-1], segments.mirror_word_start(starts)
-    cut = segments.cut_segments(rng, tokens, ends, spec.seq_len, reuse_len, starts)
+    cut = segments.sample_segments(rng, tokens, ends, spec.seq_len, reuse_len, starts)
     is_target = spans.sample_segment_targets(rng, cut, reuse_len, spec.num_predict)
     rank = ranks.sample_ranks(
         rng,

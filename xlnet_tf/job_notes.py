@@ -1,0 +1,62 @@
+"""Notes of what is done of a job, so that the same job resumes after an interruption.
+
+A job says what its results depend on (the fingerprint) and notes each part that is finished. The notes lie in
+a folder until the job has ended.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from etils import epath
+
+from xlnet_tf import files, manifest_checksum
+
+_STATE = "state.json"  # the fingerprint
+
+
+class JobNotes:
+    """The notes of a job.
+
+    Args:
+        folder: where they lie, by the name of their part.
+        fingerprint: what the results depend on, as json can hold it; the folder holds nothing else, and what
+            has another fingerprint is removed. None: the job compares it elsewhere.
+        suffix: of the names.
+    """
+
+    def __init__(
+        self, folder: epath.PathLike, fingerprint: Mapping[str, Any] | None = None, suffix: str = ".json"
+    ):
+        self.folder, self._suffix = epath.Path(folder), suffix
+        if fingerprint is not None:
+            state, text = self.folder / _STATE, json.dumps(fingerprint, sort_keys=True)
+            if not state.exists() or state.read_text() != text:
+                self.remove()
+                files.write(files.make_folder(self.folder) / _STATE, text)
+
+    def path(self, part: str) -> epath.Path:
+        return self.folder / f"{part}{self._suffix}"
+
+    def read(self, part: str) -> dict[str, Any] | None:
+        """Returns what is noted of a part; None if nothing is, or the note is damaged."""
+        try:
+            values = json.loads(self.path(part).read_text())
+            return values if manifest_checksum.pop_checksum(values) else None
+        except (FileNotFoundError, ValueError, TypeError, AttributeError, RecursionError):
+            return None
+
+    def write(self, part: str, values: Mapping[str, Any]) -> None:
+        """Notes that a part is finished."""
+        text = json.dumps(manifest_checksum.with_checksum(values), indent=1) + "\n"
+        files.write(self.path(part), text)
+
+    def remove(self) -> None:
+        """Removes the notes and all that lies next to them, once the job has ended."""
+        self.folder.rmtree(missing_ok=True)
+
+
+def are_intact(folder: epath.Path, digests: Mapping[str, str]) -> bool:
+    """Returns whether the files of a finished part, name -> sha256, are there as they were written."""
+    paths = {folder / name: sha256 for name, sha256 in digests.items()}
+    return all(path.exists() and files.sha256(path) == sha256 for path, sha256 in paths.items())
