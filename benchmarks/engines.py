@@ -98,7 +98,7 @@ def _measure(
 
     Args:
         command: its words, of which the last is the flag for the corpus.
-        amount: of the corpus, in the unit of the rate.
+        amount: size of the corpus, in the unit of the rate.
     """
     corpus, output = folder / "corpus.txt", folder / "output"
     seconds, cpu_seconds = [], []

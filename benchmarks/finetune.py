@@ -173,8 +173,9 @@ class Ours:
         optimizer = build_optimizer(params.trainer.optimizer_config, params.trainer.train_steps, task.n_layer)
         self.trainer = Trainer(params, task, task.build_model(), optimizer, evaluate=False)
         self._number = tf.constant
-        lengths = task.step_lengths(0, params.trainer.train_steps, True, device.length_multiple())
-        self.positions = sum(map(task.tokens_per_step, lengths))
+        batching = self.trainer.batching
+        lengths = batching.lengths_of_steps(0, params.trainer.train_steps, device.length_multiple())
+        self.positions = sum(map(batching.tokens_of_step, lengths))
 
     def run(self, steps: int) -> None:
         self.trainer.train(self._number(steps))
@@ -193,7 +194,7 @@ def our_predictions(ours: Ours) -> None:
 
     @functools.partial(tf.function, autograph=False)
     def step(features, length):
-        return model(task.cut(features, length, training=True), training=False)
+        return model(ours.trainer.batching.cut(features, length), training=False)
 
     for number, features in enumerate(example_dataset(batches)):
         step(features, tf.constant(batches.longest(number))).numpy()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import machine
-from xlnet_tf import signals
+from xlnet_tf.cli import signals
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -147,11 +147,7 @@ def hugging_face(python: str | None, program: str, weights_folder: str):
 def hugging_face_like(
     python: str | None, program: str, make_model: Callable[[], Any]
 ) -> Iterator[HuggingFace | None]:
-    """Starts Hugging Face's process with the weights of a model of ours; None without a Python.
-
-    Args:
-        make_model: returns the model; not called without a Python.
-    """
+    """Starts Hugging Face's process with the weights of a model of ours; None without a Python."""
     with tempfile.TemporaryDirectory() as folder:
         if python:
             save_for_hugging_face(make_model(), folder)

@@ -83,11 +83,7 @@ for line in sys.stdin:
 
 
 class TrainingStep:
-    """A training step of a model on one batch.
-
-    Args:
-        loss_of: features -> loss, a scalar.
-    """
+    """A training step of a model on one batch; loss_of takes features."""
 
     def __init__(self, loss_of: Callable, model, optimizer, batch: Mapping[str, np.ndarray], xla: bool):
         import tensorflow as tf
@@ -223,7 +219,7 @@ def measure_step(
         gemm_rates: floating-point operations per second of measure_gemm, by number type.
 
     Returns:
-        Two tables: of each implementation and mode the seconds of a step, its part of the gemm rate of its
+        Two tables: for each implementation and mode the seconds of a step, its part of the gemm rate of its
         number type, the loss before the first update and, for our compiled modes, the temporaries in GB; and
         the ratios of GOALS that could be measured.
     """

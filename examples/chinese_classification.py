@@ -15,7 +15,8 @@ import numpy as np
 from absl import flags
 
 from tfrecord_builders.common import tables
-from xlnet_tf import XLNetConfig, XLNetTokenizer, command_line, errors, hub
+from xlnet_tf import XLNetConfig, XLNetTokenizer, errors, hub
+from xlnet_tf.cli import command_line
 
 
 def read(path: str) -> tuple[list[str], list[str]]:

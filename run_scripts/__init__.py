@@ -5,7 +5,7 @@ They show their own progress, which TensorFlow's notes on starting up would drow
 
 import os
 
-from xlnet_tf import signals
+from xlnet_tf.cli import signals
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 signals.end_while_importing()

@@ -18,7 +18,8 @@ import tfrecord_builders
 import xlnet_tf
 
 try:
-    from xlnet_tf import command_line, errors, shell_completion
+    from xlnet_tf import errors
+    from xlnet_tf.cli import command_line, shell_completion
 except ModuleNotFoundError as error:
     sys.exit(f"ERROR: the package {error.name} is not installed: pip install . in the checkout of xlnet-tf")
 
@@ -37,6 +38,11 @@ MOVED = {
     **dict.fromkeys(
         ("tutorial", "tutorial-chinese-classification"), "python -m examples.chinese_classification"
     ),
+}
+REPLACED = {
+    "corpus-plan": "sizing --build",
+    "push": "convert-checkpoint --output=hf://OWNER/NAME",
+    "verify-pretrained": "doctor MODEL",
 }
 # Scripts of the original and of Hugging Face, and what people try: our names of commands and kinds of sets.
 OTHER_NAMES = {
@@ -60,11 +66,10 @@ OTHER_NAMES = {
     "train-tpu": "pretrain",
 }
 GROUPS = {
-    "Text to records": ("train-tokenizer", f"{BUILD} *", "inspect", "convert-records", "corpus-plan"),
+    "Text to records": ("train-tokenizer", f"{BUILD} *", "inspect", "convert-records"),
     "Training": ("pretrain", "adapt", "finetune", "evaluate", "predict"),
     "Trained models": (
-        *("convert-checkpoint", "verify-pretrained", "push", "fill-mask", "score", "embed", "generate"),
-        *("export", "serve"),
+        *("convert-checkpoint", "fill-mask", "score", "embed", "generate", "export", "serve"),
     ),
     "Machines": ("doctor", "sizing", "tpu-compile", "*"),
 }
@@ -150,6 +155,8 @@ def answer(words: Sequence[str]) -> str:
             return "\n".join(f"{PROGRAM} {first} {word:<16}{meaning}" for word, meaning in known.items())
         case [first, given, *_] if first in (BUILD, COMPLETION):
             known = {word: f"{first} {word}" for word in next_words([first])}
+        case [given, *_] if replaced := REPLACED.get(given.replace("_", "-")):
+            sys.exit(f"ERROR: {given} is no longer a command of {PROGRAM}. Write: {PROGRAM} {replaced}")
         case [given, *_] if moved := MOVED.get(given.replace("_", "-")):
             sys.exit(f"ERROR: {given} is no longer a command of {PROGRAM}. In a checkout: {moved}")
         case [given, *_]:
@@ -167,7 +174,7 @@ def main() -> None:
     if words[:1] == ["help"] and find(words[1:]):
         words = [*words[1:], "--help"]
     if not (name := find(words)):
-        with errors.of_output():
+        with errors.stdout_guard():
             if typed:
                 shell_completion.complete_word(next_words(words))
             print(answer(words), flush=True)

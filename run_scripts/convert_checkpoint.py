@@ -1,39 +1,57 @@
-"""Converts checkpoints: between the original's format, Hugging Face's and this project's.
+r"""Converts checkpoints: between the original's format, Hugging Face's and this project's; uploads models.
 
     python -m run_scripts.convert_checkpoint --input=xlnet_cased_L-12_H-768_A-12 --output=xlnet-base
     python -m run_scripts.convert_checkpoint --input=runs/demo/model --output=hf --format=hugging_face
 
+    python -m run_scripts.convert_checkpoint --input=runs/reviews --output=hf://me/xlnet-reviews \
+        --license=apache-2.0 --dry_run
+
 The input's format is detected. Without --output every variable is checked and nothing is written.
+
+With --output=hf://OWNER/NAME the model is uploaded to the Hugging Face hub, in Hugging Face's format unless
+--format names another, with a README.md of its metrics and settings. --dry_run shows the files, their sizes
+and the README.md, and does not contact the hub. Uploading needs a token with write access (HF_TOKEN), and the
+extra: pip install "xlnet-tf[hub]". Paths of this machine are not uploaded. Of a fine-tuned run, the best
+weights are uploaded, if they were kept. Differences between the trained model and the uploaded format are
+printed and listed in the README.md.
 """
 
+import dataclasses
 from collections.abc import Sequence
 
-from absl import flags
-
+from run_scripts.common import uploads
 from xlnet_tf import errors, folders, hub
 from xlnet_tf.errors import UserError
+from xlnet_tf.flags import define_flags, from_flags, given_of, option
 
-FLAGS = flags.FLAGS
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConvertOptions:
+    """Which checkpoint is converted, and to what."""
+
+    input: str = option("Folder or file of the checkpoint, of any format, or hf://OWNER/NAME.")
+    output: str | None = option(
+        "Folder to write to, or hf://OWNER/NAME to upload to. Default: only check the input.", None
+    )
+    format: str | None = option(
+        "Format to write. Default: ours; of an upload hugging_face.",
+        None,
+        choices=("ours", "original", "hugging_face"),
+    )
+    config_file: str | None = option("xlnet_config.json or config.json, if not next to the weights.", None)
+    strict: bool = option("Refuse variables that are unknown; --nostrict leaves them out.", True)
 
 
 def convert(
     source: str, output: str | None, target_format: str, config_file: str | None, strict: bool
 ) -> str:
-    """Converts a checkpoint.
+    """Converts a checkpoint; returns what was done and the coverage, for a person.
 
     Args:
-        source: the checkpoint (see xlnet_tf.checkpoints.open_checkpoint).
+        source: see xlnet_tf.checkpoints.open_checkpoint.
         output: folder to write to; None only checks.
-        target_format: "ours", "original" or "hugging_face".
         config_file: the architecture's file, if it is not next to the weights.
         strict: refuse checkpoints with missing or unknown variables.
-
-    Returns:
-        What was done and the coverage, for a person.
-
-    Raises:
-        UserError: the checkpoint is damaged, of another model, or cannot be written in this format.
-        FileNotFoundError: there is no checkpoint.
     """
     import tensorflow as tf  # which --help need not wait for
 
@@ -58,20 +76,24 @@ def convert(
 
 
 def main(_: Sequence[str]) -> None:
-    if FLAGS.output is None and FLAGS["format"].present:
-        raise UserError(f"--format={FLAGS.format} writes nothing without --output: give --output=FOLDER")
-    if FLAGS.output is not None:
-        folders.claim(FLAGS.output, folders.WEIGHTS, flag="--output")
-    hub.require(FLAGS.input)
-    print(convert(FLAGS.input, FLAGS.output, FLAGS.format, FLAGS.config_file, FLAGS.strict))
+    options, to_upload = from_flags(ConvertOptions), from_flags(uploads.UploadOptions)
+    output = options.output or ""
+    if output.startswith(uploads.HUB):
+        hub.require(options.input)
+        name, target_format = output.removeprefix(uploads.HUB), options.format or "hugging_face"
+        uploads.upload(options.input, name, target_format, to_upload)
+        return
+    uploads.refuse(given_of(uploads.UploadOptions))
+    if options.output is None and options.format:
+        raise UserError(f"--format={options.format} writes nothing without --output: give --output=FOLDER")
+    if options.output is not None:
+        folders.claim(options.output, folders.WEIGHTS, flag="--output")
+    hub.require(options.input)
+    target_format = options.format or "ours"
+    print(convert(options.input, options.output, target_format, options.config_file, options.strict))
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string(
-        "input", None, "Folder or file of the checkpoint, of any format, or hf://OWNER/NAME.", required=True
-    )
-    flags.DEFINE_string("output", None, "Folder to write to. Default: only check the input.")
-    flags.DEFINE_enum("format", "ours", ["ours", "original", "hugging_face"], "Format to write.")
-    flags.DEFINE_string("config_file", None, "xlnet_config.json or config.json, if not next to the weights.")
-    flags.DEFINE_boolean("strict", True, "Refuse variables that are unknown; --nostrict leaves them out.")
-    errors.run(main)
+    define_flags(ConvertOptions)
+    define_flags(uploads.UploadOptions)
+    errors.run(main, positional="input")

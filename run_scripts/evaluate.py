@@ -11,62 +11,76 @@ say otherwise. With --against=RUN the best weights of both are compared, with a 
     python -m run_scripts.evaluate --model_dir=runs/b --against=runs/a --data=records/sst-2/dev
 """
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
-from absl import flags, logging
+from absl import logging
 from etils import epath
 
 from run_scripts.common import experiment, training_flags
 from xlnet_tf import errors, files, folders, hub
+from xlnet_tf import flags as flags_lib
+from xlnet_tf.errors import UserError
+from xlnet_tf.flags import from_flags, option
 from xlnet_tf.progress_bar import ProgressBar
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluateOptions:
+    """What is evaluated, on which examples, and what is reported."""
+
+    model_dir: str = option("Folder of the fine-tuned run, or other fine-tuned weights.")
+    data: str = option("Folder of a set of examples with answers.")
+    output_dir: str = option("Where evaluations.json goes; empty: --model_dir.", "")
+    checkpoint: str = option("Only this one: best, last, or as ckpt-100; empty: all.", "")
+    against: str = option(
+        "Another run, to compare its best weights on --data, or RUN/ckpt-STEP, one of its checkpoints.", ""
+    )
+    samples: int = option("Samples of the bootstrap for intervals; 0: no intervals.", 1000, least=0)
+    batch_size: int = option("Examples per step, all devices.", 32, least=1, most=training_flags.ROWS - 1)
+
+
 def define_flags():
-    flags.DEFINE_string(
-        "model_dir", None, "Folder of the fine-tuned run, or other fine-tuned weights.", required=True
-    )
-    flags.DEFINE_string("data", None, "Folder of a set of examples with answers.", required=True)
-    flags.DEFINE_string("output_dir", "", "Where evaluations.json goes; empty: --model_dir.")
-    flags.DEFINE_string("checkpoint", "", "Only this one: best, last, or as ckpt-100; empty: all.")
-    flags.DEFINE_string(
-        "against",
-        "",
-        "Another run, to compare its best weights on --data, or RUN/ckpt-STEP, one of its checkpoints.",
-    )
-    flags.DEFINE_integer("samples", 1000, "Samples of the bootstrap for intervals; 0: no intervals.", 0)
-    flags.DEFINE_integer("batch_size", 32, "Examples per step, all devices.", 1, training_flags.ROWS - 1)
-    for setting in training_flags.DEVICES:
-        setting.define()
+    flags_lib.define_flags(EvaluateOptions)
+    training_flags.define_devices()
+
+
+def open_run(path: str, options: EvaluateOptions):
+    """Opens a run, or RUN/ckpt-STEP, on the examples; returns it and the checkpoint's name or ""."""
+    from xlnet_tf.tasks.prediction import Run
+
+    folder, checkpoint = experiment.run_and_checkpoint(path)
+    run = Run.open(folder, options.data)
+    experiment.override_by_flags(run.params, training_flags.DEVICES, training_flags.given_devices())
+    return run, checkpoint
 
 
 def main(_: Sequence[str]):
-    values = flags.FLAGS
-    if values.output_dir:
-        folders.claim(values.output_dir, *folders.TAKE_RESULTS, flag="--output_dir")
-    hub.require(values.model_dir)
+    options = from_flags(EvaluateOptions)
+    if options.output_dir:
+        folders.claim(options.output_dir, *folders.TAKE_RESULTS, flag="--output_dir")
+    hub.require(options.model_dir)
     from run_scripts.common import evaluation
-    from xlnet_tf.tasks.prediction import Predictor, Run
+    from xlnet_tf.tasks.prediction import Predictor
     from xlnet_tf.training import runtime
 
-    if values.against and not values.samples:
-        raise errors.UserError("--against compares by samples: leave out --samples=0")
-    experiment.split_checkpoint(values)
-    run = Run.open(values.model_dir, values.data)
-    other = None
-    if values.against:
-        with errors.prefixed(f"--against={values.against}"):
-            folder, other_checkpoint = experiment.run_and_checkpoint(values.against)
-            other = Run.open(folder, values.data)
-            other_checkpoint = other.checkpoint(other_checkpoint)
-    experiment.override_by_flags(run.params, training_flags.DEVICES, values)
+    if options.against and not options.samples:
+        raise UserError("--against compares by samples: leave out --samples=0")
+    options = experiment.split_checkpoint(options)
+    run, _ = open_run(options.model_dir, options)
+    other, other_checkpoint = None, ""
+    if options.against:
+        with errors.prefixed(f"--against={options.against}"):
+            other, name = open_run(options.against, options)
+            other_checkpoint = other.checkpoint(name)
     examples, task = run.task.validation_set, run.task
     if not task.has_answers(examples):
-        raise errors.UserError(f"{values.data} has no answers: expected examples to score; use predict")
-    paths = [run.checkpoint(values.checkpoint)] if values.checkpoint else run.checkpoints()
+        raise UserError(f"{options.data} has no answers: expected examples to score; use predict")
+    paths = [run.checkpoint(options.checkpoint)] if options.checkpoint else run.checkpoints()
     strategy = runtime.prepare(run.params.runtime)
     with ProgressBar(unit="text", dynamic_ncols=True) as bar:
-        predictor = Predictor(run, strategy, values.batch_size, on_step=bar.update)
+        predictor = Predictor(run, strategy, options.batch_size, on_step=bar.update)
         bar.reset(total=examples.records * (len(paths) + bool(other)))
         results, best_predictions, against = {}, {}, None
         for path in paths:
@@ -77,23 +91,24 @@ def main(_: Sequence[str]):
             if best(results, task.BEST_METRIC) == name:
                 best_predictions = predictions
         if other:
-            bar.set_description(values.against)
-            experiment.override_by_flags(other.params, training_flags.DEVICES, values)
-            predictor = Predictor(other, strategy, values.batch_size, on_step=bar.update)
+            bar.set_description(options.against)
+            predictor = Predictor(other, strategy, options.batch_size, on_step=bar.update)
             against = other.task, predictor.predict(other_checkpoint)
-    print(table(results, task.BEST_METRIC))
-    if text := task.tables(examples, best_predictions):
-        print(f"\n{text}")
-    if text := task.shortfall(results[best(results, task.BEST_METRIC)]):
-        logging.warning("%s: %s", values.data, text)
-    found = evaluation.report(task, examples, best_predictions, against, values.samples)
-    if text := evaluation.table(found, results[best(results, task.BEST_METRIC)], values.against):
-        print(f"\n{text}")
-    folder = epath.Path(values.output_dir or values.model_dir)
-    if values.output_dir or folder.is_dir():  # not a file or a name
+    report = evaluation.report(task, examples, best_predictions, against, options.samples)
+    best_scores = results[best(results, task.BEST_METRIC)]
+    if text := task.shortfall(best_scores):
+        logging.warning("%s: %s", options.data, text)
+    tables = (
+        table(results, task.BEST_METRIC),
+        task.tables(examples, best_predictions),
+        evaluation.table(report, best_scores, options.against),
+    )
+    print("\n\n".join(filter(None, tables)))
+    folder = epath.Path(options.output_dir or options.model_dir)
+    if options.output_dir or folder.is_dir():  # not a file or a name
         folder = files.make_folder(folder)
         files.write_json(folder / "evaluations.json", results)
-        names = ["evaluations.json", *evaluation.write(found, folder)]
+        names = ["evaluations.json", *evaluation.write(report, folder)]
         print(f"\nwritten to {folder}: {', '.join(names)}")
 
 

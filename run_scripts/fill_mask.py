@@ -7,12 +7,12 @@ knowing those before it: p(New) p(York | New). Next to it is what a model would 
 apart: p(New) p(York). A text has at most 256 masks and 32,768 pieces.
 """
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from absl import flags
-
 from xlnet_tf import errors, hub
+from xlnet_tf.flags import define_flags, from_flags, option
 
 MOST_EAGER = 16  # masks of a text that are filled before a graph, which is faster then, has been traced
 _LEAST_SHOWN = 0.0005  # probability of a filling that is shown in percent
@@ -21,13 +21,22 @@ if TYPE_CHECKING:
     from xlnet_tf.generation.results import FilledText, Guess
 
 
-def fill(values: flags.FlagValues) -> Iterator[str]:
-    """Fills in what the flags ask for: yields a description for each text."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FillOptions:
+    """Which texts are filled in, and how many fillings are shown."""
+
+    model_dir: str = option(hub.PRETRAINED_FLAG_HELP)
+    text: Sequence[str] = option("Text with at least one <mask>.", repeated=True)
+    top_k: int = option("Fillings of a text, and pieces for a mask, to show.", 5, least=1, most=256)
+
+
+def fill(options: FillOptions) -> Iterator[str]:
+    """Fills in what the options ask for: yields a description for each text."""
     from xlnet_tf.generation.language_model import XLNetLanguageModel
 
-    model = XLNetLanguageModel.from_pretrained(values.model_dir)
-    for text, found in zip(values.text, model.fill_mask(values.text, top_k=values.top_k), strict=True):
-        yield describe(text, found)
+    model = XLNetLanguageModel.from_pretrained(options.model_dir)
+    for text, filled in zip(options.text, model.fill_mask(options.text, top_k=options.top_k), strict=True):
+        yield describe(text, filled)
 
 
 def describe(text: str, found: "FilledText") -> str:
@@ -59,17 +68,16 @@ def _spell(piece: str, probability: float) -> str:
 
 
 def main(_: Sequence[str]):
-    hub.require(flags.FLAGS.model_dir)
+    options = from_flags(FillOptions)
+    hub.require(options.model_dir)
     import tensorflow as tf
 
-    masks = max(text.count("<mask>") for text in flags.FLAGS.text)
+    masks = max(text.count("<mask>") for text in options.text)
     tf.config.run_functions_eagerly(masks <= MOST_EAGER)
-    for text in fill(flags.FLAGS):
+    for text in fill(options):
         print(text)
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("model_dir", None, hub.PRETRAINED_FLAG_HELP, required=True)
-    flags.DEFINE_multi_string("text", None, "Text with at least one <mask>.", required=True)
-    flags.DEFINE_integer("top_k", 5, "Fillings of a text, and pieces for a mask, to show.", 1, 256)
+    define_flags(FillOptions)
     errors.run(main)

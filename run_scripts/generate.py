@@ -8,57 +8,60 @@ log-probabilities.
 A prompt and what follows it have at most 32,768 pieces.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 
-from absl import flags
-
+from run_scripts.common.sharded.models import DTYPE_HELP
 from xlnet_tf import errors, hub
+from xlnet_tf.flags import define_flags, from_flags, given, option
 
 _SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
 
-def write(values: flags.FlagValues) -> Iterator[str]:
-    """Writes what the flags ask for: yields a line for each text."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GenerateOptions:
+    """Which texts are continued, and how."""
+
+    model_dir: str = option(hub.PRETRAINED_FLAG_HELP)
+    prompt: Sequence[str] = option("Text to continue.", repeated=True)
+    max_new_tokens: int = option("Pieces to write.", 50, least=1)
+    temperature: float = option("Divides logits; 0 takes the likeliest piece.", 1.0, least=0)
+    top_k: int = option("Number of the likeliest pieces to draw from; 0: all.", 0, least=0)
+    top_p: float = option("Draws from the likeliest pieces that have this probability; 1: all.", 0.95)
+    beams: int = option("Candidates of beam search; 0: draws instead.", 0, least=0, most=256)
+    seed: int = option("Random seed of the draws.", 0, least=0)
+    stop: Sequence[str] = option("Piece that ends a text, such as '.' or '<eop>'.", (), repeated=True)
+    dtype: str = option(DTYPE_HELP, "float32", choices=("float32", "bfloat16"))
+
+
+def write(options: GenerateOptions) -> Iterator[str]:
+    """Writes what the options ask for: yields a line for each text."""
     from xlnet_tf.generation.language_model import XLNetLanguageModel
     from xlnet_tf.serving.models import policy
 
-    with policy(values.dtype):
-        model = XLNetLanguageModel.from_pretrained(values.model_dir)
-    options = {"max_new_tokens": values.max_new_tokens, "stop": values.stop}
-    if values.beams:
-        found = model.search(values.prompt, beams=values.beams, **options)
-        for continuation in itertools.chain(*found):
+    with policy(options.dtype):
+        model = XLNetLanguageModel.from_pretrained(options.model_dir)
+    limits = {"max_new_tokens": options.max_new_tokens, "stop": options.stop}
+    if options.beams:
+        for continuation in itertools.chain(*model.search(options.prompt, beams=options.beams, **limits)):
             yield f"{continuation.total:8.2f} nats  {continuation.whole}"
     else:
-        sampling = {name: getattr(values, name) for name in _SAMPLING}
-        for continuation in model.generate(values.prompt, **sampling, **options):
+        sampling = {name: getattr(options, name) for name in _SAMPLING}
+        for continuation in model.generate(options.prompt, **sampling, **limits):
             yield continuation.whole
 
 
 def main(_: Sequence[str]):
-    given = [f"--{name}" for name in _SAMPLING if flags.FLAGS.beams and flags.FLAGS[name].present]
-    if given:
-        raise errors.UserError(f"with --beams these flags have no effect: {', '.join(given)}. Leave them out")
-    hub.require(flags.FLAGS.model_dir)
-    for line in write(flags.FLAGS):
+    options = from_flags(GenerateOptions)
+    if options.beams and (useless := given(_SAMPLING)):
+        names = ", ".join(f"--{name}" for name in useless)
+        raise errors.UserError(f"with --beams these flags have no effect: {names}. Leave them out")
+    hub.require(options.model_dir)
+    for line in write(options):
         print(line)
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("model_dir", None, hub.PRETRAINED_FLAG_HELP, required=True)
-    flags.DEFINE_multi_string("prompt", None, "Text to continue.", required=True)
-    flags.DEFINE_integer("max_new_tokens", 50, "Pieces to write.", lower_bound=1)
-    flags.DEFINE_float("temperature", 1.0, "Divides logits; 0 takes the likeliest piece.", lower_bound=0)
-    flags.DEFINE_integer("top_k", 0, "Number of the likeliest pieces to draw from; 0: all.", lower_bound=0)
-    flags.DEFINE_float("top_p", 0.95, "Draws from the likeliest pieces that have this probability; 1: all.")
-    flags.DEFINE_integer("beams", 0, "Candidates of beam search; 0: draws instead.", 0, 256)
-    flags.DEFINE_integer("seed", 0, "Random seed of the draws.", lower_bound=0)
-    flags.DEFINE_multi_string("stop", [], "Piece that ends a text, such as '.' or '<eop>'.")
-    flags.DEFINE_enum(
-        "dtype",
-        "float32",
-        ["float32", "bfloat16"],
-        "Type of weights and activations; bfloat16 is less exact, faster on devices that compute with it.",
-    )
+    define_flags(GenerateOptions)
     errors.run(main)

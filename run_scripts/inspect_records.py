@@ -12,6 +12,7 @@
 read. The exit status is 1 if --check finds something wrong or --diff a difference.
 """
 
+import dataclasses
 import json
 import pathlib
 import sys
@@ -19,86 +20,105 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from absl import flags
-
 from run_scripts.common import pages
 from tfrecord_builders.inspection import check as inspect_check
 from tfrecord_builders.inspection import diff as inspect_diff
 from tfrecord_builders.inspection import example_sets, plot_distributions, plot_mask
 from tfrecord_builders.inspection import show as inspect_show
 from tfrecord_builders.inspection import statistics as inspect_statistics
-from xlnet_tf import command_line, errors
+from xlnet_tf import errors
+from xlnet_tf.cli import command_line
 from xlnet_tf.errors import UserError
+from xlnet_tf.flags import define_flags, from_flags, option
 from xlnet_tf.records.manifest import Manifest
 
 
-def run(values: flags.FlagValues) -> int:
-    """Shows, summarizes, checks or compares what the flags say.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InspectOptions:
+    """What is looked at, and how it is shown."""
 
-    Returns:
-        The exit status.
-    """
-    if values.examples:
-        return _report(values)
-    if values.page:
+    records: str | None = option("folder of pretraining records", None)
+    examples: str | None = option("folder of examples for fine-tuning, or of several splits of them", None)
+    page: str | None = option("with --examples: write the report, with pictures, as a page, too", None)
+    record: int = option("which record to show, counted over all shards", 0, least=0)
+    target: int | None = option("whose view to show, by rank in the order. Default: the middle one", None)
+    png: str | None = option(
+        "draw into this file, too: the record's permutation mask; with --stats the set's distributions", None
+    )
+    first: int = option("first position to draw", 0, least=0)
+    count: int | None = option(
+        f"positions to draw; up to {plot_mask.MOST_LABELLED} are labelled. Default: all", None
+    )
+    stats: bool = option("statistics of the set instead of a record", False)
+    check: bool = option(
+        "check all records of the set instead of showing one; exit status 1 if one is wrong", False
+    )
+    diff: str | None = option("another set: show how the two differ; exit status 1 if they do", None)
+    json: bool = option("print json: with --stats, --check, --diff, --examples", False)
+    num_workers: int = option("processes that read the set for --check and --stats", 1, least=1)
+
+
+def check_together(options: InspectOptions) -> None:
+    """Raises UserError for options that do not go together."""
+    chosen = [name for name in ("stats", "check", "diff") if getattr(options, name)]
+    if options.examples:
+        others = [name for name in ("records", *chosen, "png") if getattr(options, name)]
+        if others:
+            raise UserError(
+                f"--examples is given with --{' and --'.join(others)}, expected --page or --json with it"
+            )
+        return
+    if options.page:
         raise UserError("--page is given with --records, expected --examples with it")
-    manifest = Manifest.load(values.records)
-    chosen = [name for name in ("stats", "check", "diff") if getattr(values, name)]
     if len(chosen) > 1:
         raise UserError(
             f"--{' and --'.join(chosen)} are given, expected one of them: run the script for each"
         )
-    if values.json and not chosen:
+    if options.json and not chosen:
         raise UserError("--json is given to show a record, expected --stats, --check or --diff with it")
-    if values.png and (values.check or values.diff):
+    if options.png and (options.check or options.diff):
         raise UserError(
             "--png is given with --check or --diff, expected a record to show, or --stats with it"
         )
-    if values.png and not values.png.endswith((".png", ".svg", ".pdf")):
-        raise UserError(f"png is {values.png!r}, expected a file's name that ends in .png, .svg or .pdf")
-    if values.check:
-        report = inspect_check.check(manifest, values.num_workers, progress=True)
-        print(json.dumps(report.to_dict(), indent=1) if values.json else f"{manifest.folder}: {report}")
-        return 0 if report.sound else 1
-    if values.diff:
-        differences = inspect_diff.compare(manifest, Manifest.load(values.diff), progress=True)
-        print(json.dumps(differences, indent=1) if values.json else inspect_diff.table(differences))
-        return 0 if differences["same"] else 1
-    if values.stats:
-        statistics = inspect_statistics.count(manifest, values.num_workers, progress=True)
-        print(json.dumps(statistics, indent=1) if values.json else inspect_statistics.table(statistics))
-        if values.png:
-            plot_distributions.draw(statistics, values.png)
-            print(f"wrote {values.png}", file=sys.stderr)
+    if options.png and not options.png.endswith((".png", ".svg", ".pdf")):
+        raise UserError(f"png is {options.png!r}, expected a file's name that ends in .png, .svg or .pdf")
+
+
+def run(options: InspectOptions) -> int:
+    """Shows, summarizes, checks or compares what the options say; returns the exit status."""
+    check_together(options)
+    if options.examples:
+        report = example_sets.report(example_sets.load(options.examples))
+        print(json.dumps(report, indent=1) if options.json else example_sets.table(report))
+        if options.page:
+            write_page(report, options.examples, options.page)
+            print(f"wrote {options.page}", file=sys.stderr)
         return 0
-    print(inspect_show.describe(manifest, values.record, values.target, color=sys.stdout.isatty()))
-    if values.png:
-        plot_mask.draw(manifest, values.record, values.png, values.first, values.count)
-        print(f"\nwrote {values.png}")
-    return 0
-
-
-def _report(values: flags.FlagValues) -> int:
-    others = ("records", "stats", "check", "diff", "png")
-    if given := [name for name in others if getattr(values, name)]:
-        raise UserError(
-            f"--examples is given with --{' and --'.join(given)}, expected --page or --json with it"
-        )
-    found = example_sets.report(example_sets.load(values.examples))
-    print(json.dumps(found, indent=1) if values.json else example_sets.table(found))
-    if values.page:
-        write_page(found, values.examples, values.page)
-        print(f"wrote {values.page}", file=sys.stderr)
+    manifest = Manifest.load(options.records)
+    if options.check:
+        report = inspect_check.check(manifest, options.num_workers, progress=True)
+        print(json.dumps(report.to_dict(), indent=1) if options.json else f"{manifest.folder}: {report}")
+        return 0 if report.sound else 1
+    if options.diff:
+        differences = inspect_diff.compare(manifest, Manifest.load(options.diff), progress=True)
+        print(json.dumps(differences, indent=1) if options.json else inspect_diff.table(differences))
+        return 0 if differences["same"] else 1
+    if options.stats:
+        statistics = inspect_statistics.count(manifest, options.num_workers, progress=True)
+        print(json.dumps(statistics, indent=1) if options.json else inspect_statistics.table(statistics))
+        if options.png:
+            plot_distributions.draw(statistics, options.png)
+            print(f"wrote {options.png}", file=sys.stderr)
+        return 0
+    print(inspect_show.describe(manifest, options.record, options.target, color=sys.stdout.isatty()))
+    if options.png:
+        plot_mask.draw(manifest, options.record, options.png, options.first, options.count)
+        print(f"\nwrote {options.png}")
     return 0
 
 
 def write_page(found: Mapping[str, Any], folder: str, path: str) -> None:
-    """Writes the report on sets of examples as one page that needs nothing else.
-
-    Args:
-        found: of `example_sets.report`.
-        folder: what it is about, for the title.
-    """
+    """Writes a report of `example_sets.report` as one page that needs nothing else."""
     head, *rows = [("", *found), *example_sets.rows(found)]
     with tempfile.TemporaryDirectory() as temporary:
         picture = pathlib.Path(temporary) / "lengths.png"
@@ -119,34 +139,10 @@ def write_page(found: Mapping[str, Any], folder: str, path: str) -> None:
 
 
 def main(_: Sequence[str]) -> None:
-    sys.exit(run(flags.FLAGS))
+    sys.exit(run(from_flags(InspectOptions)))
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("records", None, "folder of pretraining records")
-    flags.DEFINE_string("examples", None, "folder of examples for fine-tuning, or of several splits of them")
-    flags.DEFINE_string("page", None, "with --examples: write the report, with pictures, as a page, too")
+    define_flags(InspectOptions)
     command_line.require_one_of("records", "examples")
-    flags.DEFINE_integer("record", 0, "which record to show, counted over all shards", lower_bound=0)
-    flags.DEFINE_integer("target", None, "whose view to show, by rank in the order. Default: the middle one")
-    flags.DEFINE_string(
-        "png",
-        None,
-        "draw into this file, too: the record's permutation mask; with --stats the set's distributions",
-    )
-    flags.DEFINE_integer("first", 0, "first position to draw", lower_bound=0)
-    flags.DEFINE_integer(
-        "count",
-        None,
-        f"positions to draw; up to {plot_mask.MOST_LABELLED} are labelled. Default: all",
-    )
-    flags.DEFINE_bool("stats", False, "statistics of the set instead of a record")
-    flags.DEFINE_bool(
-        "check", False, "check all records of the set instead of showing one; exit status 1 if one is wrong"
-    )
-    flags.DEFINE_string("diff", None, "another set: show how the two differ; exit status 1 if they do")
-    flags.DEFINE_bool("json", False, "print json: with --stats, --check, --diff, --examples")
-    flags.DEFINE_integer(
-        "num_workers", 1, "processes that read the set for --check and --stats", lower_bound=1
-    )
     errors.run(main)

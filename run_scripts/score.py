@@ -13,17 +13,23 @@ log_probability and num_pieces. An interrupted job resumes; rows that cannot be 
 failed-scores-*.jsonl with the reason.
 """
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
-from absl import flags
-
 from run_scripts.common.sharded import models
-from run_scripts.common.sharded import options as sharded
-from xlnet_tf import command_line, errors, hub
-from xlnet_tf.flags import define_flags, from_flags
+from run_scripts.common.sharded.options import ShardOptions, TextOptions
+from xlnet_tf import errors, hub
+from xlnet_tf.cli import command_line
+from xlnet_tf.flags import define_flags, from_flags, option
 
-FLAGS = flags.FLAGS
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScoreOptions(TextOptions):
+    """Whose likelihoods, and of which texts."""
+
+    model_dir: str = option(hub.PRETRAINED_FLAG_HELP)
+    text: Sequence[str] | None = option("Text to score.", None, repeated=True)
 
 
 def describe(text: str, score) -> str:
@@ -39,15 +45,15 @@ def describe(text: str, score) -> str:
 
 
 def main(_: Sequence[str]) -> None:
-    sharded.check_text_flags(FLAGS)
-    hub.require(FLAGS.model_dir)
-    if not FLAGS.text:
+    options, shards = from_flags(ScoreOptions), from_flags(ShardOptions)
+    options.check(shards)
+    hub.require(options.model_dir)
+    scoring = from_flags(models.Scoring, path=options.model_dir)
+    if not options.text:
         from run_scripts.common.sharded import job
         from xlnet_tf.serving.models import weights_file
 
-        options = from_flags(sharded.ShardOptions).resolved()
-        scorer = from_flags(models.Scoring, path=FLAGS.model_dir)
-        job.run_texts("scores", scorer, FLAGS, weights_file(FLAGS.model_dir), options)
+        job.run_texts("scores", scoring, options, weights_file(options.model_dir), shards.resolved())
         return
     import tensorflow as tf
 
@@ -55,18 +61,17 @@ def main(_: Sequence[str]) -> None:
     from xlnet_tf.serving.models import policy
 
     tf.config.run_functions_eagerly(True)  # of few texts, a graph takes longer to trace
-    with policy(FLAGS.dtype):
-        model = XLNetLanguageModel.from_pretrained(FLAGS.model_dir)
-    contexts = [FLAGS.context] * len(FLAGS.text)
-    scores = model.score(FLAGS.text, contexts, order=FLAGS.order, seed=FLAGS.seed)
-    for text, score in zip(FLAGS.text, scores, strict=True):
+    with policy(scoring.dtype):
+        model = XLNetLanguageModel.from_pretrained(options.model_dir)
+    contexts = [scoring.context] * len(options.text)
+    scores = model.score(options.text, contexts, order=scoring.order, seed=scoring.seed)
+    for text, score in zip(options.text, scores, strict=True):
         print(describe(text, score))
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("model_dir", None, hub.PRETRAINED_FLAG_HELP, required=True)
-    flags.DEFINE_multi_string("text", None, "Text to score.")
+    define_flags(ScoreOptions)
     define_flags(models.Scoring)
-    sharded.define_text_flags()
+    define_flags(ShardOptions)
     command_line.require_one_of("text", "data", "tfds_name")
     errors.run(main)

@@ -7,23 +7,46 @@ writes PREFIX.model, which the record builders read, and PREFIX.vocab, its piece
 """
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 
-from absl import flags, logging
+from absl import logging
 from etils import epath
 
 from tfrecord_builders import corpus
-from xlnet_tf import command_line, errors, files, folders
-from xlnet_tf import flags as options
+from xlnet_tf import errors, files, folders
+from xlnet_tf.cli import command_line
+from xlnet_tf.flags import define_flags, from_flags, option
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig
 from xlnet_tf.text.marks import warn_of_dropped_marks
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.training import LEAST_SENTENCES, train_tokenizer, vocabulary_lines
 
-FLAGS = flags.FLAGS
 _SLICE_BYTES = 4 << 20
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenizerOptions:
+    """What the tokenizer is like, and where it is written."""
+
+    output_prefix: str = option("Where to write: PREFIX of PREFIX.model and PREFIX.vocab.")
+    vocab_size: int = option("Number of pieces, special symbols included.", 32_000, least=1)
+    character_coverage: float = option(
+        "Share of the text's characters that get a piece. The rest becomes <unk>. "
+        "0.9995 suits scripts of thousands of characters, such as Chinese.",
+        0.99995,
+        least=0.98,
+        most=1.0,
+    )
+    max_sentences: int = option(
+        "Lines kept in memory: a random sample of more.", 10_000_000, least=LEAST_SENTENCES
+    )
+    lower: bool = option("Lower-case all text.", False)
+    keep_accents: bool = option("Keep accents and other combining marks.", False)
+    seed: int = option("Random seed of the sample.", 0, least=0)
+    overwrite: bool = option("Replace an existing tokenizer.", False)
 
 
 def train(
@@ -38,13 +61,6 @@ def train(
 
     Args:
         **options: of `xlnet_tf.text.training.train_tokenizer`.
-
-    Returns:
-        The tokenizer.
-
-    Raises:
-        UserError: the files exist or would be part of the corpus, or the corpus or the options are wrong.
-        FileNotFoundError: there is no such corpus.
     """
     prefix = os.fspath(output_prefix)
     if not os.path.basename(prefix):
@@ -97,41 +113,21 @@ def save(tokenizer: XLNetTokenizer, model_path: epath.Path, vocab_path: epath.Pa
 
 
 def main(_) -> None:
+    options = from_flags(TokenizerOptions)
     train(
-        options.from_flags(corpus.CorpusOptions),
-        FLAGS.output_prefix,
-        FLAGS.vocab_size,
-        overwrite=FLAGS.overwrite,
-        cleaning=CleaningConfig(lower=FLAGS.lower, keep_accents=FLAGS.keep_accents),
-        character_coverage=FLAGS.character_coverage,
-        max_sentences=FLAGS.max_sentences,
-        seed=FLAGS.seed,
+        from_flags(corpus.CorpusOptions),
+        options.output_prefix,
+        options.vocab_size,
+        overwrite=options.overwrite,
+        cleaning=CleaningConfig(lower=options.lower, keep_accents=options.keep_accents),
+        character_coverage=options.character_coverage,
+        max_sentences=options.max_sentences,
+        seed=options.seed,
     )
 
 
 if __name__ == "__main__":
-    options.define_flags(corpus.CorpusOptions)
+    define_flags(corpus.CorpusOptions)
+    define_flags(TokenizerOptions)
     command_line.require_one_of("input", "tfds_name")
-    flags.DEFINE_string(
-        "output_prefix", None, "Where to write: PREFIX of PREFIX.model and PREFIX.vocab.", required=True
-    )
-    flags.DEFINE_integer("vocab_size", 32_000, "Number of pieces, special symbols included.", lower_bound=1)
-    flags.DEFINE_float(
-        "character_coverage",
-        0.99995,
-        "Share of the text's characters that get a piece. The rest becomes <unk>. "
-        "0.9995 suits scripts of thousands of characters, such as Chinese.",
-        lower_bound=0.98,
-        upper_bound=1.0,
-    )
-    flags.DEFINE_integer(
-        "max_sentences",
-        10_000_000,
-        "Lines kept in memory: a random sample of more.",
-        lower_bound=LEAST_SENTENCES,
-    )
-    flags.DEFINE_bool("lower", False, "Lower-case all text.")
-    flags.DEFINE_bool("keep_accents", False, "Keep accents and other combining marks.")
-    flags.DEFINE_integer("seed", 0, "Random seed of the sample.", lower_bound=0)
-    flags.DEFINE_bool("overwrite", False, "Replace an existing tokenizer.")
     errors.run(main)

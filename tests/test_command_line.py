@@ -13,7 +13,7 @@ import tfrecord_builders
 from tests.conftest import REPOSITORY
 from tests.helpers.command_flags import fresh_flags
 from tests.helpers.commands import run_in_fork
-from xlnet_tf import command_line
+from xlnet_tf.cli import command_line
 
 
 def commands():
@@ -72,9 +72,8 @@ def test_help_shows_every_flag_and_loads_no_tensorflow(command):
                 "fill_mask": ["--text=<mask>"],
                 "generate": ["--prompt=ba"],
                 "predict": ["--input=text=ba"],
-                "push": ["--to=people/reviews"],
                 "score": ["--text=ba"],
-                "verify_pretrained": [],
+                "doctor": [],
             }.items()
         ),
         (
@@ -95,6 +94,11 @@ def test_help_shows_every_flag_and_loads_no_tensorflow(command):
         ("tpu_compile", ["--data=absent"], "absent/manifest.json does not exist"),
         ("tpu_compile", ["--export=absent"], "--export: absent has no saved_model.pb; expected a version"),
         ("tpu_compile", ["--config_file=absent.yaml"], "--config_file=absent.yaml: there is no such file"),
+        (
+            "convert_checkpoint",
+            ["--input=absent", "--output=hf://people/reviews"],
+            "there is no checkpoint at absent: expected",
+        ),
         ("convert_checkpoint", ["--input=absent"], "there is no checkpoint at absent: expected"),
         ("serve", ["--model=absent"], "absent is not a folder: expected one that `xlnet-tf export`"),
         (
@@ -162,10 +166,10 @@ def test_an_argument_without_a_name_stands_for_one_flag(arguments):
         assert (values.model_dir, values.json) == ("absent/a/b", "--json" in arguments)
 
 
-@pytest.mark.parametrize("command", ["verify_pretrained", "push"])
+@pytest.mark.parametrize("command", ["doctor", "convert_checkpoint"])
 def test_a_second_argument_without_a_name_is_refused(command):
     """So the first stands for a flag."""
-    done = run_in_fork(f"run_scripts.{command}", "one", "--to=a/b" if command == "push" else "--json", "two")
+    done = run_in_fork(f"run_scripts.{command}", "one", "two")
     assert "unexpected argument 'two'" in done.stderr
 
 
@@ -195,7 +199,7 @@ def test_help_exits_with_status_0(flag):
         ("predict", ["--text=a"], "there is no flag --text: did you mean --input? (--help"),
         ("generate", ["--text=a"], "there is no flag --text: did you mean --prompt? (--help"),
         ("train_tokenizer", ["--text=a"], "there is no flag --text: did you mean --input? (--help"),
-        ("sizing", ["--records=a"], "there is no flag --records (--help"),
+        ("sizing", ["--colour=a"], "there is no flag --colour (--help"),
         ("fill_mask", ["--top_k=five"], "--top_k=five: expected an integer in the range [1, 256]"),
         ("fill_mask", ["--text", "two", "words", "--model_dir=a"], "unexpected argument 'words': write"),
         ("pretrain", ["--preset=lagre"], "--preset=lagre: expected one of micro, tiny, "),
@@ -207,7 +211,9 @@ def test_help_exits_with_status_0(flag):
         ("sizing", ["--text_gb=nan"], "--text_gb=nan: expected "),
         ("pretrain", ["--model_dir=a", "--train_data=a", "--dropout=nan"], "--dropout=nan: expected a"),
         ("finetune", ["--model_dir=a", "--data=a", "--weight_decay=1e999"], "--weight_decay=inf: expected a"),
-        ("pretrain", ["--model_dir=a", "--train_data=a", f"--seed={2**63}"],
+        ("pretrain", ["--seed=-1"], "--seed=-1: expected an integer in the range [0, 4294967295]"),
+        ("pretrain", ["--dropout=1"], "--dropout=1: expected a number of at least 0 and less than 1"),
+        ("generate", ["--model_dir=a", "--prompt=a", f"--seed={2**63}"],
          f"--seed={2**63}: expected a whole number between -2**63 and 2**63 - 1"),
         ("train_tokenizer", ["--input=a", "--output_prefix=a", "--character_coverage=nan"],
          "--character_coverage=nan: expected "),
@@ -236,13 +242,13 @@ NAME = "hf://nobody/nothing"
                 "fill_mask": ["--text=<mask>"],
                 "generate": ["--prompt=a"],
                 "predict": ["--input=text=a"],
-                "push": ["--to=me/b"],
                 "score": ["--text=a"],
-                "verify_pretrained": [],
+                "doctor": [],
             }.items()
         ),
         ("convert_checkpoint", [f"--input={NAME}", "--output=a"]),
-        ("serve", [f"--explain={NAME}"]),
+        ("convert_checkpoint", [f"--input={NAME}", "--output=hf://me/b"]),
+        ("serve", [f"--language_model={NAME}"]),
     ],
 )
 def test_a_name_that_is_not_cached_is_reported_before_tensorflow_is_loaded(command, arguments):

@@ -41,7 +41,7 @@ def test_paths_of_no_file_system_are_one_line():
 
 def test_other_keys_that_are_missing_stay_what_they_are():
     for key in ("https://", 5):
-        with pytest.raises(KeyError), errors.of_file_systems():
+        with pytest.raises(KeyError), errors.tf_errors_as_user_errors():
             {}[key]
 
 

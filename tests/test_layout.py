@@ -16,7 +16,7 @@ MOST_ENTRIES = 24  # modules and folders in a folder
 
 # From the bottom to the top: a module imports from its own floor and from those below it.
 FLOORS = (
-    ("xlnet_tf",),  # its single modules: errors, files, config, ...
+    ("xlnet_tf", "xlnet_tf.cli"),  # its single modules: errors, files, config, ...; what commands share
     ("xlnet_tf.hub", "xlnet_tf.layers"),
     ("xlnet_tf.text",),
     ("xlnet_tf.records",),

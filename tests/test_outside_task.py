@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from run_scripts import convert_checkpoint, evaluate, finetune, predict
-from run_scripts.export import __main__ as export
+from run_scripts import convert_checkpoint, evaluate, export, finetune, predict
 from run_scripts.tpu_compile import plan
 from tests.helpers import tasks
 from tests.helpers.command_flags import fresh_flags, parsed
@@ -145,12 +144,14 @@ def test_a_dry_run_describes_it(data, tmp_path, capsys):
 @pytest.mark.parametrize("name", ["preference", pytest.param("comparison", marks=pytest.mark.integration)])
 def test_its_step_is_lowered_on_synthetic_data(name):
     arguments = [f"--task={name}", "--preset=micro", "--seq_len=24", "--vocab_size=60", "--batch_per_core=2"]
-    plan.check_flags(parsed(plan.define_flags, *arguments))
+    plan.check_flags(plan.from_flags(parsed(plan.define_flags, *arguments)))
     with fresh_flags():
         lowered = plan.lower(arguments, 2)
     assert lowered.lengths == {"seq_len": 24, "sequences": 2} and len(lowered.hlo) > 1000
     with pytest.raises(UserError, match="these flags have no effect: --num_labels, --sequences. Leave"):
-        plan.check_flags(parsed(plan.define_flags, *arguments, "--num_labels=3", "--sequences=3"))
+        plan.check_flags(
+            plan.from_flags(parsed(plan.define_flags, *arguments, "--num_labels=3", "--sequences=3"))
+        )
 
 
 def test_its_flag_is_an_error_for_other_tasks(tmp_path, small_tokenizer):

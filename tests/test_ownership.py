@@ -14,11 +14,11 @@ from tests.conftest import REPOSITORY
 from tests.helpers.full_disk import files_of_at_most
 from xlnet_tf import ownership
 from xlnet_tf.errors import UserError
-from xlnet_tf.ownership import BEAT_SECONDS, FILE, LEASE_SECONDS, Ownership, owning
+from xlnet_tf.ownership import BEAT_SECONDS, FILE, LEASE_SECONDS, Ownership, folder_lease
 
 HOLD = (
-    "import sys, time; from xlnet_tf.ownership import owning\n"
-    "with owning(sys.argv[1], 'training', '--model_dir'):\n"
+    "import sys, time; from xlnet_tf.ownership import folder_lease\n"
+    "with folder_lease(sys.argv[1], 'training', '--model_dir'):\n"
     "    print('owned', flush=True)\n"
     "    time.sleep(600)"
 )
@@ -62,24 +62,24 @@ def test_a_second_process_is_refused_and_names_the_first(tmp_path):
         found = (
             rf"{tmp_path} is in use by process {first.pid} on \S+ \(training, started 20.* UTC\): .*--out$"
         )
-        with pytest.raises(UserError, match=found), owning(tmp_path, "exporting", "--out"):
+        with pytest.raises(UserError, match=found), folder_lease(tmp_path, "exporting", "--out"):
             pass
         first.send_signal(signal.SIGKILL)
     clock = Clock()
     assert (tmp_path / FILE).exists()
-    with owning(tmp_path, "exporting", "--out", clock):
+    with folder_lease(tmp_path, "exporting", "--out", clock):
         assert json.loads((tmp_path / FILE).read_text())["pid"] == os.getpid()
     assert clock.now == 0 and not list(tmp_path.iterdir())  # free at once, as the lock ended with its process
 
 
 def test_an_owner_in_the_same_process_counts(tmp_path, far):
     for folder in (tmp_path, far):
-        with owning(folder, "training", "--model_dir", Clock()) as owner:
+        with folder_lease(folder, "training", "--model_dir", Clock()) as owner:
             clock = Clock(owner.renew)
-            with pytest.raises(UserError, match="in use by process"), owning(folder, "", "", clock):
+            with pytest.raises(UserError, match="in use by process"), folder_lease(folder, "", "", clock):
                 pass
             owner.check()
-        with owning(folder, "training", "--model_dir", Clock()):
+        with folder_lease(folder, "training", "--model_dir", Clock()):
             pass
 
 
@@ -88,7 +88,7 @@ def test_a_lease_that_lives_is_respected_within_a_beat(far):
     other = leave_lease(far)
     clock = Clock()
     clock.during = lambda: clock.now >= BEAT_SECONDS and other.renew()
-    with pytest.raises(UserError, match="process 123 on host-7"), owning(far, "", "", clock):
+    with pytest.raises(UserError, match="process 123 on host-7"), folder_lease(far, "", "", clock):
         pass
     assert clock.now <= BEAT_SECONDS + 1
     other.check()
@@ -97,7 +97,7 @@ def test_a_lease_that_lives_is_respected_within_a_beat(far):
 def test_the_lease_of_a_killed_process_ends(far, capsys):
     other = leave_lease(far)
     clock = Clock()
-    with owning(far, "training", "--model_dir", clock) as owner:
+    with folder_lease(far, "training", "--model_dir", clock) as owner:
         assert LEASE_SECONDS <= clock.now < LEASE_SECONDS + BEAT_SECONDS
         owner.check()
         # It was not killed but stood still, and now wakes up.
@@ -114,7 +114,7 @@ def test_the_lease_of_a_killed_process_ends(far, capsys):
 def test_the_end_of_a_run_removes_leases_that_killed_owners_were_writing(tmp_path, far):
     for folder in (tmp_path, far):
         folder = epath.Path(folder)
-        with owning(folder, "training", "--model_dir", Clock()):
+        with folder_lease(folder, "training", "--model_dir", Clock()):
             (folder / f"{FILE}.tmp123-0a1b2c3d").write_text("{")
             (folder / "other.json.tmp123-0a1b2c3d").write_text("{")
         assert [path.name for path in folder.iterdir()] == ["other.json.tmp123-0a1b2c3d"]
@@ -125,25 +125,25 @@ def test_an_owner_removes_what_killed_owners_were_writing(tmp_path, far):
     for folder in (tmp_path, far):
         for name in (*kept, "examples.jsonl.tmp123-0a1b2c3d"):
             (folder / name).write_text("x")
-        with owning(folder, "training", "--model_dir", Clock()):
+        with folder_lease(folder, "training", "--model_dir", Clock()):
             assert {path.name for path in folder.iterdir()} - {FILE} == kept
     lease = tmp_path / f"{FILE}.tmp123-0a1b2c3d"
     lease.touch()  # of a process that has not noticed yet that the folder has an owner
-    with owning(tmp_path, "training", "--model_dir", Clock()):
+    with folder_lease(tmp_path, "training", "--model_dir", Clock()):
         assert lease.exists()
 
 
 def test_an_owner_that_ends_is_not_waited_for(far):
     other = leave_lease(far)
     clock = Clock(other.release)
-    with owning(far, "", "", clock):
+    with folder_lease(far, "", "", clock):
         assert clock.now < BEAT_SECONDS
 
 
 def test_a_lease_of_another_machine_counts_on_a_local_path(tmp_path):
     """A lock of NFS may not reach other machines."""
     other = leave_lease(tmp_path)
-    with pytest.raises(UserError, match="host-7"), owning(tmp_path, "", "", Clock(other.renew)):
+    with pytest.raises(UserError, match="host-7"), folder_lease(tmp_path, "", "", Clock(other.renew)):
         pass
 
 
@@ -152,8 +152,8 @@ def test_a_disk_without_locks_has_leases(tmp_path, monkeypatch):
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(ownership.fcntl, "flock", no_locks)
-    with owning(tmp_path, "", "", Clock()) as owner:
-        with pytest.raises(UserError, match="in use"), owning(tmp_path, "", "", Clock(owner.renew)):
+    with folder_lease(tmp_path, "", "", Clock()) as owner:
+        with pytest.raises(UserError, match="in use"), folder_lease(tmp_path, "", "", Clock(owner.renew)):
             pass
         owner.check()
 
@@ -168,7 +168,7 @@ def test_of_two_that_start_at_once_one_wins(far):
         rival.renew()
 
     clock = Clock(come_between)
-    with pytest.raises(UserError, match="host-7"), owning(far, "", "", clock):
+    with pytest.raises(UserError, match="host-7"), folder_lease(far, "", "", clock):
         pass
     rival.check()
     assert (far / FILE).exists()
@@ -177,7 +177,7 @@ def test_of_two_that_start_at_once_one_wins(far):
 def test_a_damaged_lease_ends_like_any_other(tmp_path):
     (tmp_path / FILE).write_text("{")
     clock = Clock()
-    with owning(tmp_path, "", "", clock):
+    with folder_lease(tmp_path, "", "", clock):
         assert LEASE_SECONDS <= clock.now < LEASE_SECONDS + BEAT_SECONDS
 
 
@@ -191,21 +191,21 @@ def test_the_lease_is_renewed_while_the_owner_works(far, monkeypatch):
             beaten.set()
 
     monkeypatch.setattr(Ownership, "renew", renew_and_count)
-    with owning(far, "", "", Clock()):
+    with folder_lease(far, "", "", Clock()):
         assert beaten.wait(60)
 
 
 def test_a_folder_that_needs_nothing_is_left_as_it_is(tmp_path):
     before = tmp_path.stat().st_mtime_ns
-    with owning(tmp_path, "building", "--out", Clock(), at_once=False) as owner:
+    with folder_lease(tmp_path, "building", "--out", Clock(), at_once=False) as owner:
         owner.beat()
-        with pytest.raises(UserError, match="in use by another process"), owning(tmp_path, "", "--out"):
+        with pytest.raises(UserError, match="in use by another process"), folder_lease(tmp_path, "", "--out"):
             pass
         assert tmp_path.stat().st_mtime_ns == before
         owner.check()
         with (
             pytest.raises(UserError, match=f"in use by process {os.getpid()}"),
-            owning(tmp_path, "", "--out"),
+            folder_lease(tmp_path, "", "--out"),
         ):
             pass
 
@@ -239,7 +239,7 @@ def seeds(folder, tokenizer):
 def test_a_second_writer_is_kept_out(write, tmp_path, small_tokenizer):
     before = b"of the first"
     (tmp_path / "spiece.model").write_bytes(before)
-    with owning(tmp_path, "writing", "--out"), pytest.raises(UserError, match=r"in use by .*\(writing"):
+    with folder_lease(tmp_path, "writing", "--out"), pytest.raises(UserError, match=r"in use by .*\(writing"):
         write(tmp_path, small_tokenizer)
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [before]
 
@@ -248,7 +248,7 @@ def test_a_full_disk_is_one_error_and_leaves_no_lease(tmp_path):
     with (
         pytest.raises(UserError, match=rf"^cannot write {tmp_path}/{FILE}: File too large. Make room"),
         files_of_at_most(1),
-        owning(tmp_path, "building", "--out"),
+        folder_lease(tmp_path, "building", "--out"),
     ):
         raise AssertionError("the folder was never owned")
     assert not list(tmp_path.iterdir())

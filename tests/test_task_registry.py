@@ -118,14 +118,15 @@ def parsed(*arguments):
 @pytest.mark.parametrize("flag", OF_TASKS)
 def test_a_flag_of_other_tasks_is_an_error_that_names_those_that_have_it(entry, flag):
     kind = next(iter(OF_TASKS[flag].values())).kind
-    value = kind[0] if isinstance(kind, tuple) else {"string": "a", "integer": 1, "float": 0.5}[kind]
+    value = kind[0] if isinstance(kind, tuple) else {str: "a", int: 1, float: 0.5}[kind]
     values = parsed(f"--{flag}={value}")
+    assert flags.given(OF_TASKS, values) == {flag: value}
     if entry.name in OF_TASKS[flag]:
-        assert flags.given_of_task(OF_TASKS, entry.name, values) == {flag: value}
+        flags.check_task(OF_TASKS, [flag], entry.name)
         return
     expected = f"^--{flag} is for {' and '.join(OF_TASKS[flag])}, not for {entry.name}: leave it out$"
     with pytest.raises(UserError, match=expected):
-        flags.given_of_task(OF_TASKS, entry.name, values)
+        flags.check_task(OF_TASKS, [flag], entry.name)
 
 
 def test_help_says_which_tasks_a_flag_is_for():

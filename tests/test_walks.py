@@ -6,8 +6,10 @@ CONTRIBUTING.md.
 
 from tests.conftest import invent_texts
 from tests.helpers import walks
+from tests.helpers.training import toy
 from tfrecord_builders.pretraining.build import build_sets
 from tfrecord_builders.pretraining.options import PretrainingOptions
+from xlnet_tf.tasks.pretraining import task as pretraining
 
 
 def check(walk, functions: int, files: int) -> None:
@@ -33,3 +35,15 @@ def test_from_a_text_to_a_record(tmp_path, small_tokenizer):
         )
 
     check(build, functions=240, files=47)
+
+
+def test_from_a_record_to_an_update(tmp_path):
+    toy.make_records(tmp_path / "records")
+
+    def train(name):
+        params = pretraining.pretraining_experiment()
+        params.override(toy.settings(tmp_path))
+        params.override({"trainer": {"train_steps": 2, "steps_per_loop": 2}})
+        pretraining.pretrain(params, str(tmp_path / name))
+
+    check(train, functions=376, files=57)

@@ -4,6 +4,6 @@ Begin with `pretraining/build.py`, or `classification/build.py` for examples of 
 texts, `inspection/` checks what was built.
 """
 
-from xlnet_tf import signals
+from xlnet_tf.cli import signals
 
 signals.end_while_importing()

@@ -7,15 +7,14 @@ from typing import Any
 
 from typing_extensions import Self
 
-from xlnet_tf import hints
-from xlnet_tf.errors import UserError
+from xlnet_tf import hints, schema
+from xlnet_tf.errors import UserError, prefixed
+from xlnet_tf.schema import limited
 
 ACTIVATIONS = ("gelu", "relu", "gelu_erf")
 
 # Far above any model's: a damaged file is to be an error, not a network that no machine can hold.
-_MOST = {"n_token": 1 << 24, "n_layer": 1 << 10} | dict.fromkeys(
-    ("d_model", "n_head", "d_head", "d_inner"), 1 << 17
-)
+_MOST_TOKENS, _MOST_LAYERS, _MOST_WIDTH = 1 << 24, 1 << 10, 1 << 17
 _MOST_WEIGHTS = 5 * 10**9  # with gradients and Adam's moments 80 GB on each device
 MOST_MEMORY = 1 << 16  # tokens
 MOST_SEED = (1 << 63) - 1  # seeds are int64
@@ -52,26 +51,22 @@ class XLNetConfig:
     Source: xlnet.py of the original (XLNetConfig); paper, appendix A.4.
     """
 
-    n_token: int = 32000
-    n_layer: int = 12
-    d_model: int = 768
-    n_head: int = 12
-    d_head: int = 64
-    d_inner: int = 3072
-    ff_activation: str = "gelu"
+    n_token: int = limited(32000, least=1, most=_MOST_TOKENS)
+    n_layer: int = limited(12, least=1, most=_MOST_LAYERS)
+    d_model: int = limited(768, least=1, most=_MOST_WIDTH)
+    n_head: int = limited(12, least=1, most=_MOST_WIDTH)
+    d_head: int = limited(64, least=1, most=_MOST_WIDTH)
+    d_inner: int = limited(3072, least=1, most=_MOST_WIDTH)
+    ff_activation: str = limited("gelu", choices=ACTIVATIONS)
     untie_r: bool = True
 
     from_pretrained = hints.Absent()
 
     def __post_init__(self):
-        for field, most in _MOST.items():
-            value = getattr(self, field)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise UserError(f"XLNetConfig.{field} is {value!r}; expected a whole number of at least 1.")
-            if value > most:
-                raise UserError(f"XLNetConfig.{field} is {value}; expected at most {most}.")
+        schema.check_fields(self, "XLNetConfig.")
         if self.num_weights > _MOST_WEIGHTS:
-            sizes = ", ".join(f"{field} {getattr(self, field)}" for field in _MOST)
+            numbers = {name: value for name, value in vars(self).items() if type(value) is int}
+            sizes = ", ".join(f"{name} {value}" for name, value in numbers.items())
             raise UserError(
                 f"XLNetConfig has {self.num_weights:,} weights with {sizes}; expected at most "
                 f"{_MOST_WEIGHTS:,}: no device can train more."
@@ -81,13 +76,6 @@ class XLNetConfig:
                 f"XLNetConfig.d_model is {self.d_model}; expected an even number, because half of a "
                 "position's encoding are sines and half are cosines."
             )
-        if self.ff_activation not in ACTIVATIONS:
-            raise UserError(
-                f"XLNetConfig.ff_activation is {self.ff_activation!r}; expected one of "
-                f"{', '.join(ACTIVATIONS)}."
-            )
-        if not isinstance(self.untie_r, bool):
-            raise UserError(f"XLNetConfig.untie_r is {self.untie_r!r}; expected true or false.")
 
     @property
     def num_weights(self) -> int:
@@ -107,26 +95,11 @@ class XLNetConfig:
         """Builds a config from the fields of `xlnet_config.json`: all that the released ones have, no others.
 
         Args:
-            values: field names to values.
             source: what the values come from, for the error message.
-
-        Raises:
-            UserError: a field is missing, unknown or invalid.
         """
-        fields = {field.name for field in dataclasses.fields(cls)}
-        released = {field.name for field in dataclasses.fields(cls) if not field.kw_only}
-        missing, unknown = sorted(released - set(values)), sorted(set(values) - fields)
-        if missing or unknown:
-            found = [f"without {', '.join(missing)}"] * bool(missing)
-            found += [f"with the unknown {', '.join(unknown)}"] * bool(unknown)
-            raise UserError(
-                f"{source} is {' and '.join(found)}; expected exactly the fields of xlnet_config.json: "
-                f"{', '.join(sorted(fields))}."
-            )
-        try:
+        schema.check_object(values, cls, source)
+        with prefixed(source):
             return cls(**values)
-        except UserError as error:
-            raise UserError(f"{source}: {error}") from None
 
     @classmethod
     def from_json_file(cls, path: str) -> Self:

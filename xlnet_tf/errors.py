@@ -21,8 +21,8 @@ from typing import Any
 from absl import app
 from absl import logging as absl_logging
 
-from xlnet_tf import command_line
-from xlnet_tf.signals import EXIT_STATUS, Signals
+from xlnet_tf.cli import command_line
+from xlnet_tf.cli.signals import EXIT_STATUS, Signals
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
@@ -49,15 +49,15 @@ def install_command(extra: str) -> str:
     return f"pip install '{project}[{extra}]'"
 
 
-def shown(value: object, write: Callable[[Any], str] = repr) -> str:
+def short_repr(value: object, write: Callable[[Any], str] = repr) -> str:
     """Returns a value for a message: as Python writes it, or another way, and shortened."""
     text = write(value)
     return text if len(text) <= 80 else f"{text[:60]}...{text[-17:]}"
 
 
-def shown_as_json(value: object) -> str:
+def short_json(value: object) -> str:
     """Returns a value of a request for a message: as JSON, shortened."""
-    return shown(value, functools.partial(json.dumps, ensure_ascii=False))
+    return short_repr(value, functools.partial(json.dumps, ensure_ascii=False))
 
 
 def reason(error: Exception) -> str:
@@ -95,7 +95,7 @@ _UNREAD_OUTPUT = 128 + signal.SIGPIPE  # as a shell reports a program that a bro
 
 
 @contextlib.contextmanager
-def of_file_systems() -> Iterator[None]:
+def tf_errors_as_user_errors() -> Iterator[None]:
     """Turns what TensorFlow raises about files (gs:// and others, summaries), no OSError, into a UserError.
 
     The same holds for what etils raises of a path with another scheme, such as https://. Errors of the same
@@ -169,7 +169,6 @@ def run(main: Callable[[Sequence[str]], None], positional: str | None = None, af
     errors only.
 
     Args:
-        main: the script's main, called with the arguments that are left after the flags.
         positional: see command_line.parse.
         after_ctrl_c: what the line after Ctrl-C says of the same command, started again.
     """
@@ -177,7 +176,7 @@ def run(main: Callable[[Sequence[str]], None], positional: str | None = None, af
     def guarded(argv: Sequence[str]) -> None:
         quiet()
         try:
-            with of_file_systems():
+            with tf_errors_as_user_errors():
                 main(argv)
         except (UserError, OSError) as error:
             if signals.received or (isinstance(error, BrokenPipeError) and _nobody_reads()):
@@ -200,7 +199,7 @@ def run(main: Callable[[Sequence[str]], None], positional: str | None = None, af
 
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # also of worker processes
     gc.set_threshold(50_000)  # else Python looks through TensorFlow's modules, again and again as they load
-    with of_output(), Signals(after_ctrl_c) as signals:
+    with stdout_guard(), Signals(after_ctrl_c) as signals:
         try:
             app.run(guarded, flags_parser=functools.partial(command_line.parse, positional=positional))
         except SystemExit:
@@ -214,7 +213,7 @@ def run(main: Callable[[Sequence[str]], None], positional: str | None = None, af
 
 
 @contextlib.contextmanager
-def of_output() -> Iterator[None]:
+def stdout_guard() -> Iterator[None]:
     """Exits if nobody reads the output, or if it cannot be written; escapes what the terminal cannot show."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # whoever started us has closed it

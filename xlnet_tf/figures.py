@@ -16,11 +16,7 @@ INSTALL_FONT = (
 
 
 def fonts_for(text: str) -> tuple[list[str], set[str]]:
-    """Finds installed fonts that together have all characters of a text.
-
-    Returns:
-        (families for matplotlib, its default first; characters that no font has).
-    """
+    """Returns fonts that together have all characters of a text, and the characters that none has."""
     from matplotlib import font_manager
 
     manager = font_manager.fontManager
@@ -65,9 +61,6 @@ def save(figure: Any, path: epath.PathLike, dpi: int) -> None:
 
     They are in fonts that have their characters. Where no installed font has some, which SVG leaves to the
     fonts of those who look at it, other pictures show boxes, with a warning.
-
-    Raises:
-        UserError: there is no such format, or the file cannot be written.
     """
     kind, known = epath.Path(path).suffix[1:] or "png", figure.canvas.get_supported_filetypes()
     if kind not in known:

@@ -34,11 +34,7 @@ _TRANSIENT = ("UnavailableError", "AbortedError", "CancelledError")
 
 
 def make_folder(path: epath.PathLike) -> epath.Path:
-    """Makes a folder and those above it, if they are not there; returns it.
-
-    Raises:
-        UserError: it cannot be made.
-    """
+    """Makes a folder and those above it, if they are not there; returns it."""
     path = epath.Path(path)
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
@@ -60,16 +56,9 @@ def write(path: epath.PathLike, content: str | bytes) -> None:
 
 @contextlib.contextmanager
 def replacing(path: epath.PathLike, mode: str = "w") -> Iterator[IO]:
-    """Opens a file that replaces the one that is there when the `with` block ends without an error.
+    """Opens a file ("w" or "wb") that replaces the one that is there when the block ends without an error.
 
     A process that is killed leaves the old one or the new one.
-
-    Args:
-        path: of the file.
-        mode: "w" or "wb".
-
-    Raises:
-        UserError: it cannot be written.
     """
     encoding = None if "b" in mode else "utf-8"
     with temporary(path) as unfinished, unfinished.open(mode, encoding=encoding) as file:
@@ -96,7 +85,6 @@ def remove_unfinished(folder: epath.PathLike, kept: str = "") -> None:
     """Removes what killed processes have not finished writing; see `replacing`. Nobody else may write there.
 
     Args:
-        folder: its files alone are looked at, not those of folders in it.
         kept: name of a file that other processes may be writing all the same.
     """
     for path in epath.Path(folder).iterdir():
@@ -111,12 +99,9 @@ def is_unfinished(name: str) -> bool:
 
 @contextlib.contextmanager
 def writing(path: epath.PathLike) -> Iterator[None]:
-    """Turns errors of writing (TensorFlow's or the system's) in a `with` block into one for the user.
+    """Turns errors of writing a file or folder (TensorFlow's or the system's) into one for the user.
 
     Errors about other files, and of machines that may answer later, stay what they are.
-
-    Args:
-        path: of the file or folder that is written.
     """
     try:
         yield
@@ -146,12 +131,7 @@ def check_rereadable(path: epath.PathLike) -> None:
 
 
 def read_text(path: epath.PathLike, content: bytes | None = None) -> str:
-    """Reads a text file in UTF-8; `content` is that of the file, if it has been read.
-
-    Raises:
-        FileNotFoundError: there is none.
-        UserError: it is not a text file.
-    """
+    """Reads a text file in UTF-8; `content` is that of the file, if it has been read."""
     try:
         return epath.Path(path).read_text(encoding="utf-8") if content is None else content.decode()
     except (FileNotFoundError, NotADirectoryError):
@@ -179,11 +159,7 @@ class UniqueKeys:
 
 
 def unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns an object of JSON, as json.loads' `object_pairs_hook`; json alone takes the last of equal keys.
-
-    Raises:
-        SecondKey: it has a key twice.
-    """
+    """Is json.loads' `object_pairs_hook` that refuses equal keys; json alone takes the last of them."""
     values = dict(pairs)
     if len(values) < len(pairs):
         [(second, _)] = collections.Counter(name for name, _ in pairs).most_common(1)
@@ -200,12 +176,7 @@ class _SafeLoader(UniqueKeys, yaml.SafeLoader):
 
 
 def read_yaml(path: epath.PathLike) -> dict[str, Any]:
-    """Reads a yaml file of settings.
-
-    Raises:
-        FileNotFoundError: there is none.
-        UserError: it is not such a file, or has a key twice.
-    """
+    """Reads a yaml file of settings, in which no key may be twice."""
     text = read_text(path)
     try:
         values = yaml.load(text, _SafeLoader)
@@ -220,16 +191,11 @@ def read_yaml(path: epath.PathLike) -> dict[str, Any]:
 
 
 def read_json(path: epath.PathLike, content: bytes | None = None, fix: str = "") -> dict[str, Any]:
-    """Reads a json file that holds an object.
+    """Reads a json file that holds an object, in which no key may be twice.
 
     Args:
-        path: of the file.
         content: that of the file, if it has been read.
         fix: what to do about a damaged file.
-
-    Raises:
-        FileNotFoundError: there is none.
-        UserError: it is not such a file, or has a key twice.
     """
     text = read_text(path, content)
     try:
@@ -256,14 +222,13 @@ def without_nan(value: Any) -> Any:
 
 
 def fields_reader(folder: epath.PathLike, known: Mapping[str, Any] | None = None) -> FieldsReader:
-    """Returns a function that reads files of a folder, json and yaml; it opens each once.
+    """Returns a function from a file's name in a folder to its fields, json or yaml; it opens each once.
 
     Args:
-        folder: of the files.
         known: fields of files that need not be opened, by the file's name; None: as if it were not there.
 
     Returns:
-        From a file's name to its fields, None if there is no such file; it raises what read_json raises.
+        The function gives None if there is no such file, and raises what read_json raises.
     """
 
     @functools.cache
@@ -298,9 +263,7 @@ def files_in(folder: epath.PathLike, suffix: str, prefix: str = "") -> list[epat
     """Returns the files in a folder whose names begin and end so, sorted, but nothing hidden.
 
     Args:
-        folder: one that is not there has no files.
         suffix: small letters; the files' may be large.
-        prefix: as it is.
     """
     return [
         path
@@ -310,11 +273,7 @@ def files_in(folder: epath.PathLike, suffix: str, prefix: str = "") -> list[epat
 
 
 def beginning_with(prefix: str) -> list[str]:
-    """Returns the paths of all files and folders that begin so, in order.
-
-    Args:
-        prefix: a folder and the beginning of a name.
-    """
+    """Returns the paths of all files and folders that begin so, in order."""
     # Not by a pattern: folders may have * or [ in their names.
     folder, name = os.path.split(prefix)
     found = epath.Path(folder).iterdir() if epath.Path(folder).is_dir() else ()
@@ -323,14 +282,7 @@ def beginning_with(prefix: str) -> list[str]:
 
 @contextlib.contextmanager
 def local(path: str) -> Iterator[str]:
-    """Gives the path of a file for libraries that read local files only.
-
-    Args:
-        path: of the file; one on another file system is copied for the `with` block.
-
-    Raises:
-        FileNotFoundError: there is none.
-    """
+    """Gives the path of a file, or of its local copy, for libraries that read local files only."""
     if "://" not in path:
         yield path
         return

@@ -29,7 +29,6 @@ def claim(folder: epath.PathLike, *kinds: str, flag: str) -> None:
     """Raises UserError if a writer would harm what a folder holds; to be called before it does anything.
 
     Args:
-        folder: to write to, whether it is there or not.
         kinds: that the writer resumes, adds to or replaces.
         flag: that chooses the folder.
     """

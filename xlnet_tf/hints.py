@@ -49,7 +49,7 @@ _ATTRIBUTES = {
     "from_preset": "write from_pretrained(NAME), with one of xlnet_tf.released() or a folder",
     "from_pretrained": "use xlnet_tf.checkpoints.read_architecture(NAME_OR_FOLDER)",
     "encode_plus": "call it: tokenizer(text)",
-    "push_to_hub": "use save_pretrained, or the command xlnet-tf push",
+    "push_to_hub": "use save_pretrained, or xlnet-tf convert-checkpoint --output=hf://OWNER/NAME",
     "generate": "load the weights as an XLNetLanguageModel",
 }
 _FEATURES = {  # Hugging Face's and KerasHub's
@@ -74,12 +74,7 @@ class Absent:
 
 
 def suggest_name(name: str, known: Iterable[str] = ()) -> str | None:
-    """Returns what to write instead of a name that this package lacks; None if nothing is like it.
-
-    Args:
-        name: the wrong one.
-        known: the right ones, of which one may be meant.
-    """
+    """Returns what to write instead of a name that this package lacks; None if nothing is like it."""
     prefix = _PREFIX.match(name)
     instead = _CLASSES.get(name) or (prefix and _MODELS.get(name[prefix.end() :]))
     return instead or next(iter(difflib.get_close_matches(name, [*known], 1, 0.85)), None)
@@ -119,7 +114,6 @@ def refuse_keras_3(name: str, values: Any) -> None:
 
     Args:
         name: what the object, or the dict or list of objects, was given as.
-        values: anything.
     """
     if isinstance(values, Mapping):
         values = list(values.values())
@@ -134,11 +128,7 @@ def refuse_keras_3(name: str, values: Any) -> None:
 
 
 def refuse_inputs(values: Any) -> None:
-    """Raises a UserError for texts where a model expects features, and for the features of other libraries.
-
-    Args:
-        values: the input of a model's call, fit, evaluate or predict.
-    """
+    """Raises a UserError for texts where a model expects features, and for features of other libraries."""
     first = values
     while isinstance(first, list | tuple | np.ndarray) and len(first):
         first = first[0]

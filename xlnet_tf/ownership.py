@@ -38,7 +38,7 @@ _POLL_SECONDS = 1.0
 
 
 class Ownership:
-    """The right to write into a folder; see `owning`, which has the same arguments."""
+    """The right to write into a folder; see `folder_lease`, which has the same arguments."""
 
     def __init__(self, folder: epath.Path, what: str, clock: Any):
         self._path = folder / FILE
@@ -87,14 +87,11 @@ class Ownership:
                 self._renewed = self._clock.monotonic()
 
     def take(self, locked: bool, at_once: bool) -> None:
-        """Writes the first lease.
+        """Writes the first lease, unless another process is at work there.
 
         Args:
             locked: whether this process has the folder's lock.
-            at_once: as in `owning`.
-
-        Raises:
-            _Occupied: another process is at work there.
+            at_once: as in `folder_lease`.
         """
         there = _read(self._path)
         # On the machine that a lease names, the lock would have been taken.
@@ -139,7 +136,7 @@ class Ownership:
 
 
 @contextlib.contextmanager
-def owning(
+def folder_lease(
     folder: epath.PathLike, what: str, flag: str, clock: Any = time, at_once: bool = True
 ) -> Iterator[Ownership]:
     """Keeps other processes out of a folder while the block runs.
@@ -190,11 +187,7 @@ class _Occupied(Exception):
 
 
 def _lock(folder: epath.Path, stack: contextlib.ExitStack) -> bool:
-    """Locks a folder until the stack ends; False if its file system has no locks.
-
-    Raises:
-        _Occupied: another process has it.
-    """
+    """Locks a folder until the stack ends; False if its file system has no locks."""
     if "://" in os.fspath(folder):
         return False
     descriptor = os.open(folder, os.O_RDONLY)

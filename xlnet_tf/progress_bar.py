@@ -19,11 +19,7 @@ class ProgressBar(tqdm.tqdm):
 
 
 class LogAboveBars(logging.Handler):
-    """Writes log lines above the bars of a terminal, instead of into them.
-
-    Args:
-        handler: that writes them, to stderr.
-    """
+    """Writes log lines, by a handler for stderr, above the bars of a terminal instead of into them."""
 
     def __init__(self, handler: logging.Handler):
         super().__init__()

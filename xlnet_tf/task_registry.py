@@ -141,11 +141,7 @@ def own_tasks() -> tuple[TaskEntry, ...]:
 
 @functools.cache
 def tasks() -> dict[str, TaskEntry]:
-    """Returns all tasks by name: the project's own, then those of installed packages.
-
-    Raises:
-        UserError: the entry point of a package cannot be loaded, or its names are taken.
-    """
+    """Returns all tasks by name: the project's own, then those of installed packages."""
     found = {task.name: task for task in own_tasks()}
     for point in metadata.entry_points(group=ENTRY_POINTS):
         try:
@@ -172,22 +168,14 @@ def names() -> list[str]:
 
 
 def find(name: str) -> TaskEntry:
-    """Returns the task of a name, which may be an earlier one.
-
-    Raises:
-        UserError: there is no such task.
-    """
+    """Returns the task of a name, which may be an earlier one."""
     if (name := canonical(name)) not in tasks():
         raise UserError(f"there is no task {name!r}: expected one of {', '.join(tasks())}")
     return tasks()[name]
 
 
 def entry_for_set(examples) -> TaskEntry:
-    """Returns the task of an ExampleSet.
-
-    Raises:
-        UserError: there is no such task.
-    """
+    """Returns the task of an ExampleSet."""
     if (name := canonical(examples.task)) not in tasks():
         raise UserError(
             f"{examples.folder} has examples for {examples.task!r}: expected one of {', '.join(tasks())}"
@@ -208,11 +196,7 @@ def entry_for_scope(scope: str) -> TaskEntry | None:
 
 
 def settings(which: str) -> dict[str, dict[str, Setting]]:
-    """Returns the settings that are of some tasks only: the flag's name -> the task's name -> its setting.
-
-    Args:
-        which: "settings" or "export_settings".
-    """
+    """Returns the "settings" or "export_settings" of some tasks only: flag -> task's name -> its setting."""
     found: dict[str, dict[str, Setting]] = {}
     for task in tasks().values():
         for setting in getattr(task, which):

@@ -18,10 +18,8 @@ from absl import flags
 from etils import epath
 
 from run_scripts import pretrain
-from run_scripts.adapt.texts import TextOptions
-from run_scripts.common import experiment
+from run_scripts.adapt import options
 from xlnet_tf import errors, folders, hub
-from xlnet_tf import flags as options
 from xlnet_tf.flags import Setting
 from xlnet_tf.records.examples import ExampleSet
 
@@ -33,57 +31,28 @@ SETTINGS = (
         for setting in pretrain.SETTINGS
         if setting.flag not in _LEFT_OUT
     ),
-    Setting("max_general_rise", "task.max_general_rise", "float",
+    Setting("max_general_rise", "task.max_general_rise", float,
             "Rise of the loss on general text, in nats, after which the run ends; 0: it never does.", 0),
 )  # fmt: skip
 
 
-def define_flags() -> None:
-    experiment.define_flags(SETTINGS)
-    options.define_flags(TextOptions)
-    flags.DEFINE_string(
-        "init_checkpoint",
-        None,
-        "Weights to adapt: a folder (ours, the original's, Hugging Face's) or hf://OWNER/NAME.",
-        required=True,
-    )
-    flags.DEFINE_float("epochs", 1.0, "Passes over the texts, if train_steps is 0.", 0.0001, 1_000_000)
-    flags.DEFINE_integer(
-        "seq_len", None, "Tokens of a segment. Default: as the checkpoint's records, or 512.", 7
-    )
-    flags.DEFINE_string(
-        "sentence_split",
-        None,
-        "Language code (en, de, ...) if the texts have paragraphs on their lines. Default: as the "
-        "checkpoint's records, or none.",
-    )
-    flags.DEFINE_bool("keep_optimizer", True, "Take over the optimizer's moments, if they were kept.")
-    flags.DEFINE_string(
-        "task_data", "", "Folder of built examples, to fine-tune the weights before and after on."
-    )
-    flags.DEFINE_multi_string(
-        "task_config", [], "Settings of that fine-tuning: a recipe, a yaml file, or NAME=VALUE,NAME=VALUE."
-    )
-    flags.DEFINE_integer("num_seeds", 3, "Number of seeds of that fine-tuning.", 1, 100)
-
-
 def main(_: Sequence[str]) -> None:
-    values = flags.FLAGS
-    folders.claim(values.model_dir, folders.ADAPTATION, flag="--model_dir")
-    hub.require(values.init_checkpoint, "--init_checkpoint: ")
-    if not (epath.Path(values.model_dir) / "adaptation.json").exists():  # else the texts are not read
-        options.from_flags(TextOptions, values).check()
-    if values.task_data:
-        ExampleSet.load(f"{values.task_data}/train")
+    run, texts, adapt = options.from_flags(SETTINGS, flags.FLAGS)
+    folders.claim(run.model_dir, folders.ADAPTATION, flag="--model_dir")
+    hub.require(adapt.init_checkpoint, "--init_checkpoint: ")
+    if not (epath.Path(run.model_dir) / "adaptation.json").exists():  # else the texts are not read
+        texts.check()
+    if adapt.task_data:
+        ExampleSet.load(f"{adapt.task_data}/train")
 
     # TensorFlow is loaded once the paths are known to be good.
     from run_scripts.adapt.adaptation import REPORT, Adaptation
 
-    adaptation = Adaptation(values, SETTINGS)
+    adaptation = Adaptation(run, texts, adapt, SETTINGS)
     print(adaptation.adapt(*adaptation.prepare()))
     print(f"\nwritten to {adaptation.folder}: {REPORT}")
 
 
 if __name__ == "__main__":
-    define_flags()
+    options.define_flags(SETTINGS)
     errors.run(main)

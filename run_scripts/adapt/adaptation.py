@@ -7,17 +7,18 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from absl import flags, logging
+from absl import logging
 from etils import epath
 
 from run_scripts.adapt import texts
 from run_scripts.adapt.comparison import Task
 from run_scripts.adapt.leaks import HeldOut, texts_of, whole_texts_of
-from run_scripts.common import experiment
+from run_scripts.adapt.options import AdaptOptions
+from run_scripts.common import experiment, sweeps
+from run_scripts.common.experiment import RunOptions
 from tfrecord_builders.pretraining.build import build_pretraining_records
 from tfrecord_builders.pretraining.options import PretrainingOptions
 from xlnet_tf import files, ownership
-from xlnet_tf import flags as options
 from xlnet_tf.checkpoints import names, open_checkpoint
 from xlnet_tf.checkpoints.checkpoint import Checkpoint
 from xlnet_tf.checkpoints.model_card import BEST, PARAMS_FILE
@@ -28,8 +29,9 @@ from xlnet_tf.flags import Setting
 from xlnet_tf.records.manifest import FILE_NAME, KIND, Manifest
 from xlnet_tf.tasks.metrics.table import metric_table
 from xlnet_tf.tasks.pretraining import task as pretraining
+from xlnet_tf.tasks.pretraining.config import ModelConfig
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE
-from xlnet_tf.training import run, runtime
+from xlnet_tf.training import checks, runtime
 from xlnet_tf.training.early_stopping import read_metrics
 from xlnet_tf.training.progress import HISTORY, read_history
 
@@ -43,40 +45,39 @@ _EVALUATIONS, _WARMUP = 8, 0.1
 class Adaptation:
     """An adaptation in a folder; what an earlier start has finished is not done again.
 
-    Args:
-        values: the flags. All that can be wrong without reading the texts is refused here.
-        settings: flags of the pretraining.
+    The constructor refuses all that can be wrong without reading the texts.
     """
 
-    def __init__(self, values: flags.FlagValues, settings: Sequence[Setting]):
-        self.folder = epath.Path(values.model_dir)
-        self.texts = options.from_flags(texts.TextOptions, values)
-        self.checkpoint = _open_language_model(values.init_checkpoint)
-        self._values = values
+    def __init__(
+        self, run: RunOptions, texts: texts.TextOptions, options: AdaptOptions, settings: Sequence[Setting]
+    ):
+        self.folder = epath.Path(run.model_dir)
+        self.texts, self._options = texts, options
+        self.checkpoint = _open_language_model(options.init_checkpoint)
         self._before = self.checkpoint.source or self.checkpoint.path
         self._finetuned = str(self.folder / WORK / "finetuned")
         recipe = files.read_yaml(experiment.recipes()["adapt"])
-        given = {"recipe adapt": recipe, "init_checkpoint": experiment_settings(self.checkpoint)}
-        self.params = experiment.load(pretraining.EXPERIMENT, settings, values, given)
+        derived = {"recipe adapt": recipe, "init_checkpoint": experiment_settings(self.checkpoint)}
+        self.params = experiment.load(pretraining.EXPERIMENT, settings, run, derived)
         if not self.params.task.keep_best:
             raise UserError("task.keep_best is false, expected true, as adapt keeps the best: leave it out")
-        if values["epochs"].present and (steps := self.params.trainer.train_steps):
-            logging.warning("--epochs %s", experiment.without_effect("epochs", "train_steps", steps))
-        if values.max_general_rise and not (self.texts.general_input or self.texts.general_dev_input):
+        if options.epochs_given and (steps := self.params.trainer.train_steps):
+            logging.warning("--epochs %s", sweeps.without_effect("epochs", "train_steps", steps))
+        if run.given.get("max_general_rise") and not (texts.general_input or texts.general_dev_input):
             raise UserError(
                 "--max_general_rise needs general text to measure on: give --general_input or "
                 "--general_dev_input"
             )
         self.task, sets = None, []
-        if values.task_data:
-            self.task = Task(values.task_data, values.task_config, values.num_seeds, self.params.runtime)
+        if options.task_data:
+            self.task = Task(options.task_data, options.task_config, options.num_seeds, self.params.runtime)
             sets = [self.task.sets[name] for name in ("dev", "test") if name in self.task.sets]
         self.held_out = HeldOut(text for examples in sets for text in whole_texts_of(examples))
         cut = "\n".join(sorted({text for examples in sets for text in texts_of(examples)}))
         note = {
             "init_checkpoint": self._before,
             **dataclasses.asdict(self.texts),
-            **{name: values[name].value for name in ("seq_len", "sentence_split", "keep_optimizer")},
+            **{name: getattr(options, name) for name in ("seq_len", "sentence_split", "keep_optimizer")},
             "seed": self.params.task.seed,
             "task_texts": hashlib.sha256(cut.encode()).hexdigest() if cut else "",
         }
@@ -85,7 +86,7 @@ class Adaptation:
         # Once: the operations of a second strategy would be taken for those of the first. And here, as the
         # task is checked with the devices.
         self._strategy = runtime.prepare(self.params.runtime)
-        run.check_batch_sizes(self.params, self._strategy.num_replicas_in_sync)
+        checks.check_batch_sizes(self.params, self._strategy.num_replicas_in_sync)
         if self.task:
             self.task.check(self._before, self._strategy, self._finetuned)
 
@@ -114,7 +115,7 @@ class Adaptation:
         if not (work / COUNTS).exists():
             choice = texts.choose(self.texts, self.held_out, self.params.task.seed)
         files.make_folder(self.folder)
-        with ownership.owning(self.folder, "adapting", "--model_dir"):
+        with ownership.folder_lease(self.folder, "adapting", "--model_dir"):
             try:
                 if choice:  # the note comes first: what is left of a killed start is this adaptation's then
                     files.write(self.folder / NOTE, json.dumps(self._note, indent=1) + "\n")
@@ -149,12 +150,12 @@ class Adaptation:
             form = {each: getattr(manifest, each) for each in _SAME}
             form |= {"mask_alpha": mask["alpha"], "mask_beta": mask["beta"], "span_mode": mask["span_mode"]}
             form |= {"max_words": mask["max_words"], "bidirectional": len(manifest.directions) > 1}
-        if self._values.seq_len is not None:
+        if self._options.seq_len is not None:
             for each in ("reuse_len", "num_predict", "perm_size"):
                 form.pop(each, None)
         for each in ("seq_len", "sentence_split"):
-            if self._values[each].value is not None:
-                form[each] = self._values[each].value
+            if getattr(self._options, each) is not None:
+                form[each] = getattr(self._options, each)
         if cleaning := self.checkpoint.card.cleaning:
             form |= {"lower": cleaning.lower, "keep_accents": cleaning.keep_accents}
         found = PretrainingOptions(
@@ -187,7 +188,7 @@ class Adaptation:
                 f"--input: there is text for {streams} rows of a batch, and batch_size is {rows}: give more "
                 "text or a smaller --batch_size"
             )
-        steps = math.ceil(self._values.epochs * records[texts.TRAIN].records / rows)
+        steps = math.ceil(self._options.epochs * records[texts.TRAIN].records / rows)
         trainer.train_steps = steps = trainer.train_steps or max(1, steps)
         interval = trainer.validation_interval or -(-steps // _EVALUATIONS)
         trainer.steps_per_loop = loop = min(trainer.steps_per_loop, interval)
@@ -195,7 +196,7 @@ class Adaptation:
         trainer.checkpoint_interval = trainer.checkpoint_interval or trainer.validation_interval
         optimizer = trainer.optimizer_config
         optimizer.warmup_steps = optimizer.warmup_steps or int(_WARMUP * steps)
-        if self._values.keep_optimizer and (state := optimizer_state(self.checkpoint)):
+        if self._options.keep_optimizer and (state := optimizer_state(self.checkpoint)):
             optimizer.updates_before = state.updates
 
     def adapt(self, counts: Mapping[str, Any], records: Mapping[str, Manifest]) -> str:
@@ -256,7 +257,7 @@ def experiment_settings(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the settings that follow from a checkpoint, over those of the recipe."""
     if checkpoint.config is None:
         raise UserError(f"init_checkpoint: {checkpoint.path} has no architecture next to it")
-    known = {field.name for field in dataclasses.fields(pretraining.ModelConfig)}
+    known = {field.name for field in dataclasses.fields(ModelConfig)}
     model = {name: value for name, value in checkpoint.card.settings.items() if name in known}
     found: dict[str, Any] = {"task": {"model": model | checkpoint.config.to_dict()}}
     path = epath.Path(checkpoint.path_of(PARAMS_FILE))

@@ -8,7 +8,7 @@ from typing import Any
 from official.core import exp_factory, task_factory
 
 from run_scripts import finetune
-from run_scripts.common import experiment
+from run_scripts.common import experiment, sweeps
 from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.checkpoints.formats import other_architecture
@@ -29,7 +29,6 @@ class Task:
     Args:
         data: folder of built examples: train, dev and, if there is one, test.
         config: settings of fine-tuning, over its defaults: recipes, files or NAME=VALUE, in turn.
-        num_seeds: how often to fine-tune from each beginning.
         runtime: the adaptation's devices and number type, which the fine-tuning shares.
     """
 
@@ -43,7 +42,7 @@ class Task:
         for source in config:
             override(params, experiment.settings_file(source, _FLAG), _FLAG)
         with prefixed(_FLAG):
-            params = experiment.variant(params, entry.experiment, (*finetune.SETTINGS, *entry.settings), {})
+            params = sweeps.variant(params, entry.experiment, (*finetune.SETTINGS, *entry.settings), {})
             for name, own, shared in nested_differences(params.runtime.as_dict(), runtime.as_dict()):
                 raise UserError(
                     f"runtime.{name} is {own!r}, and {shared!r} for the adaptation: leave it out, and set it "

@@ -13,7 +13,7 @@ from tfrecord_builders.common.rows import BadRow, NotAnObject, other_delimiter, 
 from tfrecord_builders.common.streams import unpacked_name
 from tfrecord_builders.corpus import is_text
 from xlnet_tf import files
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.serving.graph.signatures import TensorInfo, check_size, printable
 
 LINES_FILE = "predictions.jsonl"
@@ -22,14 +22,11 @@ _CONTROLS = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}  # those that
 
 
 def rows_of_flags(pairs: Sequence[str], columns: Mapping[str, TensorInfo]) -> list[dict[str, Any]]:
-    """Reads rows from flags.
+    """Reads rows from --input flags.
 
     Args:
         pairs: NAME=VALUE; the second VALUE of a NAME is for the second row.
         columns: the inputs of the model; single strings stand for themselves, the rest is JSON.
-
-    Raises:
-        UserError: a pair is malformed, names no input or is not JSON, or rows do not have all inputs.
     """
     values: dict[str, list[Any]] = {}
     for pair in pairs:
@@ -58,11 +55,7 @@ def rows_of_flags(pairs: Sequence[str], columns: Mapping[str, TensorInfo]) -> li
 def rows_of_file(path: str) -> Iterator[dict[str, Any]]:
     """Yields rows from a .csv or .tsv file with named columns, or from a file of a JSON object in each line.
 
-    Blank lines of a JSON file are left out.
-
-    Raises:
-        UserError: it is a folder, it has no rows, or a row is damaged; the message has its number.
-        FileNotFoundError: it is not there.
+    Blank lines of a JSON file are left out. A file without rows is an error.
     """
     rows = _read_rows(path)
     if (first := next(rows, None)) is None:
@@ -91,7 +84,7 @@ def _read_rows(path: str) -> Iterator[dict[str, Any]]:
             tip = "" if name.endswith((".jsonl", ".json")) else ". The names of tables end in .csv or .tsv"
             raise UserError(
                 f"{path}, line {number}: {error} with the model's inputs by name, such as "
-                f'{{"text": "A fine film."}}; found {shown(line.rstrip())}{tip}'
+                f'{{"text": "A fine film."}}; found {short_repr(line.rstrip())}{tip}'
             ) from None
         except BadRow as error:
             raise UserError(f"{path}, line {number}: {error}") from None
@@ -105,16 +98,13 @@ def answered_lines(
 ) -> Iterator[str]:
     """Yields the rows of a file with their answers, as JSON lines.
 
+    What a row has under the name of an answer, such as the label to compare with, goes by "given_" and that
+    name, which is said once on stderr.
+
     Args:
         answer: rows -> the answer to each, in their order.
         inputs: names of the model's inputs, which an answer may repeat.
         first: number of the row to begin with, counted from 0.
-
-    What a row has under the name of an answer, such as the label to compare with, goes by "given_" and that
-    name, which is said once on stderr.
-
-    Raises:
-        UserError: a row has that, too.
     """
     noted = set()
     rows, copies = itertools.tee(itertools.islice(rows_of_file(path), first, None))
@@ -136,11 +126,7 @@ def check_output(data: str, output_dir: str) -> None:
 
 
 def renamed(row: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:
-    """Returns a row in which columns that are called as answers have "given_" before their names.
-
-    Raises:
-        UserError: it has such a column as well.
-    """
+    """Returns a row in which columns that are called as answers have "given_" before their names."""
     if clash := [name for name in taken if name in row and f"given_{name}" in row]:
         raise UserError(f"{clash[0]} and given_{clash[0]}, and the model answers {clash[0]}")
     return {f"given_{name}" if name in taken else name: value for name, value in row.items()}
@@ -183,27 +169,23 @@ def inputs_of_row(
 
     Args:
         row: column -> value.
-        ranks: the inputs, as Served.input_ranks has them.
-        chosen: the column of each.
+        ranks: 1: the input is a text; 2: a list of texts.
+        chosen: the column of each input.
         where: the row is, for messages.
-
-    Raises:
-        UserError: a column is missing, or is not a text or list of texts, as the input needs; or a text is
-            too long.
     """
     check_columns(row, ranks, chosen, where)
     found = {name: row[chosen[name]] for name in ranks}
     for name, value in found.items():
         if ranks[name] == 1:
             if not is_text(value):
-                found = shown(value, json.dumps)
+                found = short_repr(value, json.dumps)
                 raise UserError(f"{where}: {chosen[name]} is {found}; expected a text in UTF-8")
             check_size(value, f"{where}: {chosen[name]}")
             continue
         found[name] = value = parsed(value)
         if not isinstance(value, list) or not all(map(is_text, value)):
             raise UserError(
-                f"{where}: {chosen[name]} is {shown(str(row[chosen[name]]))}; expected a list, such as "
+                f"{where}: {chosen[name]} is {short_repr(str(row[chosen[name]]))}; expected a list, such as "
                 '["a", "b"]'
             )
         for text in value:

@@ -17,7 +17,9 @@ from xlnet_tf.layers.kernels import device
 from xlnet_tf.tasks.sweep import Training
 from xlnet_tf.tpu import compilation, report, steps, topologies
 from xlnet_tf.tpu.report import gigabytes
-from xlnet_tf.training import run, runtime
+from xlnet_tf.training import checks, runtime
+from xlnet_tf.training.data import Batching
+from xlnet_tf.training.interruption import SMALLER_STEP
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.task import Task
 from xlnet_tf.training.tpu_slice import TpuSlice
@@ -32,10 +34,7 @@ class Machines:
     """What a run will use.
 
     Attributes:
-        text: in words.
-        replicas: parts of a batch.
         hosts: machines that read their own rows.
-        slice: the TPU, if it is one.
     """
 
     text: str
@@ -45,11 +44,7 @@ class Machines:
 
 
 def machines(config: runtime.RuntimeConfig, topology: str | None) -> Machines:
-    """Returns what a run will use; no TPU and no other host is asked.
-
-    Args:
-        topology: name of a TPU slice; needed for the strategy `tpu`.
-    """
+    """Returns what a run will use; no TPU and no other host is asked."""
     if topology or config.distribution_strategy == "tpu":
         if not topology:
             raise UserError("--dry_run of --strategy=tpu needs the TPU's kind and size: add --topology=v3-8")
@@ -93,7 +88,7 @@ def check_and_print_all(
                 compilation.check_installed()
             lines = check(params, task, where, training.runs[0][1]).splitlines()
             for run_params, folder in training.runs[1:]:
-                run.check_resumable(run_params, task, folder)
+                checks.check_resumable(run_params, task, folder)
             if where.slice:
                 lines += ["", "The step of one replica, compiled:"]
                 lines += compiled(params, task, where, price_per_hour).splitlines()
@@ -103,7 +98,7 @@ def check_and_print_all(
         first = first or lines
         if training.again:
             print(f"\nWARNING: {training.again}")
-    for warning in task.data_warnings():
+    for warning in task.data.warnings():
         print(f"\nWARNING: {warning}")
     print(f"\nEverything fits. Nothing was trained.{_still_needed(params.runtime, where)}")
 
@@ -124,14 +119,14 @@ def check(params, task: Task, where: Machines, model_dir: str) -> str:
     Returns:
         A table for a person.
     """
-    run.check_batch_sizes(params, where.replicas)
-    run.check_settings(params, model_dir)
+    checks.check_batch_sizes(params, where.replicas)
+    checks.check_settings(params, model_dir)
     if where.hosts == 1 and not where.slice:
-        run.check_memory(params, task, tf.distribute.get_strategy())
-    run.check_resumable(params, task, model_dir)
+        checks.check_memory(params, task, tf.distribute.get_strategy())
+    checks.check_resumable(params, task, model_dir)
     build_optimizer(params.trainer.optimizer_config, params.trainer.train_steps, task.n_layer)
-    run.check_data(params, task)
-    run.check_inputs(params, task, where.replicas, where.hosts)
+    checks.check_data(params, task.data)
+    checks.check_inputs(params, task.data, where.replicas, where.hosts)
     model = task.build_model()
     task.initialize(model)
     return "\n".join(_ROW.format(name, value) for name, value in _rows(params, task, where, model).items())
@@ -141,8 +136,7 @@ def compiled(params, task: Task, where: Machines, price_per_hour: float | None =
     """Compiles the training step for one core of the TPU and says what it takes.
 
     Raises:
-        UserError: the step does not compile, a core cannot hold it and what an evaluation remembers, or the
-            compiler is not installed.
+        UserError: it does not compile, or a core cannot hold it and what an evaluation remembers.
     """
     alone = copy.deepcopy(params)
     rows = params.task.train_data.global_batch_size // where.replicas
@@ -150,7 +144,7 @@ def compiled(params, task: Task, where: Machines, price_per_hour: float | None =
     topology = topologies.find(where.slice.generation)
     batches, loops = [], 0
     refused = compilation.too_large(_memory_bytes(params, task, rows), rows, topology)
-    for length in reversed(task.lengths()):  # the longest is the largest
+    for length in reversed(_batching(params, task, where).compiled_lengths):  # the longest is the largest
         if not refused:
             program = steps.training_step(alone, length=length)
         outcome = refused or compilation.compile_program(program.hlo, topology)
@@ -158,7 +152,7 @@ def compiled(params, task: Task, where: Machines, price_per_hour: float | None =
             raise UserError(_refusal(outcome, where.slice.name, rows, params.trainer.accumulation_steps))
         batches.append(report.CompiledBatch(topology, rows, outcome, length=length))
         loops = program.loops_with_products()
-    table = f"{report.table(batches, loops)}{_duration(params, task, batches, price_per_hour)}"
+    table = f"{report.table(batches, loops)}{_duration(params, task, where, batches, price_per_hour)}"
     largest = max(batch.outcome.hbm for batch in batches)
     data = params.task.validation_data
     held = _memory_bytes(params, task, data.global_batch_size // where.replicas) if data.input_path else 0
@@ -177,12 +171,12 @@ def compiled(params, task: Task, where: Machines, price_per_hour: float | None =
 
 
 def _duration(
-    params, task: Task, batches: Sequence[report.CompiledBatch], price_per_hour: float | None
+    params, task: Task, where: Machines, batches: Sequence[report.CompiledBatch], price_per_hour: float | None
 ) -> str:
     """Returns lines with the time of the training and its price."""
     seconds = {batch.length: batch.outcome.estimated_seconds for batch in batches}
     steps = -(-_records(task) // params.task.train_data.global_batch_size)
-    total = sum(seconds[length] for length in task.step_lengths(0, steps, training=True))
+    total = sum(seconds[length] for length in _batching(params, task, where).lengths_of_steps(0, steps))
     hours = total / steps * params.trainer.train_steps / 3600
     by = "at the chip's peak rates" if batches[0].outcome.is_at_peak else "by these estimates"
     text = f"\nOne pass over the data, {steps:,} steps, takes {total:.1f} s {by}."
@@ -199,7 +193,7 @@ def _refusal(outcome: compilation.NotCompiled, slice_name: str, rows: int, parts
         return f"the step does not compile for a core of {slice_name}: {outcome.error}"
     return (
         f"the step of {rows} rows in {parts} micro-batch(es) does not fit into the memory of a core of "
-        f"{slice_name}. {run.SMALLER_STEP}. The compiler says:\n{outcome.error}"
+        f"{slice_name}. {SMALLER_STEP}. The compiler says:\n{outcome.error}"
     )
 
 
@@ -207,7 +201,7 @@ def _rows(params, task: Task, where: Machines, model: tf_keras.Model) -> dict[st
     config, data, trainer = task.xlnet_config, params.task.train_data, params.trainer
     weights = sum(weight.shape.num_elements() for weight in model.trainable_variables)
     rows = data.global_batch_size // where.replicas
-    tokens, steps = task.tokens_per_step(), trainer.train_steps
+    tokens, steps = _batching(params, task, where).tokens_of_step(), trainer.train_steps
     saved = checkpoint_bytes(params, task, weights)
     heads = f"{config.n_head} heads of {config.d_head}"
     return {
@@ -231,17 +225,22 @@ def _rows(params, task: Task, where: Machines, model: tf_keras.Model) -> dict[st
 
 def _cut_rows(params, task: Task, where: Machines) -> dict[str, str]:
     """Returns a row about the lengths that rows are cut to or, packed, their number; none if whole."""
-    if task.lengths() == [None]:
+    batching = _batching(params, task, where)
+    if [*batching.compiled_lengths] == [None]:
         return {}
     multiple = None if where.slice or params.runtime.enable_xla else device.length_multiple()
     steps = min(params.trainer.train_steps, _MOST_STEPS)
-    epoch = task.step_lengths(0, steps, training=True, multiple=multiple)
-    part = sum(map(task.tokens_per_step, epoch)) / (len(epoch) * task.tokens_per_step())
-    any_length = multiple is not None and task.any_length(training=True)
-    few, remain = ", ".join(map(str, task.lengths())), f"{part:.1%} of all positions remain"
+    epoch = batching.lengths_of_steps(0, steps, multiple)
+    part = sum(map(batching.tokens_of_step, epoch)) / (len(epoch) * batching.tokens_of_step())
+    is_dynamic = multiple is not None and batching.has_dynamic_length
+    few, remain = ", ".join(map(str, batching.compiled_lengths)), f"{part:.1%} of all positions remain"
     if params.task.batching == "packed":
-        return {"texts are packed": f"into {'few' if any_length else few} rows a micro-batch; {remain}"}
-    return {"rows are cut to": f"{'the longest of each batch' if any_length else f'{few} tokens'}; {remain}"}
+        return {"texts are packed": f"into {'few' if is_dynamic else few} rows a micro-batch; {remain}"}
+    return {"rows are cut to": f"{'the longest of each batch' if is_dynamic else f'{few} tokens'}; {remain}"}
+
+
+def _batching(params, task: Task, where: Machines) -> Batching:
+    return task.data.batching(True, where.replicas, params.trainer.accumulation_steps)
 
 
 def _copies(saved: int, without_memory: int, hosts: int) -> str:
@@ -255,7 +254,6 @@ def checkpoint_bytes(params, task: Task, weights: int, rows: int | None = None) 
     """Returns what a checkpoint takes: weights and moments in float32, and the memory if it is saved.
 
     Args:
-        weights: numbers that are trained.
         rows: whose memory is saved; None: those of a batch.
     """
     memory = _memory_bytes(params, task, params.task.train_data.global_batch_size if rows is None else rows)

@@ -24,7 +24,7 @@ class Report(NamedTuple):
     Attributes:
         intervals: of the metrics; empty if none were asked for.
         differences: to another run's, likewise.
-        calibration: scores by name; empty where the outputs are no probabilities, as the next two.
+        calibration: scores by name; empty where the outputs are not probabilities, as the next two.
         bins: confidence against frequency.
         curves: precision and recall over thresholds, by label.
     """
@@ -37,12 +37,9 @@ class Report(NamedTuple):
 
 
 def report(task, examples, predictions, against=None, samples: int = resampling.SAMPLES) -> Report:
-    """Examines predictions.
+    """Examines a Predictor's predictions for a set with answers.
 
     Args:
-        task: the FinetuningTask that they are of.
-        examples: the set, with answers.
-        predictions: as a Predictor returns them.
         against: the task of another run and its predictions for the same set; None: there is none.
         samples: of the bootstrap; 0: no intervals.
     """

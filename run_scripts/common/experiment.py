@@ -1,56 +1,90 @@
 """From flags and files of settings to one checked experiment; shared by the scripts that train."""
 
 import copy
+import dataclasses
 import operator
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from absl import flags, logging
 
+from xlnet_tf import flags as flags_lib
 from xlnet_tf import hub
-from xlnet_tf.command_line import closest
+from xlnet_tf.cli.command_line import closest
 from xlnet_tf.errors import UserError
-from xlnet_tf.flags import Setting
+from xlnet_tf.flags import Setting, option
+
+Options = TypeVar("Options")
 
 RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
 
 # TensorFlow is imported where it is needed, so that --help answers at once.
 
 
-def define_flags(settings: Sequence[Setting]):
-    """Defines the flags of the settings, --model_dir, --config_file and --params_override."""
-    flags.DEFINE_string("model_dir", None, "Folder of the run: checkpoints, settings, losses.", required=True)
-    flags.DEFINE_multi_string(
-        "config_file",
-        [],
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Where a run is, and its settings over the defaults.
+
+    Attributes:
+        given: the settings whose flags are given, by flag.
+    """
+
+    model_dir: str = option("Folder of the run: checkpoints, settings, losses.")
+    config_file: Sequence[str] = option(
         "Yaml file of settings, or a recipe's name (base, glue/sst-2), over the defaults; of several, the "
         "last one wins.",
+        (),
+        repeated=True,
     )
+    params_override: str = option(
+        "Settings over those of files and flags: trainer.train_steps=100,task.seed=1, or a yaml file.", ""
+    )
+    given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DryRunOptions:
+    """Whether a training is only checked, and for which TPU."""
+
+    dry_run: bool = option(
+        "Build and check everything, print what would be trained, and train nothing.", False
+    )
+    topology: str | None = option(
+        "With --dry_run: the TPU to check for, as v3-32; the step is compiled for one of its cores.",
+        None,
+        aliases=("for",),
+    )
+    price_per_hour: float | None = option(
+        "With --topology: price of the whole slice for an hour.", None, least=0
+    )
+
+
+def define_flags(settings: Sequence[Setting]):
+    """Defines the flags of RunOptions and of the settings."""
+    flags_lib.define_flags(RunOptions)
     check_config_file()
-    flags.DEFINE_string(
-        "params_override",
-        "",
-        "Settings over those of files and flags: trainer.train_steps=100,task.seed=1, or a yaml file.",
-    )
     for setting in settings:
         setting.define()
 
 
-def split_checkpoint(values: flags.FlagValues):
-    """Takes --model_dir=RUN/ckpt-STEP of a fine-tuned run as --model_dir=RUN --checkpoint=ckpt-STEP.
+def run_options(settings: Iterable[Setting], values: flags.FlagValues) -> RunOptions:
+    """Returns the options that the flags of `define_flags` were given; for mains."""
+    given = {setting.flag: values[setting.flag].value for setting in settings}
+    given = {flag: value for flag, value in given.items() if value is not None}
+    return flags_lib.from_flags(RunOptions, values, given=given)
 
-    Raises:
-        UserError: --checkpoint is given as well.
-    """
-    folder, name = run_and_checkpoint(values.model_dir)
-    if name and values.checkpoint not in ("", name):
+
+def split_checkpoint(options: Options) -> Options:
+    """Takes model_dir=RUN/ckpt-STEP of a fine-tuned run as model_dir=RUN, checkpoint=ckpt-STEP."""
+    folder, name = run_and_checkpoint(options.model_dir)
+    if name and options.checkpoint not in ("", name):
         raise UserError(
-            f"--model_dir={values.model_dir} and --checkpoint={values.checkpoint} name two checkpoints: "
+            f"--model_dir={options.model_dir} and --checkpoint={options.checkpoint} name two checkpoints: "
             "leave out one of them"
         )
-    values.model_dir, values.checkpoint = folder, name or values.checkpoint
+    return dataclasses.replace(options, model_dir=folder, checkpoint=name or options.checkpoint)
 
 
 def run_and_checkpoint(path: str) -> tuple[str, str]:
@@ -76,11 +110,7 @@ def settings_file(source: str, flag: str = "--config_file") -> str:
     """Returns the file of a recipe that is given by name; other sources of settings as they are.
 
     Args:
-        source: a recipe's name, or another source of settings.
         flag: where it was given, for the message.
-
-    Raises:
-        UserError: a name is that of no recipe and no file.
     """
     known, name = recipes(), source.removesuffix(".yaml")
     if pathlib.Path(source).is_file() or not (name in known or re.fullmatch(r"[\w/-]+", name)):
@@ -100,19 +130,8 @@ def check_config_file():
 
 
 def define_dry_run_flags():
-    """Defines --dry_run, and what it checks for: --topology, also as --for, and --price_per_hour."""
-    flags.DEFINE_bool(
-        "dry_run", False, "Build and check everything, print what would be trained, and train nothing."
-    )
-    flags.DEFINE_string(
-        "topology",
-        None,
-        "With --dry_run: the TPU to check for, as v3-32; the step is compiled for one of its cores.",
-    )
-    flags.DEFINE_alias("for", "topology")
-    flags.DEFINE_float(
-        "price_per_hour", None, "With --topology: price of the whole slice for an hour.", lower_bound=0
-    )
+    """Defines the flags of DryRunOptions."""
+    flags_lib.define_flags(DryRunOptions)
     for flag, needed in (("topology", "dry_run"), ("price_per_hour", "topology")):
         flags.register_multi_flags_validator(
             [flag, needed],
@@ -124,36 +143,31 @@ def define_dry_run_flags():
 def load(
     name: str,
     settings: Sequence[Setting],
-    values: flags.FlagValues,
-    given: Mapping[str, Mapping[str, Any]] = {},
+    options: RunOptions,
+    derived: Mapping[str, Mapping[str, Any]] = {},
 ):
     """Builds an experiment's settings: defaults, then --config_file, then flags, then --params_override.
 
     Args:
         name: the registered experiment.
-        given: settings over the defaults, by where they come from.
-
-    Returns:
-        The ExperimentConfig, each value of its type and in its limits.
-
-    Raises:
-        UserError: a setting is unknown or has a wrong value, or a file cannot be read.
+        derived: settings over the defaults, by where they come from.
     """
     from official.core import exp_factory
 
     from xlnet_tf.training.config import override
 
     params = exp_factory.get_exp_config(name)
-    for where, changes in given.items():
+    for where, changes in derived.items():
         override(params, changes, where)
-    for file in values.config_file:
+    for file in options.config_file:
         override(params, settings_file(file), "--config_file")
     recipe = copy.deepcopy(params)
-    override_by_flags(params, settings, values)
-    override(params, values.params_override, "--params_override")
-    _check(params, name, settings)
-    given = "warmup_steps" not in values or values.warmup_steps is not None  # tpu_compile has no such flag
-    if not given and "warmup_steps" not in values.params_override:
+    override_by_flags(params, settings, options.given)
+    override(params, options.params_override, "--params_override")
+    check(params, name, settings)
+    has_warmup = any(setting.flag == "warmup_steps" for setting in settings)  # tpu_compile's lack it
+    is_given = "warmup_steps" in options.given or "warmup_steps" in options.params_override
+    if has_warmup and not is_given:
         _fit_warmup(params.trainer, recipe.trainer)
     # With their commits, so that the run's settings tell which weights it began with.
     params.task.init_checkpoint = hub.locate(params.task.init_checkpoint).source
@@ -161,48 +175,7 @@ def load(
     return params
 
 
-def is_text(params, settings: Sequence[Setting], axis: str) -> bool:
-    """Returns whether a setting of an experiment, by its flag or its path, takes texts."""
-    fields = {setting.flag: setting.field for setting in settings}
-    try:
-        return isinstance(operator.attrgetter(fields.get(axis, axis))(params), str)
-    except AttributeError:
-        return False  # there is no such setting, as `variant` says
-
-
-def variant(params, name: str, settings: Sequence[Setting], point: Mapping[str, Any]):
-    """Returns a copy of an experiment with some settings changed.
-
-    Args:
-        params, name, settings: of the experiment; see `load`.
-        point: the settings by flag or by path, as learning_rate or task.model.dropout.
-
-    Raises:
-        UserError: there is no such setting, it is of the devices, which all variants share, or a value is of
-            another type or out of its limits.
-    """
-    from xlnet_tf.training.config import override
-
-    changed, fields = copy.deepcopy(params), {setting.flag: setting.field for setting in settings}
-    if len({fields.get(axis, axis) for axis in point}) < len(point):
-        raise UserError(f"--sweep names a setting twice, by its flag and its path: {', '.join(point)}")
-    for axis, value in point.items():
-        if axis not in fields and "." not in axis:
-            match = closest(axis, fields)
-            tip = f"did you mean {match}?" if match else f"expected one of {', '.join(fields)}, or a path"
-            raise UserError(f"--sweep={axis}: there is no such setting: {tip}")
-        path = fields.get(axis, axis)
-        if path.startswith("runtime.") and path != "runtime.enable_xla":
-            raise UserError(
-                f"--sweep={axis}: all runs of a sweep share the devices and the type of numbers: start a "
-                "sweep for each of these values"
-            )
-        override(changed, _nested(path, value), f"--sweep={axis}")
-    _check(changed, name, settings)
-    return changed
-
-
-def _check(params, name: str, settings: Sequence[Setting]):
+def check(params, name: str, settings: Sequence[Setting]):
     """Raises UserError unless each value is of its type and in its limits."""
     from official.core import exp_factory
 
@@ -226,22 +199,17 @@ def _fit_warmup(trainer, recipe):
         )
 
 
-def without_effect(flag: str, other: str, value: Any) -> str:
-    """Returns what to say, after its name, of a flag that another setting's value leaves without effect."""
-    return f"has no effect, as {other} is {value}: give --{other}=0, too, or leave out {flag}"
-
-
-def override_by_flags(params, settings: Sequence[Setting], values: flags.FlagValues):
+def override_by_flags(params, settings: Sequence[Setting], given: Mapping[str, Any]):
     """Puts the settings whose flags are given over those of an experiment."""
     from xlnet_tf.training.config import override
 
     for setting in settings:
-        if (value := values[setting.flag].value) is not None:
-            setting.check(value)
-            override(params, _nested(setting.field, value), f"--{setting.flag}")
+        if setting.flag in given:
+            setting.check(given[setting.flag])
+            override(params, nested(setting.field, given[setting.flag]), f"--{setting.flag}")
 
 
-def _nested(path: str, value: Any) -> dict[str, Any]:
+def nested(path: str, value: Any) -> dict[str, Any]:
     for name in reversed(path.split(".")):
         value = {name: value}
     return value

@@ -18,8 +18,7 @@ def draw_scores(
     """Draws a bar for the median of each way of learning, and a point for each seed.
 
     Args:
-        scores: name -> metric with each seed, shown in percent if none is below 0 or above 1; NaN: there is
-            none.
+        scores: name -> metric with each seed, shown in percent if none is below 0 or above 1; NaN: none.
         path: of the pictures, whose suffix becomes .png and .svg.
     """
     known = [value for values in scores.values() for value in values if np.isfinite(value)]

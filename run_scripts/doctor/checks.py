@@ -179,11 +179,7 @@ def lacking(known: Sequence[Package], extra: str, names: Sequence[str] = ()) -> 
 
 
 def has_tpu(root: str = "/") -> bool:
-    """Returns whether this machine has a TPU chip.
-
-    Args:
-        root: folder that has dev and sys.
-    """
+    """Returns whether this machine has a TPU chip; `root` has the folders dev and sys."""
     if glob.glob(f"{root}/dev/accel[0-9]*"):
         return True
     # Newer TPU VMs give their chips to processes by VFIO, as other machines do with GPUs.

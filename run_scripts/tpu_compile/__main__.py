@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from absl import flags
 from etils import epath
 
-from run_scripts.tpu_compile.plan import check_flags, define_flags, run, save_hlo
+from run_scripts.tpu_compile.plan import check_flags, define_flags, from_flags, run, save_hlo
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import FILE_NAME, Manifest
@@ -40,24 +40,24 @@ from xlnet_tf.tpu.compilation import NotCompiled
 
 
 def main(_: Sequence[str]) -> None:
-    values = flags.FLAGS
-    check_flags(values)
-    if values.data and not epath.Path(values.data, FILE_NAME).exists():
-        Manifest.load(values.data)  # says what is missing, before TensorFlow is loaded
-    if values.export and not epath.Path(values.export, "saved_model.pb").exists():
+    options = from_flags(flags.FLAGS)
+    check_flags(options)
+    if options.data and not epath.Path(options.data, FILE_NAME).exists():
+        Manifest.load(options.data)  # says what is missing, before TensorFlow is loaded
+    if options.export and not epath.Path(options.export, "saved_model.pb").exists():
         raise UserError(
-            f"--export: {values.export} has no saved_model.pb; expected a version that `xlnet-tf export` has "
-            "written, such as served/reviews/1"
+            f"--export: {options.export} has no saved_model.pb; expected a version that `xlnet-tf export` "
+            "has written, such as served/reviews/1"
         )
-    if values.save_hlo:
-        save_hlo(values)
+    if options.save_hlo:
+        save_hlo(options)
         return
-    for results in run(values, sys.argv[1:]):
-        if values.output:
-            results.save(values.output, sys.argv[1:])
+    for results in run(options, sys.argv[1:]):
+        if options.output:
+            results.save(options.output, sys.argv[1:])
     print(results.table())
-    if values.output:
-        print(f"\n{values.output}")
+    if options.output:
+        print(f"\n{options.output}")
     if all(isinstance(row.outcome, NotCompiled) for row in results.rows):
         raise UserError(
             "nothing compiles, for the reasons above. What is too large needs fewer rows (--batch_per_core; "

@@ -1,5 +1,6 @@
 """Compiles a training step or a served model for one TPU core, on a machine that has no TPU."""
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -8,14 +9,16 @@ import pathlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from absl import flags
 
 from run_scripts.common import experiment, training_flags
-from xlnet_tf import errors, files, signals, task_registry
+from xlnet_tf import errors, files, task_registry
+from xlnet_tf import flags as flags_lib
+from xlnet_tf.cli import signals
 from xlnet_tf.errors import UserError
-from xlnet_tf.flags import Setting
+from xlnet_tf.flags import Setting, option
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.spans import default_num_predict
 from xlnet_tf.tpu import compilation, report, runner, search, topologies
@@ -29,7 +32,7 @@ HARDWARE = ("cpu", "gpu", "tpu")
 MEMORY = Setting(
     "memory_len",
     "task.model.memory_len",
-    "integer",
+    int,
     "Pretraining's tokens of memory; 0: none. Default: three quarters of a segment.",
     0,
 )
@@ -57,52 +60,67 @@ WITHOUT_EFFECT: Mapping[str, Sequence[str]] = {
 }
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CompileOptions:
+    """What is compiled, of which size, and for which TPUs.
+
+    Attributes:
+        task: a flag whose choices follow from the tasks.
+        given: the flags of settings that are given, with their values.
+    """
+
+    topology: Sequence[str] = option(f"TPUs to compile for, of {', '.join(topologies.TOPOLOGIES)}.", ("v3",))
+    task: str = PRETRAINING
+    data: str | None = option("Folder of records or examples, to take lengths and labels from.", None)
+    export: str | None = option(
+        "A version that xlnet-tf export wrote, instead of a step; its graph as it is, scores shifted.", None
+    )
+    batch_per_core: int = option("Rows of a core's batch.", 4, least=1)
+    find_max_batch: bool = option(
+        "Search the largest batch per core; quickest with a --batch_per_core above.", False
+    )
+    multiple: int = option("With --find_max_batch: try multiples of this many rows only.", 1, least=1)
+    memory_only: bool = option(
+        "Plan the memory and make no code: a small part of the time (9 of 161 s at two layers).", False
+    )
+    gradient_only: bool = option("Leave out the update: forward and backward pass alone.", False)
+    seq_len: int = option("Tokens of a sequence; of an export by default all that it takes.", 512, least=5)
+    lengths: Sequence[str] = option("Tokens that rows of fine-tuning are cut to, a program for each.", ())
+    num_predict: int | None = option("Targets of a segment. Default: seq_len / 6.", None, least=1)
+    vocab_size: int = option("Pieces of the tokenizer, if no --model_config has them.", 32000, least=10)
+    num_labels: int = option("Classes of a text, or tags of a word.", 2, least=1)
+    sequences: int = option("Options of a question, or candidates of a query.", 4, least=1)
+    config_file: Sequence[str] = option("Yaml file of settings or name of a recipe.", (), repeated=True)
+    params_override: str = option("Settings over those of files and flags.", "")
+    output: str | None = option("json file for the figures.", None)
+    save_hlo: str | None = option("File for the program, to run it with benchmarks/hlo.py.", None)
+    hardware: str = option("What --save_hlo writes the program for.", "tpu", choices=HARDWARE)
+    given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
 def define_flags() -> None:
-    number, string, choice = flags.DEFINE_integer, flags.DEFINE_string, flags.DEFINE_enum
-    switch = functools.partial(flags.DEFINE_bool, default=False)
-    flags.DEFINE_list("topology", ["v3"], f"TPUs to compile for, of {', '.join(topologies.TOPOLOGIES)}.")
-    choice("task", PRETRAINING, [PRETRAINING, *task_registry.names()], "What to train.")
-    string("data", None, "Folder of records or examples, to take lengths and labels from.")
-    string(
-        "export",
-        None,
-        "A version that xlnet-tf export wrote, instead of a step; its graph as it is, scores shifted.",
-    )
-    number("batch_per_core", 4, "Rows of a core's batch.", lower_bound=1)
-    switch(
-        "find_max_batch", help="Search the largest batch per core; quickest with a --batch_per_core above."
-    )
-    number("multiple", 1, "With --find_max_batch: try multiples of this many rows only.", lower_bound=1)
-    switch(
-        "memory_only",
-        help="Plan the memory and make no code: a small part of the time (9 of 161 s at two layers).",
-    )
-    switch("gradient_only", help="Leave out the update: forward and backward pass alone.")
-    number("seq_len", 512, "Tokens of a sequence; of an export by default all that it takes.", lower_bound=5)
-    flags.DEFINE_list("lengths", [], "Tokens that rows of fine-tuning are cut to, a program for each.")
-    number("num_predict", None, "Targets of a segment. Default: seq_len / 6.", lower_bound=1)
-    number("vocab_size", 32000, "Pieces of the tokenizer, if no --model_config has them.", lower_bound=10)
-    number("num_labels", 2, "Classes of a text, or tags of a word.", lower_bound=1)
-    number("sequences", 4, "Options of a question, or candidates of a query.", lower_bound=1)
-    flags.DEFINE_multi_string("config_file", [], "Yaml file of settings or name of a recipe.")
+    flags_lib.define_flags(CompileOptions)
+    flags.DEFINE_enum("task", PRETRAINING, [PRETRAINING, *task_registry.names()], "What to train.")
     experiment.check_config_file()
-    string("params_override", "", "Settings over those of files and flags.")
-    string("output", None, "json file for the figures.")
-    string("save_hlo", None, "File for the program, to run it with benchmarks/hlo.py.")
-    choice("hardware", "tpu", HARDWARE, "What --save_hlo writes the program for.")
     for setting in (MEMORY, *SETTINGS):
         setting.define()
 
 
-def check_flags(values: flags.FlagValues) -> None:
+def from_flags(values: flags.FlagValues) -> CompileOptions:
+    """Returns the options that the flags were given; for mains."""
+    given = flags_lib.given(values, values)
+    return flags_lib.from_flags(CompileOptions, values, task=values.task, given=given)
+
+
+def check_flags(options: CompileOptions) -> None:
     """Refuses flags that were given and have no effect."""
-    asked = [name for name in ("save_hlo", "export", "data", "model_config") if values[name].value]
-    asked += ["nofind_max_batch"] * (not values.find_max_batch)
+    asked = [name for name in ("save_hlo", "export", "data", "model_config") if options.given.get(name)]
+    asked += ["nofind_max_batch"] * (not options.find_max_batch)
     without_effect = {mode: WITHOUT_EFFECT[mode] for mode in asked}
-    without_effect[f"task={values.task}"] = without_effect_on(values.task)
+    without_effect[f"task={options.task}"] = without_effect_on(options.task)
     for mode, names in without_effect.items():
-        if given := [f"--{flag}" for flag in names if values[flag].present]:
-            raise UserError(f"with --{mode} these flags have no effect: {', '.join(given)}. Leave them out")
+        if useless := [f"--{flag}" for flag in names if flag in options.given]:
+            raise UserError(f"with --{mode} these flags have no effect: {', '.join(useless)}. Leave them out")
 
 
 def without_effect_on(task: str) -> Sequence[str]:
@@ -114,18 +132,18 @@ def without_effect_on(task: str) -> Sequence[str]:
     return ("num_predict", MEMORY.flag, *(flag for flag, is_fixed in fixed.items() if is_fixed))
 
 
-def load_params(values: flags.FlagValues):
+def load_params(options: CompileOptions):
     """Returns the experiment that the flags ask for; its data are still to be given."""
-    if values.task == PRETRAINING:
+    if options.task == PRETRAINING:
         from xlnet_tf.tasks.pretraining import task as pretraining
 
-        params = experiment.load(pretraining.EXPERIMENT, (MEMORY, *SETTINGS), values)
+        params = experiment.load(pretraining.EXPERIMENT, (MEMORY, *SETTINGS), options)
     else:
         from xlnet_tf.tasks.label_losses import BALANCED, NONE
 
-        params = experiment.load(task_registry.find(values.task).experiment, SETTINGS, values)
+        params = experiment.load(task_registry.find(options.task).experiment, SETTINGS, options)
         params.task.reinit_layers = 0  # of init_checkpoint, which no step is compiled with
-        if getattr(params.task, "class_weights", NONE) != NONE and not values.data:
+        if getattr(params.task, "class_weights", NONE) != NONE and not options.data:
             params.task.class_weights = BALANCED  # the same program, and synthetic labels have other names
     # What only evaluations use.
     for name in ("alert", "answer_precision", "general_data"):
@@ -136,106 +154,99 @@ def load_params(values: flags.FlagValues):
     return params
 
 
-def row_multiple(values: flags.FlagValues) -> int:
-    """Returns the number that a core's rows must be a multiple of.
-
-    Raises:
-        UserError: a setting is unknown or wrong, or --batch_per_core is not a multiple, and none is searched.
-    """
-    if values.export:
+def row_multiple(options: CompileOptions) -> int:
+    """Returns what a core's rows must be a multiple of; refuses other rows if none are searched."""
+    if options.export:
         return 1
-    parts = load_params(values).trainer.accumulation_steps
-    if not values.find_max_batch and values.batch_per_core % parts:
+    parts = load_params(options).trainer.accumulation_steps
+    if not options.find_max_batch and options.batch_per_core % parts:
         raise UserError(
-            f"--batch_per_core is {values.batch_per_core} with accumulation_steps {parts}: "
+            f"--batch_per_core is {options.batch_per_core} with accumulation_steps {parts}: "
             f"expected a multiple of {parts}"
         )
     return parts
 
 
-def lengths_of_flags(values: flags.FlagValues) -> list[int | None]:
+def lengths_of_flags(options: CompileOptions) -> list[int | None]:
     """Returns the lengths to compile; None: whole rows."""
-    if wrong := [length for length in values.lengths if not length.isdecimal() or int(length) < 1]:
+    if wrong := [length for length in options.lengths if not length.isdecimal() or int(length) < 1]:
         raise UserError(f"--lengths has {', '.join(wrong)}: expected numbers of tokens, such as 16,32")
-    return [*map(int, values.lengths)] or [None]
+    return [*map(int, options.lengths)] or [None]
 
 
-def lower_step(params, values: flags.FlagValues, rows: int, length: int | None = None):
-    """Lowers a training step of this many rows.
+def lower_step(params, options: CompileOptions, rows: int, length: int | None = None):
+    """Lowers a training step of this many rows to a lowering.Program.
 
     Args:
         params: of `load_params`; its data are replaced.
         length: that rows are cut to; None: they are not.
-
-    Returns:
-        A lowering.Program.
     """
     from xlnet_tf.tpu import steps, synthetic
 
     data = params.task.train_data
     data.global_batch_size = rows
     with tempfile.TemporaryDirectory() as folder:
-        data.input_path = values.data or folder
-        vocab_size = params.task.model.architecture(values.vocab_size).n_token
-        sizes = {"seq_len": values.seq_len, "vocab_size": vocab_size}
-        if not values.data and values.task == PRETRAINING:
-            synthetic.pretraining_records(folder, rows=1, num_predict=values.num_predict, **sizes)
-        elif not values.data:
+        data.input_path = options.data or folder
+        vocab_size = params.task.model.architecture(options.vocab_size).n_token
+        sizes = {"seq_len": options.seq_len, "vocab_size": vocab_size}
+        if not options.data and options.task == PRETRAINING:
+            synthetic.pretraining_records(folder, rows=1, num_predict=options.num_predict, **sizes)
+        elif not options.data:
             synthetic.examples(
                 folder,
-                values.task,
-                num_labels=values.num_labels,
-                sequences=values.sequences,
+                options.task,
+                num_labels=options.num_labels,
+                sequences=options.sequences,
                 segment_len=getattr(params.task.model, "segment_len", 0),
                 **sizes,
             )
-        return steps.training_step(params, values.gradient_only, values.hardware, length)
+        return steps.training_step(params, options.gradient_only, options.hardware, length)
 
 
-def _memory_len(params, values: flags.FlagValues) -> int:
+def _memory_len(params, options: CompileOptions) -> int:
     memory_len = params.task.model.memory_len
-    return values.seq_len * 3 // 4 if memory_len is None else memory_len
+    return options.seq_len * 3 // 4 if memory_len is None else memory_len
 
 
-def bytes_of_row(values: flags.FlagValues) -> int:
+def bytes_of_row(options: CompileOptions) -> int:
     """Returns what a step remembers of a row; 0 if that is nothing, or only the data say how much it is."""
-    if values.task != PRETRAINING or values.export or values.data:
+    if options.task != PRETRAINING or options.export or options.data:
         return 0
-    params = load_params(values)
-    config = params.task.model.architecture(values.vocab_size)
+    params = load_params(options)
+    config = params.task.model.architecture(options.vocab_size)
     size = 4 if params.runtime.mixed_precision_dtype == "float32" else 2
-    return _memory_len(params, values) * config.n_layer * config.d_model * size
+    return _memory_len(params, options) * config.n_layer * config.d_model * size
 
 
-def program_of_rows(values: flags.FlagValues) -> Callable:
+def program_of_rows(options: CompileOptions) -> Callable:
     """Returns the function from a batch's rows and length to its lowering.Program that the flags ask for."""
-    if values.export:
+    if options.export:
         from xlnet_tf.tpu import steps
 
-        seq_len = values.seq_len if values["seq_len"].present else None
-        return lambda rows, length=None: steps.served_signature(values.export, rows, seq_len)
-    return functools.partial(lower_step, load_params(values), values)
+        seq_len = options.seq_len if "seq_len" in options.given else None
+        return lambda rows, length=None: steps.served_signature(options.export, rows, seq_len)
+    return functools.partial(lower_step, load_params(options), options)
 
 
-def save_hlo(values: flags.FlagValues) -> None:
+def save_hlo(options: CompileOptions) -> None:
     """Writes the pretraining step that the flags ask for, with what benchmarks/hlo.py reads of it."""
-    if values.task != PRETRAINING:
-        raise UserError(f"--save_hlo is for a pretraining step: leave out --task={values.task}")
-    row_multiple(values)
-    params = load_params(values)
-    rows, config = values.batch_per_core, params.task.model.architecture(values.vocab_size)
-    num_predict = values.num_predict or default_num_predict(values.seq_len)
-    flops = step_flops(config, rows, values.seq_len, num_predict, _memory_len(params, values))
-    program = lower_step(params, values, rows)
+    if options.task != PRETRAINING:
+        raise UserError(f"--save_hlo is for a pretraining step: leave out --task={options.task}")
+    row_multiple(options)
+    params = load_params(options)
+    rows, config = options.batch_per_core, params.task.model.architecture(options.vocab_size)
+    num_predict = options.num_predict or default_num_predict(options.seq_len)
+    flops = step_flops(config, rows, options.seq_len, num_predict, _memory_len(params, options))
+    program = lower_step(params, options, rows)
     runner.save(
-        values.save_hlo,
+        options.save_hlo,
         program.hlo,
         batch_size=rows,
-        seq_len=values.seq_len,
+        seq_len=options.seq_len,
         flops=flops,
-        hardware=values.hardware,
+        hardware=options.hardware,
     )
-    print(f"{values.save_hlo}: {len(program.hlo) / 1e6:.1f} MB")
+    print(f"{options.save_hlo}: {len(program.hlo) / 1e6:.1f} MB")
 
 
 class Lowered(NamedTuple):
@@ -250,17 +261,15 @@ def lower(arguments: Sequence[str], rows: int, length: int | None = None) -> Low
     """Lowers the program that the script's arguments ask for, of this many rows, cut to a length.
 
     Raises:
-        UserError: flags, settings and data do not go together.
         MemoryError: this machine's memory is too small.
     """
     import tensorflow as tf
 
     errors.quiet()  # in a process of its own, too
     define_flags()
-    values = flags.FLAGS
-    values([__name__, *arguments], known_only=True)
+    flags.FLAGS([__name__, *arguments], known_only=True)
     try:
-        program = program_of_rows(values)(rows, length)
+        program = program_of_rows(from_flags(flags.FLAGS))(rows, length)
     except tf.errors.ResourceExhaustedError as error:
         raise MemoryError(error.message) from error
     return Lowered(program.hlo, program.loops_with_products(), program.lengths)
@@ -271,9 +280,6 @@ def lower_apart(arguments: Sequence[str], rows: int, length: int | None = None) 
 
     Returns:
         What `lower` does; NotCompiled, if the process was killed or found no memory.
-
-    Raises:
-        UserError: what `lower` raises, which more or fewer rows would not change.
     """
     with futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         try:
@@ -317,24 +323,21 @@ class Results(NamedTuple):
 def compile_rows(
     compile_batch: Callable[[int], Outcome],
     topology: Topology,
-    values: flags.FlagValues,
+    options: CompileOptions,
     multiple: int,
     length: int | None = None,
 ) -> list[CompiledBatch]:
-    """Compiles for one topology the batch that the flags ask for, or those of a search.
+    """Compiles for one topology the batch that the flags ask for, or those of a search; returns each outcome.
 
     Args:
         compile_batch: of the rows; gives what compiling for the topology came to.
         multiple: search multiples of this many rows only.
         length: that its rows are cut to; None: they are not.
-
-    Returns:
-        What came of each compilation, by rows.
     """
-    if not values.find_max_batch:
-        rows = values.batch_per_core
+    if not options.find_max_batch:
+        rows = options.batch_per_core
         return [CompiledBatch(topology, rows, compile_batch(rows), length=length)]
-    first = values.batch_per_core
+    first = options.batch_per_core
     largest, tried = search.largest_batch(compile_batch, topology.hbm_bytes, first, multiple)
     [*_, last] = tried
     return [
@@ -343,28 +346,21 @@ def compile_rows(
     ]
 
 
-def run(values: flags.FlagValues, arguments: Sequence[str]) -> Iterator[Results]:
-    """Compiles what the flags ask for.
-
-    Args:
-        arguments: that they were parsed from.
-
-    Yields:
-        What came of all compilations so far, after each topology.
-    """
-    if values.hardware != "tpu":
-        raise UserError(f"--hardware={values.hardware} is for --save_hlo: the compiler here is that of TPUs")
-    if not values.topology:
+def run(options: CompileOptions, arguments: Sequence[str]) -> Iterator[Results]:
+    """Compiles what the flags ask for; yields all results so far, after each topology."""
+    if options.hardware != "tpu":
+        raise UserError(f"--hardware={options.hardware} is for --save_hlo: the compiler here is that of TPUs")
+    if not options.topology:
         raise UserError(f"--topology names no TPU: expected some of {', '.join(topologies.TOPOLOGIES)}")
-    wanted = [topologies.find(name) for name in values.topology]
+    wanted = [topologies.find(name) for name in options.topology]
     compilation.check_installed()
-    multiple = math.lcm(values.multiple, row_multiple(values))
+    multiple = math.lcm(options.multiple, row_multiple(options))
     program = functools.cache(functools.partial(lower_apart, arguments))  # one serves all topologies
-    row_bytes = bytes_of_row(values)
+    row_bytes = bytes_of_row(options)
     made: list[CompiledBatch] = []
     traced: list[Lowered] = []
     with ProgressBar(desc="compiling", unit=" programs", disable=None) as bar:
-        for topology, length in itertools.product(wanted, lengths_of_flags(values)):
+        for topology, length in itertools.product(wanted, lengths_of_flags(options)):
 
             def outcome(rows: int, topology=topology, length=length) -> Outcome:
                 bar.set_postfix_str(f"{topology.name}, batch {rows}{f' x {length}' if length else ''}")
@@ -374,10 +370,10 @@ def run(values: flags.FlagValues, arguments: Sequence[str]) -> Iterator[Results]
                 if isinstance(lowered, NotCompiled):
                     return lowered
                 traced.append(lowered)
-                result = compilation.compile_program(lowered.hlo, topology, values.memory_only)
+                result = compilation.compile_program(lowered.hlo, topology, options.memory_only)
                 bar.update()
                 return result
 
-            made += compile_rows(outcome, topology, values, multiple, length)
+            made += compile_rows(outcome, topology, options, multiple, length)
             loops, lengths = (traced[0].loops, traced[0].lengths) if traced else (0, {})
             yield Results(list(made), loops, lengths)

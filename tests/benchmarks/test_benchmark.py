@@ -2,15 +2,12 @@
 
 import functools
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from absl import flags
 
 from benchmarks import harness
-from tests.conftest import REPOSITORY
+from tests.benchmarks.conftest import run_script
 from xlnet_tf.errors import UserError
 
 
@@ -55,44 +52,23 @@ def test_figures_are_printed_in_columns_and_written_as_json(tmp_path, capsys):
 @pytest.mark.integration
 def test_script(corpus_file, tokenizer_file, tmp_path):
     output = tmp_path / "figures" / "benchmark.json"
-    done = _run(
-        "--what=builder,reader",
-        f"--text={corpus_file}",
-        f"--tokenizer={tokenizer_file}",
-        "--seq_len=32",
-        "--repeats=1",
-        f"--output={output}",
-    )
+    sources = [f"--text={corpus_file}", f"--tokenizer={tokenizer_file}"]
+    sizes = ["--what=builder,reader", "--seq_len=32", "--repeats=1", f"--output={output}"]
+    done = run_script("data", *sources, *sizes)
     assert done.returncode == 0, done.stderr
     report = json.loads(output.read_text())
     assert len(report) == 4  # the machine, the builder and its stages, the reader
-    assert report["machine"]["cores"] >= 1
-    assert report["machine"]["cpu"]
+    assert report["machine"]["cores"] >= 1 and report["machine"]["cpu"]
     assert "Reader, 16 rows of 32 tokens and 5 targets" in report
-    assert report["machine"]["date"] in done.stdout
-    assert "MB/s" in done.stdout
-    assert "examples/s" in done.stdout
+    assert all(part in done.stdout for part in (report["machine"]["date"], "MB/s", "examples/s"))
 
 
 def test_scripts_refuse_what_they_do_not_know():
-    done = _run("--workers=1,0,two")
+    done = run_script("data", "--workers=1,0,two")
     assert done.returncode == 1
-    assert done.stderr.strip() == (
-        "ERROR: --workers has 0, two: expected numbers of processes, such as 1,2,4"
-    )
+    assert "ERROR: --workers has 0, two: expected numbers of processes" in done.stderr
     values = flags.FlagValues()
     flags.DEFINE_list("modes", ["graph", "fast"], "", values)
     values.mark_as_parsed()
     with pytest.raises(UserError, match="--modes has fast: expected some of graph, xla"):
         harness.check_known("modes", ("graph", "xla"), values)
-
-
-def _run(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "benchmarks.data", *arguments],
-        cwd=REPOSITORY,
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )

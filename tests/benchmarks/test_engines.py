@@ -31,11 +31,5 @@ def test_what_the_start_hides_is_no_rate():
 def test_an_engine_that_is_not_installed_is_named(corpus_file, tokenizer_file, monkeypatch):
     monkeypatch.setitem(engines.ENGINES, "dask", ("apache_beam_of_nobody",))
     with pytest.raises(UserError, match="dask needs apache_beam_of_nobody: install it or change --engines"):
-        engines.measure_engines(
-            corpus_file,
-            str(tokenizer_file),
-            XLNetConfig.preset("micro"),
-            engines=["dask"],
-            workers=[1],
-            **SIZES,
-        )
+        options = {"engines": ["dask"], "workers": [1], **SIZES}
+        engines.measure_engines(corpus_file, str(tokenizer_file), XLNetConfig.preset("micro"), **options)

@@ -1,14 +1,11 @@
 """Saved programs run through JAX on the CPU; nothing is asserted about time."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
 from benchmarks import hlo as run_hlo
-from tests.conftest import REPOSITORY
+from tests.benchmarks.conftest import run_script
 from xlnet_tf.errors import UserError
 from xlnet_tf.tpu import runner
 
@@ -66,23 +63,8 @@ def test_script(hlo, tmp_path):
     pytest.importorskip("jax", reason="JAX is an extra: requirements-tpu-compile.txt")
     path, output = tmp_path / "new" / "step.hlo", tmp_path / "report.json"
     runner.save(str(path), hlo, batch_size=2, seq_len=50, flops=10**9, hardware="cpu")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "benchmarks.hlo",
-            f"--hlo={path}",
-            "--platform=cpu",
-            "--steps=3",
-            "--peak_tflops=0.5",
-            f"--output={output}",
-        ],
-        cwd=REPOSITORY,
-        env=os.environ,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    options = ["--platform=cpu", "--steps=3", "--peak_tflops=0.5", f"--output={output}"]
+    done = run_script("hlo", f"--hlo={path}", *options)
     assert done.returncode == 0, done.stderr
     report = json.loads(output.read_text())
     assert report["tokens_per_second"] == pytest.approx(100 / report["seconds"])
@@ -100,13 +82,6 @@ def test_a_device_that_is_not_here_is_an_error_that_helps(hlo, tmp_path):
     pytest.importorskip("jax", reason="JAX is an extra: requirements-tpu-compile.txt")
     path = str(tmp_path / "step.hlo")
     runner.save(path, hlo, batch_size=2, seq_len=50, flops=1, hardware="gpu")
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.hlo", f"--hlo={path}", "--platform=gpu"],
-        cwd=REPOSITORY,
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = run_script("hlo", f"--hlo={path}", "--platform=gpu", CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 1
     assert "ERROR: JAX cannot run the program on a gpu" in done.stderr

@@ -1,17 +1,11 @@
 """The serving benchmark runs end to end at tiny sizes; nothing is asserted about time."""
 
-import json
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from scipy.special import softmax
 
 from benchmarks import peers
 from benchmarks import serving as benchmark_serving
-from tests.conftest import REPOSITORY
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 
@@ -86,32 +80,3 @@ def test_a_peer_that_does_not_answer_is_an_error_that_helps(tmp_path):
     with pytest.raises(UserError, match="/bin/true ended without an answer.*--peer_python"):
         peer.ask(benchmark_serving.make_features(90, 1, 6))
     peer.close()
-
-
-@pytest.mark.long
-def test_script(small_tokenizer, peer_python, tmp_path):
-    tokenizer = tmp_path / "spiece.model"
-    tokenizer.write_bytes(small_tokenizer.model_proto)
-    output = tmp_path / "figures" / "serving.json"
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "benchmarks.serving",
-            "--preset=micro",
-            f"--tokenizer={tokenizer}",
-            "--batch_size=2",
-            "--seq_len=8",
-            "--repeats=1",
-            f"--peer_python={peer_python}",
-            f"--output={output}",
-        ],
-        cwd=REPOSITORY,
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    report = json.loads(output.read_text())
-    assert report["machine"]["date"] in done.stdout and "2 x 8, model_garden" in done.stdout

@@ -12,11 +12,11 @@ from safetensors.numpy import load_file, save_file
 
 from tests.checkpoints.test_formats import CONFIGS, assert_equal, random_checkpoint, save_unlisted
 from tests.helpers.records import torch_writer
-from xlnet_tf import checksums
 from xlnet_tf.checkpoints import FORMATS, check, open_checkpoint, save_checkpoint
 from xlnet_tf.checkpoints.arrays import Arrays, Entry
 from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safetensors
 from xlnet_tf.errors import UserError
+from xlnet_tf.hub import checksums
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 FILES = {

@@ -1,4 +1,7 @@
-"""Converted weights compute what Hugging Face's PyTorch XLNet computes; needs torch and transformers."""
+"""Converted weights compute what Hugging Face's PyTorch XLNet computes; needs torch and transformers.
+
+Heads are compared in test_transformers_process.py.
+"""
 
 import numpy as np
 import pytest
@@ -7,16 +10,10 @@ import tensorflow as tf
 torch = pytest.importorskip("torch", reason="torch is not installed: no comparison with Hugging Face's XLNet")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
-from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import load_into, open_checkpoint, save_checkpoint
 from xlnet_tf.checkpoints.torch_file import read_torch_file
-from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.models.head import XLNetHead, build_layer, logits_layer
-from xlnet_tf.models.multiple_choice import XLNetMultipleChoice
 from xlnet_tf.models.pretrainer import XLNetPretrainer
-from xlnet_tf.models.question_answering import XLNetQuestionAnswering, span_losses
-from xlnet_tf.models.token_classifier import XLNetTokenClassifier
 
 TOLERANCE = 1e-4
 # Not left-to-right attention: Hugging Face's cannot be combined with masks in a batch of several rows.
@@ -143,98 +140,6 @@ def test_converted_weights_give_the_same_outputs_in_transformers(tmp_path, name)
 def open_checkpoint_config(model, folder):
     model.save_pretrained(folder)
     return open_checkpoint(str(folder)).config
-
-
-class IndependentSpan(XLNetHead):
-    """Hugging Face's scores of an answer's beginning, which no head of ours has."""
-
-    def __init__(self, encoder):
-        super().__init__(encoder)
-        self.dense = logits_layer(2, encoder)
-
-    def build_head(self, d_model):
-        build_layer(self.dense, [None, None, d_model], "span_independent")
-
-    def call(self, features, training=None):
-        return self.dense(self.encode(features, training)[0])[:, :, 0]
-
-
-HEADS = {  # their class, their options, our model
-    "classes": (
-        "XLNetForSequenceClassification",
-        {"num_labels": 3},
-        lambda e: XLNetClassifier(e, 3, "default"),
-    ),
-    "number": ("XLNetForSequenceClassification", {"num_labels": 1}, lambda e: XLNetRegressor(e, "default")),
-    "tags": ("XLNetForTokenClassification", {"num_labels": 5}, lambda e: XLNetTokenClassifier(e, 5)),
-    "choice": ("XLNetForMultipleChoice", {}, lambda e: XLNetMultipleChoice(e, 2)),
-    "span": (
-        "XLNetForQuestionAnswering",
-        {"start_n_top": 3, "end_n_top": 2},
-        lambda e: XLNetQuestionAnswering(e, start_top=3, end_top=2),
-    ),
-    "independent_span": ("XLNetForQuestionAnsweringSimple", {}, IndependentSpan),
-}
-
-
-def test_every_task_that_hugging_face_has_is_compared():
-    theirs = {task.hugging_face for task in task_registry.tasks().values()} - {""}
-    assert theirs <= {kind for kind, *_ in HEADS.values()}
-
-
-@pytest.mark.parametrize("name", HEADS)
-def test_heads(tmp_path, name):
-    """Every head computes the same here, and its weights go there and back again unchanged."""
-    kind, options, head = HEADS[name]
-    theirs = their_model(kind, "tanh", **options)
-    theirs.save_pretrained(tmp_path / "theirs")
-    checkpoint = open_checkpoint(str(tmp_path / "theirs"))
-    model = head(our_model(tmp_path / "theirs", theirs.config).encoder)
-    model.build()
-    assert load_into(model, checkpoint).complete
-    ours, inputs_ = inputs(theirs.config.vocab_size)
-    ours = {name: ours[name] for name in ("input_word_ids", "input_type_ids", "input_mask")}
-    inputs_ = {name: inputs_[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
-    if name == "choice":
-        ours = {name: value.reshape(-1, 2 * T) for name, value in ours.items()}
-        inputs_ = {name: value.reshape(-1, 2, T) for name, value in inputs_.items()}
-    with torch.no_grad():
-        if name == "span":
-            assert_spans(model, theirs, ours, inputs_)
-        else:
-            outputs = theirs(**inputs_)
-            expected = outputs.start_logits if name == "independent_span" else outputs.logits
-            assert_close(tf.reshape(model(ours), expected.shape), expected)
-
-    save_checkpoint(checkpoint, str(tmp_path / "ours"), "ours")
-    save_checkpoint(open_checkpoint(str(tmp_path / "ours")), str(tmp_path / "back"), "hugging_face")
-    back, info = getattr(transformers, kind).from_pretrained(tmp_path / "back", output_loading_info=True)
-    assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"]
-    for name, value in back.state_dict().items():
-        assert torch.equal(value, theirs.state_dict()[name]), name
-    assert back.config.num_labels == theirs.config.num_labels
-
-
-def assert_spans(model, theirs, ours, inputs_):
-    """Beams of a prediction, and the loss; CLS is the last token, and answers are not on the first two."""
-    ours["answer_mask"] = np.int32(np.arange(T) > 1) * ours["input_mask"]
-    hidden = torch.tensor(1 - ours["answer_mask"], dtype=torch.float32)
-    outputs, expected = model(ours), theirs(**inputs_, p_mask=hidden)
-    np.testing.assert_array_equal(outputs["start_top_index"], expected.start_top_index)
-    assert_close(tf.exp(outputs["start_top_log_probs"]), expected.start_top_log_probs)  # not logs there
-    ends = np.transpose(outputs["end_top_index"], [0, 2, 1])  # there a row for each rank of the end
-    np.testing.assert_array_equal(ends, expected.end_top_index.reshape(ends.shape))
-    end_probabilities = np.exp(np.transpose(outputs["end_top_log_probs"], [0, 2, 1]))
-    assert_close(end_probabilities, expected.end_top_log_probs.reshape(ends.shape))
-    assert_close(outputs["no_answer_logits"], expected.cls_logits)
-
-    # Without the loss of answerability: in training theirs looks at the true beginning, where the original's
-    # and ours look at the likely ones.
-    starts, ends = np.int64([5, 6, 7, T - 1]), np.int64([5, 9, 12, T - 1])
-    ours |= {"start_position": starts, "end_position": ends}
-    positions = {"start_positions": torch.tensor(starts), "end_positions": torch.tensor(ends)}
-    loss = theirs(**inputs_, p_mask=hidden, **positions).loss
-    assert_close(tf.reduce_mean(span_losses(model(ours), ours)), loss)
 
 
 def test_our_reader_agrees_with_torchs(shared):

@@ -13,6 +13,7 @@ import tensorflow as tf
 from tests.conftest import invent_texts
 from tests.helpers import hugging_face
 from tests.helpers.serving.toys import built
+from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.head import XLNetHead, build_layer, logits_layer
@@ -139,6 +140,11 @@ HEADS = {
     ),
     "language": (XLNetPretrainer, (), {}, of_language, "XLNetLMHeadModel"),
 }
+
+
+def test_every_task_that_hugging_face_has_is_compared():
+    theirs = {task.hugging_face for task in task_registry.tasks().values()} - {""}
+    assert theirs <= {kind for *_, kind in HEADS.values()}
 
 
 @pytest.mark.integration

@@ -9,7 +9,7 @@ import pytest
 
 from run_scripts.__main__ import commands
 from tests.helpers.commands import flags_of_help
-from xlnet_tf import command_line
+from xlnet_tf.cli import command_line
 from xlnet_tf.models.encoder import XLNetEncoder
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]

@@ -313,9 +313,9 @@ def _released(toys: Toys, path: pathlib.Path):
     import numpy as np
     from sentencepiece import sentencepiece_model_pb2
 
-    from xlnet_tf import checksums
     from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint
     from xlnet_tf.checkpoints.arrays import Arrays
+    from xlnet_tf.hub import checksums
 
     source = open_checkpoint(toys["runs/pretrained/"])
     more = _RELEASED_PIECES - source.config.n_token

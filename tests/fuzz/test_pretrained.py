@@ -8,8 +8,8 @@ import yaml
 
 from tests.checkpoints.test_formats import CONFIGS, random_checkpoint
 from tests.helpers.records import mutations
-from xlnet_tf import checksums
 from xlnet_tf.checkpoints import save_checkpoint
+from xlnet_tf.hub import checksums
 from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 

@@ -34,7 +34,7 @@ from xlnet_tf.records.shards import framed_bytes, read_shard
 from xlnet_tf.records.spec import RecordSpec
 from xlnet_tf.tasks import finetuning
 from xlnet_tf.tasks.pretraining import task as pretraining
-from xlnet_tf.training.run import named_damage
+from xlnet_tf.training.interruption import named_damage
 
 OF_OTHERS = ("another set", "swapped", "duplicate")  # whole shards, their records sound
 
@@ -179,7 +179,7 @@ def outcome(read, expected, checked) -> str:
             raise checked()
 
     try:
-        with named_damage(types.SimpleNamespace(check_data=check_data, data_bytes=lambda: 0), 0):
+        with named_damage(types.SimpleNamespace(check=check_data, bytes=0), 0):
             return "equal" if same(read(), expected) else "other"
     except (UserError, OSError) as error:
         return type(error.__context__ or error).__name__

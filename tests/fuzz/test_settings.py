@@ -113,7 +113,8 @@ def test_recipes(tmp_path, count):
     path = tmp_path / "recipe.yaml"
     shutil.copy(REPOSITORY / "run_scripts" / "recipes" / "base.yaml", path)
     values = parsed(lambda: experiment.define_flags(SETTINGS), "--model_dir=unused", f"--config_file={path}")
-    for use in (lambda _: experiment.load(pretraining.EXPERIMENT, SETTINGS, values), read_yaml):
+    options = experiment.run_options(SETTINGS, values)
+    for use in (lambda _: experiment.load(pretraining.EXPERIMENT, SETTINGS, options), read_yaml):
         mutations.try_damaged(count, [path], mutations.of_yaml, use)
 
 
@@ -147,7 +148,7 @@ def test_yaml_runs_nothing(tmp_path, text):
     path.write_text(text.format(mark=mark))
     values = parsed(lambda: experiment.define_flags(SETTINGS), "--model_dir=unused", f"--config_file={path}")
     with pytest.raises(UserError):
-        experiment.load(pretraining.EXPERIMENT, SETTINGS, values)
+        experiment.load(pretraining.EXPERIMENT, SETTINGS, experiment.run_options(SETTINGS, values))
     assert not mark.exists()
 
 
@@ -168,9 +169,9 @@ def test_yaml_runs_nothing(tmp_path, text):
 )
 @pytest.mark.parametrize("flag", ["config_file", "params_override"])
 def test_absurd_numbers_are_refused_by_name(tmp_path, flag, setting, value, message):
-    nested = experiment._nested(setting, "VALUE")
+    nested = experiment.nested(setting, "VALUE")
     (tmp_path / "a.yaml").write_text(yaml.dump(nested).replace("VALUE", str(value)))
     source = tmp_path / "a.yaml" if flag == "config_file" else f"{setting}={value}"
     values = parsed(lambda: experiment.define_flags(SETTINGS), "--model_dir=unused", f"--{flag}={source}")
-    with pytest.raises(UserError, match=f"{setting}.*expected {message}"):
-        experiment.load(pretraining.EXPERIMENT, SETTINGS, values)
+    with pytest.raises(UserError, match=f"{setting}.*expected .*{message}"):
+        experiment.load(pretraining.EXPERIMENT, SETTINGS, experiment.run_options(SETTINGS, values))

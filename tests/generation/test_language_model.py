@@ -151,21 +151,11 @@ def test_a_text_that_is_too_long_is_named(model, method):
         getattr(model, method)(["<mask>", "<mask>" + "bane tor " * 111_111])
 
 
-def test_what_follows_counts_as_well(model):
-    with pytest.raises(
-        UserError, match=r"prompts\[0\] has 1 pieces, and 32,768 are to follow; expected at m"
-    ):
-        model.generate(["ba"], max_new_tokens=32_768)
-
-
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "<mask> \udce9",
-            r"\[1\] is '<mask> \\udce9': its character 8, '\\udce9', is a byte that is not UTF-8",
-        ),
+        ("<mask> \udce9", r"\[1\] is '<mask> \\udce9': its character 8, '\\udce9', is a byte that is not"),
         (b"<mask>", r"\[1\] is b'<mask>'; expected a string; decode it"),
         (None, r"\[1\] is None; expected a string\."),
     ],
@@ -175,22 +165,14 @@ def test_what_is_not_text_is_named(model, method, text, message):
         getattr(model, method)(["<mask>", text])
 
 
-@pytest.mark.parametrize("mark", ["[MASK]", "<MASK>", "[mask]", "___"])
+@pytest.mark.parametrize("mark", ["[MASK]", "<MASK>", "[mask]", "___", "{mask}"])
 def test_gaps_as_others_write_them(model, mark):
-    with pytest.raises(UserError, match=rf"write <mask>, instead of {re.escape(mark)}"):
-        model.fill_mask([f"ba {mark} ne"])
-
-
-def test_gaps_as_others_write_them_next_to_a_real_one(model):
-    for mark in ("[MASK]", "<MASK>", "{mask}"):
+    for text in (f"ba {mark} ne", f"<mask> ba {mark} ne")[mark == "{mask}" :]:
+        if mark == "___" and "<mask>" in text:
+            assert model.fill_mask([text])
+            continue
         with pytest.raises(UserError, match=rf"write <mask>, instead of {re.escape(mark)}"):
-            model.fill_mask([f"<mask> ba {mark} ne"])
-    assert model.fill_mask(["<mask> ba ___ ne"])
-
-
-def test_too_many_gaps(model):
-    with pytest.raises(UserError, match=r"texts\[0\] has 257 <mask>; expected at most 256"):
-        model.fill_mask(["<mask>" * 257])
+            model.fill_mask([text])
 
 
 def _strings(result):
@@ -330,24 +312,21 @@ def test_loads_what_was_saved(model, small_tokenizer, tmp_path):
         ("score", {"texts": ["ba"], "order": None}, "order is None; expected one of left_to_right"),
         ("score", {"texts": ["ba"], "order": [[0.0]]}, r"order\[0\] is \[0.0\]; expected each number"),
         ("score", {"texts": ["ba"], "order": [None]}, r"order\[0\] is None; expected each number"),
-        ("score", {"texts": ["ba"], "seed": True}, "seed is True; expected a whole number"),
-        ("score", {"texts": ["ba"], "batch_size": True}, "batch_size is True; expected a whole number"),
         ("fill_mask", {"texts": ["<mask>"], "orders": [[0.0]]}, r"orders\[0\] is \[0.0\]; expected each of"),
         ("fill_mask", {"texts": ["<mask>"], "orders": 3}, "orders is 3; expected a list of numbers"),
         ("fill_mask", {"texts": ["<mask>"], "orders": [0]}, r"orders\[0\] is 0; expected each of"),
-        ("fill_mask", {"texts": ["<mask>"], "top_k": True}, "top_k is True; expected a whole number"),
         ("fill_mask", {"texts": ["<mask>"], "top_k": 257}, "top_k is 257; expected a whole number from 1"),
         ("search", {"prompts": ["ba"], "beams": 32000}, "beams is 32000; expected a whole number from 1"),
-        ("search", {"prompts": ["ba"], "beams": True}, "beams is True; expected a whole number"),
-        ("generate", {"prompts": ["ba"], "max_new_tokens": True}, "max_new_tokens is True"),
         ("generate", {"prompts": ["ba"], "temperature": True}, "temperature is True"),
-        ("generate", {"prompts": ["ba"], "top_p": True}, "top_p is True"),
-        ("generate", {"prompts": ["ba"], "top_k": False}, "top_k is False"),
         ("generate", {"prompts": ["ba"], "seed": True}, "seed is True"),
         ("generate", {"prompts": ["ba"], "stop": None}, "stop is None; expected a list of pieces"),
         ("generate", {"prompts": ["ba"], "stop": [["a"]]}, r"stop has \['a'\], which is not a piece"),
         ("embed", {"texts": ["ba"], "layer": "last"}, "layer is 'last'; the model has layers 0"),
         ("embed", {"texts": ["ba"], "layer": True}, "layer is True; the model has layers 0"),
+        ("fill_mask", {"texts": ["<mask>" * 257]}, r"texts\[0\] has 257 <mask>; expected at most 256"),
+        ("generate", {"prompts": ["ba"], "max_new_tokens": 32_768}, "1 pieces, and 32,768 are to follow"),
+        ("score", {"texts": [], "ordering": "random"}, "unknown option ordering; expected some of batch_siz"),
+        ("embed", {"texts": [], "layers": 2}, "unknown option layers; expected some of batch_size, layer, t"),
     ],
 )
 def test_wrong_input_is_named(model, method, arguments, message):
@@ -389,19 +368,3 @@ def test_a_new_model_answers_without_a_call(small_tokenizer):
 def test_another_tokenizer_is_refused(small_tokenizer):
     with pytest.raises(UserError, match="90 pieces, the model 50"):
         XLNetLanguageModel(uncached.random_model(), small_tokenizer)
-
-
-@pytest.mark.parametrize(
-    ("method", "options", "message"),
-    [
-        (
-            "score",
-            {"ordering": "random"},
-            "unknown option ordering; expected some of batch_size, contexts, ord",
-        ),
-        ("embed", {"layers": 2}, "unknown option layers; expected some of batch_size, layer, texts, tokens"),
-    ],
-)
-def test_unknown_options_are_named_with_those_that_exist(model, method, options, message):
-    with pytest.raises(UserError, match=message):
-        getattr(model, method)(["ba"], **options)

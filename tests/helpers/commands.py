@@ -28,7 +28,8 @@ import atexit, json, os, pathlib, runpy, sys
 import numpy, sentencepiece, yaml
 from absl import flags
 from etils import epath
-from xlnet_tf import checksums, errors, files, task_registry
+from xlnet_tf import errors, files, task_registry
+from xlnet_tf.hub import checksums
 
 def report():
     defined = flags.FLAGS.flags_by_module_dict()

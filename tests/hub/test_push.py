@@ -3,12 +3,11 @@
 import io
 import json
 import pathlib
-import types
 
 import pytest
 import yaml
 
-from run_scripts.push import __main__ as script
+from run_scripts.common import uploads
 from tests.helpers import fake_hub
 from xlnet_tf import hub
 from xlnet_tf.checkpoints import publishing, save_model
@@ -141,16 +140,11 @@ def test_the_readme_has_the_hubs_name_of_each_task(tmp_path, small_tokenizer):
     ],
 )
 def test_what_differs_in_the_published_format_is_printed_and_in_the_readme(
-    model_hub, token, tmp_path, small_tokenizer, monkeypatch, capsys, dry_run, make, format, line
+    model_hub, token, tmp_path, small_tokenizer, capsys, dry_run, make, format, line
 ):
     config = XLNetConfig(small_tokenizer.vocab_size, n_layer=1, d_model=16, n_head=2, d_head=8, d_inner=16)
     make(XLNetEncoder(config)).save_pretrained(tmp_path, small_tokenizer)
-    values = {"model_dir": str(tmp_path), "to": NAME, "format": format, "dry_run": dry_run}
-    values |= dict.fromkeys(("license", "language", "dataset"), "") | dict.fromkeys(
-        ("private", "update"), False
-    )
-    monkeypatch.setattr(script, "FLAGS", types.SimpleNamespace(**values))
-    script.main([])
+    uploads.upload(str(tmp_path), NAME, format, uploads.UploadOptions(dry_run=dry_run))
     printed = capsys.readouterr().out
     assert (f"bytes, to hf://{NAME}; if the hub stops" in printed) == (not dry_run)
     readme = printed if dry_run else model_hub.models[NAME]["README.md"].decode()

@@ -242,11 +242,7 @@ def test_a_choice_of_output_positions_changes_no_number(case, num_outputs, train
 
 @examples(7, 300)
 @given(
-    case=cases(
-        order=("permutation", "any", "none"),
-        queries=("positions", "none"),
-        uniform_when_blind=False,
-    )
+    case=cases(order=("permutation", "any", "none"), queries=("positions", "none"), uniform_when_blind=False)
 )
 def test_equals_the_equations(case):
     """Against a plain numpy implementation of the paper's equations."""

@@ -14,11 +14,11 @@ from absl import logging
 from tests.helpers.models import heads, original
 from tests.helpers.profiles import pairs
 from tests.helpers.zipfile_fault import needs_sound_zipfile
-from xlnet_tf import checksums
 from xlnet_tf.checkpoints import Checkpoint, names, open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.hub import checksums
 from xlnet_tf.models import loading
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.encoder import XLNetEncoder
@@ -158,15 +158,6 @@ def test_save_model_keeps_all_that_the_weights_do_not_tell(tmp_path, small_token
     assert XLNetTokenizer.from_pretrained(path).cleaning == cleaning
 
 
-def test_a_model_that_was_never_called_is_saved_with_its_initial_weights(tmp_path):
-    model = XLNetClassifier(XLNetEncoder(CONFIG), 3, labels=LABELS)
-    model.save_pretrained(tmp_path / "new")
-    again = XLNetClassifier.from_pretrained(tmp_path / "new")
-    assert again.labels == LABELS and model.built
-    for variable, other in zip(model.variables, again.variables, strict=True):
-        np.testing.assert_array_equal(variable, other)
-
-
 def test_settings_of_heads_without_labels_are_kept(tmp_path):
     span = XLNetQuestionAnswering(XLNetEncoder(CONFIG), start_top=2, end_top=3)
     choice = XLNetMultipleChoice(XLNetEncoder(CONFIG, memory_len=9, reuse_len=3), 2, segment_len=4)
@@ -189,9 +180,7 @@ def test_the_number_of_choices_comes_from_the_data_of_a_run_or_is_asked_for(tmp_
     (tmp_path / "run/manifest.json").write_text(json.dumps(manifest))
     assert XLNetRanker.from_pretrained(tmp_path / "run").num_choices == 5
     assert XLNetRanker.from_pretrained(tmp_path / "run", 2).num_choices == 2
-    with pytest.raises(
-        UserError, match=r"ranking, which XLNetRanker\.from_pretrained loads: give num_choices"
-    ):
+    with pytest.raises(UserError, match=r"ranking, which XLNetRanker\.from_pretrained loads: give num_"):
         XLNetMultipleChoice.from_pretrained(tmp_path / "run")  # whose head is new
     (tmp_path / "run/manifest.json").unlink()
     with pytest.raises(UserError, match="does not say how many choices a row has: give num_choices, such as"):
@@ -213,26 +202,6 @@ def test_labels_that_nobody_named_can_still_be_given(tmp_path):
     model.build()
     save_model(model, tmp_path)
     assert list(XLNetClassifier.from_pretrained(tmp_path, LABELS).labels) == LABELS
-
-
-@pytest.mark.parametrize("format", ["original", "hugging_face"])
-def test_a_converted_run_is_still_the_same_model(tmp_path, format):
-    model = new_model(XLNetClassifier, summary="mean")
-    fine_tuned(model, tmp_path / "run", "classification", {"summary": "mean"})
-    save_checkpoint(open_checkpoint(tmp_path / "run"), str(tmp_path / "other"), format)
-    found = XLNetClassifier.from_pretrained(tmp_path / "other")
-    assert list(found.labels) == LABELS
-    np.testing.assert_array_equal(predict(found), predict(model))
-
-
-def test_a_fine_tuned_tagger_is_restored(tmp_path):
-    model = new_model(XLNetTokenClassifier)
-    fine_tuned(model, tmp_path, "tagging")
-    found = XLNetTokenClassifier.from_pretrained(tmp_path)
-    assert list(found.labels) == LABELS
-    np.testing.assert_array_equal(predict(found), predict(model))
-    with pytest.raises(UserError, match="has the labels bad, fair, good; the given labels are a, b, c"):
-        XLNetTokenClassifier.from_pretrained(tmp_path, ["a", "b", "c"])
 
 
 @pytest.mark.parametrize(
@@ -331,13 +300,9 @@ def test_heads_of_the_original(golden):
     assert list(model.labels) == ["0", "1", "2"]
     kernel = next(v for v in model.variables if "classification_mnli_matched/logits/kernel" in v.name)
     np.testing.assert_array_equal(kernel, open_checkpoint(path).arrays[names.canonical(kernel.name)])
-    assert list(XLNetClassifier.from_pretrained(path, ["no", "yes"], head_name="imdb").labels) == [
-        "no",
-        "yes",
-    ]
-    with pytest.raises(
-        UserError, match="several heads for classification: give head_name, one of imdb, mnli"
-    ):
+    imdb = XLNetClassifier.from_pretrained(path, ["no", "yes"], head_name="imdb")
+    assert imdb.labels == ["no", "yes"]
+    with pytest.raises(UserError, match="several heads for .*: give head_name, one of imdb, mnli"):
         XLNetClassifier.from_pretrained(path, ["no", "yes"])
 
 
@@ -368,14 +333,8 @@ def test_a_classifier_of_hugging_face(tmp_path, named, pooling):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (
-            {"id2label": {"0": "bad", "1": "good", "3": "fair"}},
-            "id2label is .*; expected the numbers from 0 on",
-        ),
-        (
-            {"id2label": {"0": "bad", "1": "good"}},
-            "has 3 classes, and the files next to it name 2: bad, good",
-        ),
+        ({"id2label": {"0": "a", "1": "b", "3": "c"}}, "id2label is .*; expected the numbers from 0 on"),
+        ({"id2label": {"0": "a", "1": "b"}}, "has 3 classes, and the files next to it name 2: a, b"),
         ({"problem_type": "ranking"}, "problem_type is 'ranking'; expected one of regression, single_label_"),
         ({"problem_type": "regression"}, "but regression_task, which XLNetRegressor.from_pretrained loads"),
     ],
@@ -401,25 +360,14 @@ def test_labels_that_do_not_fit_the_head_are_not_converted_silently(tmp_path, ca
     assert "id2label" not in json.loads((tmp_path / "theirs/config.json").read_text())
 
 
-def test_a_new_head_is_logged(pretrained, logged):
-    model = XLNetClassifier.from_pretrained(pretrained, LABELS, head_name="stars", summary="attn")
-    assert logged[-1].endswith("has no head classification_stars: a new one begins with random weights")
-    assert list(model.labels) == LABELS and model.pooling.method == "attn"
-    for variable in model.encoder.variables:
-        np.testing.assert_array_equal(
-            variable, open_checkpoint(pretrained).arrays[names.canonical(variable.name)]
-        )
-
-
 @pytest.mark.parametrize("format", [None, "ours"])
 def test_what_a_checkpoint_lacks_is_as_random_as_if_nothing_were_loaded(of_the_original, format, monkeypatch):
     """A new head, and the start of the query stream: no random numbers are drawn for the rest."""
 
     def weights():
         tf_keras.utils.set_random_seed(7)
-        model = XLNetClassifier.from_pretrained(
-            of_the_original(format), LABELS, head_name="new", summary="attn"
-        )
+        options = {"head_name": "new", "summary": "attn"}
+        model = XLNetClassifier.from_pretrained(of_the_original(format), LABELS, **options)
         return [*model.get_weights(), tf_keras.initializers.RandomNormal()([3])]
 
     found = weights()
@@ -454,9 +402,6 @@ def test_a_new_head_next_to_an_old_one(tmp_path, logged):
     [
         (None, {}, r"no head classification_task: give labels=\[...\]"),
         ("good", {}, "labels is 'good'; expected a list"),
-        ({0: "bad", 1: "good"}, {}, "labels is {0: 'bad', 1: 'good'}; expected a list"),
-        ({"bad", "good"}, {}, "labels is {.*}; expected a list"),
-        (2, {}, "labels is 2; expected a list"),
         (LABELS, {"dropout": 2.0}, "dropout is 2.0; expected a number from 0 to less than 1"),
         (["good"], {}, "expected at least 2"),
         (["good", "good"], {}, "each of them once"),
@@ -478,9 +423,7 @@ def test_wrong_checkpoints(tmp_path, pretrained):
     arrays = dict(open_checkpoint(tmp_path).arrays.entries)
     del arrays["classification_task/logits/bias"]
     save_checkpoint(Checkpoint("", "ours", Arrays(arrays), CONFIG), str(tmp_path / "no_bias"), "ours")
-    with pytest.raises(
-        UserError, match="classification_task/logits/bias has the shape None; expected a number for"
-    ):
+    with pytest.raises(UserError, match="classification_task/logits/bias has the shape None; expected"):
         XLNetClassifier.from_pretrained(tmp_path / "no_bias")
     (tmp_path / "xlnet_config.json").unlink()
     with pytest.raises(UserError, match="neither xlnet_config.json nor config.json"):
@@ -537,15 +480,8 @@ def test_fit_learns_and_resumes_from_a_saved_model(pretrained, tmp_path, optimiz
         tf_keras.callbacks.ModelCheckpoint(path, monitor="val_accuracy", mode="max", save_best_only=True),
         tf_keras.callbacks.EarlyStopping("val_loss", patience=10, restore_best_weights=True),
     ]
-    model.fit(
-        features,
-        labels,
-        batch_size=16,
-        epochs=30,
-        validation_data=(features, labels),
-        callbacks=callbacks,
-        verbose=0,
-    )
+    options = {"validation_data": (features, labels), "callbacks": callbacks, "verbose": 0}
+    model.fit(features, labels, batch_size=16, epochs=30, **options)
     best = tf_keras.models.load_model(path)
     assert isinstance(best, XLNetClassifier) and list(best.labels) == LABELS
     assert best.evaluate(features, labels, verbose=0)[1] > 0.9
@@ -562,9 +498,8 @@ def test_formats_of_tf_keras(pretrained, tmp_path):
     model.save(tmp_path / "saved_model")
     restored = tf_keras.models.load_model(tmp_path / "saved_model")
     assert isinstance(restored, XLNetClassifier)
-    np.testing.assert_allclose(
-        restored.evaluate(features, labels, verbose=0), model.evaluate(features, labels, verbose=0), atol=1e-5
-    )
+    found, expected = (each.evaluate(features, labels, verbose=0) for each in (restored, model))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
     logits = restored.predict(features, verbose=0)
     np.testing.assert_allclose(logits, predict(model), atol=1e-5)
     model.save_weights(tmp_path / "weights")
@@ -580,9 +515,8 @@ def test_data_from_tf_data(pretrained):
     model.compile("adam", **LOSS)
     dataset = tf.data.Dataset.from_tensor_slices((features, labels)).batch(8)
     model.fit(dataset.shuffle(4).repeat(), steps_per_epoch=2, validation_data=dataset, verbose=0)
-    np.testing.assert_allclose(
-        model.evaluate(dataset, verbose=0), model.evaluate(features, labels, verbose=0), rtol=1e-5
-    )
+    found, expected = (model.evaluate(*data, verbose=0) for data in ([dataset], [features, labels]))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
     np.testing.assert_allclose(model.predict(dataset, verbose=0), predict(model), atol=1e-5)
 
 

@@ -8,7 +8,7 @@ from tests.helpers.models import heads, original
 from tests.helpers.models.heads import arrays, assert_equal, by_token
 from xlnet_tf.checkpoints import names
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.classifier import XLNetClassifier, classification_losses, regression_losses
+from xlnet_tf.models.classifier import classification_losses, regression_losses
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.multiple_choice import XLNetMultipleChoice
 from xlnet_tf.models.question_answering import span_losses
@@ -151,11 +151,8 @@ def test_losses():
     np.testing.assert_allclose(span_losses(outputs, features), [np.log(2) + 0.5 * np.log(4)], atol=1e-6)
 
 
-def test_what_cannot_be_is_refused():
-    encoder = XLNetEncoder(heads.CONFIG)
-    with pytest.raises(UserError, match="head_name is 'a/b'"):
-        XLNetClassifier(encoder, 2, "a/b")
-    with pytest.raises(UserError, match="summary is 'max'; expected one of last, first, mean, attn"):
-        XLNetClassifier(encoder, 2, summary="max")
+def test_rows_that_are_no_multiple_of_the_choices_are_refused():
     with pytest.raises(UserError, match="36 tokens wide; expected a multiple of 5"):
-        XLNetMultipleChoice(encoder, 5)(heads.random_features("choice", np.random.default_rng(0)))
+        XLNetMultipleChoice(XLNetEncoder(heads.CONFIG), 5)(
+            heads.random_features("choice", np.random.default_rng(0))
+        )

@@ -160,22 +160,6 @@ def test_gradient_reaches_as_far_back_as_asked(recompute):
         np.testing.assert_array_equal(tf.reduce_any(felt, axis=1), expected)
 
 
-def test_gradient_through_memory_is_the_numeric_one():
-    """Along the gradient itself, where rounding matters least: what lies outside the block is held."""
-    ids = np.random.default_rng(7).integers(9, 50, [2, 16])
-    encoder = random_encoder(memory_len=6)
-    _, found = gradients(encoder, ids, LENGTH, 3)
-    norm = float(tf.linalg.global_norm(found))
-    losses = []
-    for step in (1e-3, -1e-3):
-        for variable, gradient in zip(encoder.trainable_variables, found):
-            variable.assign_add(step * gradient / norm)
-        losses.append(float(gradients(encoder, ids, LENGTH, 3)[0]))
-        for variable, gradient in zip(encoder.trainable_variables, found):
-            variable.assign_sub(step * gradient / norm)
-    np.testing.assert_allclose((losses[0] - losses[1]) / 2e-3, norm, rtol=1e-2)
-
-
 @pytest.mark.parametrize("memory_gradient", [pytest.param(0, marks=pytest.mark.integration), 1])
 def test_memory_changes_gradients_and_not_vectors(memory_gradient):
     """The gradient of all segments is that of blocks that take the memory before them as a constant."""

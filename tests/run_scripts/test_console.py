@@ -22,6 +22,7 @@ def xlnet_tf(*arguments, **options):
 
 def test_every_command_is_listed_once_in_one_line_with_what_it_does():
     assert set(console.commands().values()) == set(COMMANDS)
+    assert len(console.commands()) <= 24
     lines = [line for line in console.listing().splitlines() if re.match(r"  [a-z]", line)]
     listed = dict(re.split(r" {2,}", line.strip(), maxsplit=1) for line in lines)
     assert len(lines) == len(listed) and set(listed) == set(console.commands())
@@ -92,6 +93,15 @@ def test_version_and_help():
         (["train_gpu"], "there is no command 'train_gpu': did you mean pretrain?"),
         (["help", "eval"], "there is no command 'eval': did you mean evaluate?"),
         (["help", "build", "ner"], "there is no command 'ner': did you mean build tagging?"),
+        (
+            ["push"],
+            "push is no longer a command of xlnet-tf. Write: xlnet-tf convert-checkpoint --output=hf://",
+        ),
+        (
+            ["verify_pretrained", "a"],
+            "verify_pretrained is no longer a command of xlnet-tf. Write: xlnet-tf",
+        ),
+        (["corpus-plan"], "corpus-plan is no longer a command of xlnet-tf. Write: xlnet-tf sizing --build"),
         (["build", "sqad"], "there is no command 'sqad': did you mean build squad?"),
         (["build", "x"], "there is no command 'x': expected build classification|pretraining|race|"),
         (["completion", "tcsh"], "there is no command 'tcsh': expected completion bash|zsh|fish"),

@@ -1,12 +1,13 @@
 """Which flags the export takes, and with which others."""
 
+import dataclasses
 import json
 
 import pytest
 from absl import flags
 
-from run_scripts.common import experiment
-from run_scripts.export import __main__ as export
+from run_scripts import export
+from run_scripts.common import experiment, exports
 from tests.helpers import command_flags
 from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError
@@ -16,9 +17,13 @@ def parsed(*arguments):
     return command_flags.parsed(export.define_flags, "--output_dir=served", *arguments)
 
 
+def check_flags(values):
+    export.check_flags(*export.parse_flags(values))
+
+
 def test_every_head_can_be_asked_for(tmp_path):
     for head in ("language_model", *task_registry.names()):
-        export.check_flags(parsed(f"--model_dir={tmp_path}", f"--head={head}"))
+        check_flags(parsed(f"--model_dir={tmp_path}", f"--head={head}"))
     with pytest.raises(flags.IllegalFlagValueError, match="--head=span: value should be one of"):
         parsed("--model_dir=.", "--head=span")
 
@@ -60,35 +65,35 @@ def test_flags_go_together(tmp_path, arguments, is_run, message):
         (tmp_path / "manifest.json").write_text(json.dumps({"kind": "examples"}))
     values = parsed(f"--model_dir={tmp_path}", *arguments)
     if message is None:
-        export.check_flags(values)
+        check_flags(values)
     else:
         with pytest.raises(UserError, match=message):
-            export.check_flags(values)
+            check_flags(values)
 
 
 @pytest.mark.parametrize("ending", ["", "/", ".index"])
 def test_a_checkpoint_inside_a_run_is_that_of_the_run(tmp_path, ending):
     (tmp_path / "manifest.json").write_text(json.dumps({"kind": "examples"}))
-    values = parsed(f"--model_dir={tmp_path}/ckpt-4{ending}")
-    experiment.split_checkpoint(values)
-    assert (values.model_dir, values.checkpoint) == (str(tmp_path), "ckpt-4")
-    values = parsed(f"--model_dir={tmp_path}/ckpt-4{ending}", "--checkpoint=last")
+    options = export.ExportOptions(model_dir=f"{tmp_path}/ckpt-4{ending}", output_dir="served")
+    split = experiment.split_checkpoint(options)
+    assert (split.model_dir, split.checkpoint) == (str(tmp_path), "ckpt-4")
+    options = dataclasses.replace(options, checkpoint="last")
     with pytest.raises(UserError, match="/ckpt-4.* and --checkpoint=last name two checkpoints: leave out"):
-        experiment.split_checkpoint(values)
+        experiment.split_checkpoint(options)
 
 
 def test_the_checkpoint_of_a_pretraining_is_exported(tmp_path):
     (tmp_path / "ckpt-4.index").touch()
-    values = parsed(f"--model_dir={tmp_path}/ckpt-4")
-    experiment.split_checkpoint(values)
-    export.check_flags(values)
-    assert (values.model_dir, values.checkpoint) == (f"{tmp_path}/ckpt-4", "")
+    options = export.ExportOptions(model_dir=f"{tmp_path}/ckpt-4", output_dir="served")
+    split = experiment.split_checkpoint(options)
+    export.check_flags(split, {})
+    assert (split.model_dir, split.checkpoint) == (f"{tmp_path}/ckpt-4", "")
 
 
 def test_buckets_that_are_not_served_are_named(caplog):
-    export.warn_of_left_out([4, 8, 32], (32, 64))
+    exports.warn_of_left_out([4, 8, 32], (32, 64))
     assert "buckets of 4, 8 tokens are left out" in caplog.text
     assert "so the shortest bucket is 32" in caplog.text
     caplog.clear()
-    export.warn_of_left_out((), (32, 64))
+    exports.warn_of_left_out((), (32, 64))
     assert not caplog.text

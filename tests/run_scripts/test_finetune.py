@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from run_scripts import evaluate, finetune
-from run_scripts.common import experiment
+from run_scripts.common import experiment, sweeps
 from tests.conftest import REPOSITORY, invent_texts
 from tests.helpers.command_flags import parsed
 from tests.helpers.commands import run_command
@@ -59,7 +59,8 @@ def load(*arguments):
     entry = task_registry.find("classification")
     settings = (*finetune.SETTINGS, *entry.settings)
     values = parsed(lambda: experiment.define_flags(settings), "--model_dir=unused", *arguments)
-    return experiment.load(entry.experiment, settings, values), values
+    options = experiment.run_options(settings, values)
+    return experiment.load(entry.experiment, settings, options), options.given
 
 
 @pytest.mark.parametrize("axis", ["dtype", "strategy", "runtime.mixed_precision_dtype", "runtime.num_gpus"])
@@ -68,8 +69,8 @@ def test_a_sweep_has_one_kind_of_devices_and_numbers(axis):
     params, _ = load()
     settings = (*finetune.SETTINGS, *task_registry.find("classification").settings)
     with pytest.raises(UserError, match=f"--sweep={axis}: all runs of a sweep share the devices"):
-        experiment.variant(params, "xlnet/classification", settings, {axis: "bfloat16"})
-    assert experiment.variant(params, "xlnet/classification", settings, {"jit_compile": True})
+        sweeps.variant(params, "xlnet/classification", settings, {axis: "bfloat16"})
+    assert sweeps.variant(params, "xlnet/classification", settings, {"jit_compile": True})
 
 
 def test_a_sweep_names_a_setting_once():
@@ -77,12 +78,12 @@ def test_a_sweep_names_a_setting_once():
     settings = (*finetune.SETTINGS, *task_registry.find("classification").settings)
     twice = {"seed": 1, "task.seed": 2}
     with pytest.raises(UserError, match="names a setting twice, by its flag and its path: seed, task.seed"):
-        experiment.variant(params, "xlnet/classification", settings, twice)
+        sweeps.variant(params, "xlnet/classification", settings, twice)
 
 
 @pytest.mark.parametrize("value", ["a", "8.5", "true"])
 def test_lengths_are_whole_numbers(value):
-    with pytest.raises(UserError, match="task.train_data.lengths has .*: expected whole numbers"):
+    with pytest.raises(UserError, match="task.train_data.lengths\\[1\\] is .*, expected a whole number"):
         load(f"--params_override={{task: {{train_data: {{lengths: [16, {value}]}}}}}}")
 
 
@@ -97,14 +98,14 @@ def test_lengths_are_whole_numbers(value):
     ],
 )
 def test_flags_without_effect_are_said(arguments, said, caplog):
-    params, values = load(*arguments)
+    params, given = load(*arguments)
     caplog.clear()
-    finetune.check_effect(params, values)
+    sweeps.check_effect(params, given)
     assert said in caplog.text and bool(said) == bool(caplog.text)
     if said:
         flag = said[2:].partition(" ")[0]
         with pytest.raises(UserError, match=f"--sweep={flag} has no effect"):
-            finetune.check_effect(params, values, [flag])
+            sweeps.check_effect(params, given, [flag])
 
 
 @pytest.mark.integration

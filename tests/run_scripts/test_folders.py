@@ -34,7 +34,7 @@ from xlnet_tf.serving.export import export
 from xlnet_tf.tasks.seeds import finetune_seeds
 from xlnet_tf.tasks.sweep import sweep
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING
-from xlnet_tf.training.run import check_settings
+from xlnet_tf.training.checks import check_settings
 
 CARD = json.dumps({"format_version": 1, "task": "classification"})
 SETS = {"pretraining": "train-pass00-slice00000.tfrecord", "examples": "shard-00000.tfrecord"}

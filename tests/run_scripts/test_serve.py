@@ -11,7 +11,7 @@ import time
 import pytest
 import requests
 
-from run_scripts.serve import __main__ as serve
+from run_scripts import serve
 from tests.conftest import REPOSITORY
 from tests.helpers.serving.exports import KINDS
 from tests.helpers.serving.toys import built

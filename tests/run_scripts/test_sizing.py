@@ -10,8 +10,7 @@ from absl import flags
 
 from benchmarks import batches
 from benchmarks.harness import our_model
-from run_scripts import corpus_plan, sizing
-from run_scripts.common import estimates
+from run_scripts.common.estimates import building, records, training
 from tests.conftest import REPOSITORY
 from tests.helpers import command_flags
 from tfrecord_builders.pretraining import build as builder
@@ -23,7 +22,7 @@ from xlnet_tf.flags import define_flags, from_flags
 @pytest.mark.parametrize("untie_r", [True, False])
 def test_parameters_are_the_models(untie_r):
     config = XLNetConfig.preset("micro", untie_r=untie_r)
-    assert sizing.parameters(config) == our_model(config).count_params()
+    assert training.parameters(config) == our_model(config).count_params()
 
 
 def test_records_are_the_builders(corpus_file, tokenizer_file, tmp_path):
@@ -38,7 +37,7 @@ def test_records_are_the_builders(corpus_file, tokenizer_file, tmp_path):
         )
     )
     pieces = sum(shard.statistics["text"]["tokens"] for shard in manifest.shards)
-    run = sizing.PretrainingRun(
+    run = training.PretrainingRun(
         preset="micro",
         pieces=pieces,
         num_passes=1,
@@ -46,7 +45,7 @@ def test_records_are_the_builders(corpus_file, tokenizer_file, tmp_path):
         reuse_len=16,
         num_predict=manifest.num_predict,
     )
-    found = sizing.size(run)["records"]
+    found = training.size(run)["records"]
     assert found["one pass, million records"] * 1e6 == pytest.approx(manifest.records, rel=0.01)
     stored = sum(path.stat().st_size for path in tmp_path.glob("*.tfrecord"))
     assert found["one pass, GB"] * 1e9 == pytest.approx(stored, rel=0.01)
@@ -54,32 +53,32 @@ def test_records_are_the_builders(corpus_file, tokenizer_file, tmp_path):
 
 def test_bytes_to_the_devices_are_the_batchs():
     sizes = {"seq_len": 32, "reuse_len": 16, "num_predict": 4, "batch_size": 64, "cores": 64}
-    run = sizing.PretrainingRun(preset="micro", step_seconds=1.0, **sizes)
+    run = training.PretrainingRun(preset="micro", step_seconds=1.0, **sizes)
     config = XLNetConfig.preset("micro")
     batch = batches.make_batch(config, 8, 32, 4)
     # next_sentence, stream_start and document_offset are not in a made-up batch.
     row = sum(values.nbytes for values in batch.values()) / 8 + 1 + 1 + 4
-    found = sizing.size(run)["input of a host"]
+    found = training.size(run)["input of a host"]
     # make_batch leaves segment ids and ranks in wider types than records have.
     wider = 32 * (batch["input_type_ids"].itemsize - 1 + batch["permutation_rank"].itemsize - 2)
     assert found["to the devices, MB/s"] * 1e6 == pytest.approx(8 * (row - wider))
 
 
 def test_limits_scale_as_they_should():
-    run = sizing.PretrainingRun()
-    once, twice = sizing.size(run), sizing.size(dataclasses.replace(run, cores=2 * run.cores))
+    run = training.PretrainingRun()
+    once, twice = training.size(run), training.size(dataclasses.replace(run, cores=2 * run.cores))
     name = "waiting for storage limits steps to, s"
     assert twice["input of a host"][name] == pytest.approx(once["input of a host"][name] / 2)
     assert twice["training"]["all steps, days"] == once["training"]["all steps, days"]
     assert once["training"]["rows of a core"] == 16
-    assert "hosts" in estimates.table(once)
+    assert "hosts" in records.table(once)
 
 
 def test_a_stream_is_read_by_as_many_requests_as_it_fills_buffers():
-    run = sizing.PretrainingRun(batch_size=8192, cores=512, stream_segments=64, step_seconds=1.0)
+    run = training.PretrainingRun(batch_size=8192, cores=512, stream_segments=64, step_seconds=1.0)
     # 128 rows a host, streams of 190 kB
     for request_mb, requests in ((67.1, 2), (0.262, 2), (0.0655, 6)):
-        found = sizing.size(dataclasses.replace(run, request_mb=request_mb))["input of a host"]
+        found = training.size(dataclasses.replace(run, request_mb=request_mb))["input of a host"]
         assert found["requests to storage, 1/s"] == pytest.approx(requests)
         assert found["read from storage, at most, MB/s"] == pytest.approx(requests * request_mb)
     assert found["of use from storage, MB/s"] == pytest.approx(0.381, abs=1e-3)
@@ -87,8 +86,8 @@ def test_a_stream_is_read_by_as_many_requests_as_it_fills_buffers():
 
 def test_both_pages_count_the_same_records():
     sized, planned = (
-        sizing.size(sizing.PretrainingRun())["records"],
-        corpus_plan.plan(corpus_plan.CorpusPlan())["records"],
+        training.size(training.PretrainingRun())["records"],
+        building.plan(building.BuildPlan())["records"],
     )
     for name in ("shards", "a shard, MB", "one pass, GB", "all passes, TB"):
         assert sized[name] == planned[name]
@@ -98,31 +97,31 @@ def test_both_pages_count_the_same_records():
 @pytest.mark.parametrize(
     ("page", "found"),
     [
-        ("sizing", sizing.size(sizing.PretrainingRun())),
-        ("corpus", corpus_plan.plan(corpus_plan.CorpusPlan())),
+        ("sizing", training.size(training.PretrainingRun())),
+        ("corpus", building.plan(building.BuildPlan())),
     ],
 )
 def test_a_page_shows_what_its_script_prints(page, found):
     text = (REPOSITORY / "docs" / "how-to" / f"{page}.md").read_text(encoding="utf-8")
-    assert f"```text\n{estimates.table(found)}\n```" in text
+    assert f"```text\n{records.table(found)}\n```" in text
 
 
 def test_a_part_of_a_host_is_a_host():
-    found = sizing.size(sizing.PretrainingRun(cores=4, batch_size=64))
+    found = training.size(training.PretrainingRun(cores=4, batch_size=64))
     assert found["training"]["hosts"] == 1
     assert found["input of a host"]["needed, examples/s"] == pytest.approx(
-        64 / sizing.PretrainingRun().step_seconds
+        64 / training.PretrainingRun().step_seconds
     )
 
 
 @pytest.mark.parametrize(
-    ("cls", "estimate"), [(sizing.PretrainingRun, sizing.size), (corpus_plan.CorpusPlan, corpus_plan.plan)]
+    ("cls", "estimate"), [(training.PretrainingRun, training.size), (building.BuildPlan, building.plan)]
 )
 def test_every_allowed_setting_is_estimated(cls, estimate):
     """A 0 is refused where nothing could be divided by it; numbers are in their limits."""
     refused = set()
     for field in dataclasses.fields(cls):
-        if field.metadata["choices"]:
+        if "help" not in field.metadata or field.metadata["limits"].choices:
             continue
         for number in ("-1", "0", "1"):
             with command_flags.fresh_flags() as values:
@@ -143,4 +142,4 @@ def test_every_allowed_setting_is_estimated(cls, estimate):
 
 def test_more_than_the_whole_is_refused():
     with pytest.raises(flags.IllegalFlagValueError, match=r"packed_share=1.5: .* range \[0, 1\]"):
-        command_flags.parsed(lambda: define_flags(corpus_plan.CorpusPlan), "--packed_share=1.5")
+        command_flags.parsed(lambda: define_flags(building.BuildPlan), "--packed_share=1.5")

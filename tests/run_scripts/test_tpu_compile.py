@@ -66,14 +66,14 @@ def main(compiler, monkeypatch):
 
     def main(*arguments):
         monkeypatch.setattr(sys, "argv", ["tpu_compile", *arguments])
-        monkeypatch.setattr(flags, "FLAGS", parsed(*arguments))
+        monkeypatch.setattr(flags, "FLAGS", command_flags.parsed(tpu_compile.define_flags, *arguments))
         __main__.main([])
 
     return main
 
 
-def parsed(*arguments: str) -> flags.FlagValues:
-    return command_flags.parsed(tpu_compile.define_flags, *arguments)
+def parsed(*arguments: str) -> tpu_compile.CompileOptions:
+    return tpu_compile.from_flags(command_flags.parsed(tpu_compile.define_flags, *arguments))
 
 
 def test_a_step_is_compiled_for_each_topology(run):

@@ -7,10 +7,11 @@ import tf_keras
 from absl import logging
 
 from tests.helpers.serving.exports import KINDS
-from xlnet_tf import checksums, task_registry
+from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint
 from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.errors import UserError
+from xlnet_tf.hub import checksums
 from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering
 from xlnet_tf.serving import models

@@ -13,10 +13,11 @@ from run_scripts.convert_checkpoint import convert as convert_script
 from tests.checkpoints.test_formats import CONFIGS, random_checkpoint
 from tests.helpers.serving.exports import KINDS
 from tests.helpers.serving.toys import built
-from xlnet_tf import checksums, task_registry
+from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import Checkpoint, names, open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.errors import UserError
+from xlnet_tf.hub import checksums
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.multiple_choice import XLNetMultipleChoice, XLNetRanker
 from xlnet_tf.models.pretrainer import XLNetPretrainer

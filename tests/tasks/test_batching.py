@@ -126,7 +126,7 @@ def test_cut_rows_give_the_numbers_of_whole_ones(tmp_path, small_tokenizer, task
         settings(tmp_path, task, train_data=lengths, validation_data=lengths, model=model)
     )
     task, model = trainer.task, trainer.model
-    assert task.lengths() == [16, 24]
+    assert trainer.batching.compiled_lengths == [16, 24]
 
     @functools.partial(tf.function, autograph=False)
     def gradients(features, length):
@@ -134,30 +134,27 @@ def test_cut_rows_give_the_numbers_of_whole_ones(tmp_path, small_tokenizer, task
 
     @functools.partial(tf.function, autograph=False)
     def predictions(features, length):
-        cut = task.cut(features, length, training=False)
+        cut = trainer.eval_batching.cut(features, length)
         return task.evaluation_rows(cut, model(cut, training=False))
 
-    for data, compute in (
-        (task.task_config.train_data, gradients),
-        (task.task_config.validation_data, predictions),
-    ):
-        batches = task.batches(compute is gradients)
-        for step, features in enumerate(task.build_inputs(data).take(3)):
+    for batching, compute in ((trainer.batching, gradients), (trainer.eval_batching, predictions)):
+        batches = batching.batches
+        for step, features in enumerate(batching.dataset().take(3)):
             lengths = [batches.length(step)]
-            if task.any_length(compute is gradients):  # one graph for all lengths
+            if batching.has_dynamic_length:  # one graph for all lengths
                 lengths.append(tf.constant(batches.longest(step)))
             whole = comparable(compute(features, None), features)
             for length in lengths:
                 assert_close(comparable(compute(features, length), features), whole)
 
 
-def test_micro_batches_of_any_length_equal_a_batch(folder):
+def test_micro_batches_of_dynamic_length_equal_a_batch(folder):
     found, weights = {}, None
     for parts in (1, 2):
         params = settings(folder, "classification")
         params.trainer.accumulation_steps = parts
         trainer = build_trainer(params)
-        assert trainer.task.any_length(True)
+        assert trainer.batching.has_dynamic_length
         weights = weights or trainer.model.get_weights()
         trainer.model.set_weights(weights)
 
@@ -165,8 +162,8 @@ def test_micro_batches_of_any_length_equal_a_batch(folder):
         def gradients(features, length, trainer=trainer):
             return STRATEGY.run(lambda rows: trainer.replica_gradients(rows, length)[:3], (features,))
 
-        [features] = trainer.task.build_inputs(params.task.train_data).take(1)
-        found[parts] = gradients(features, tf.constant(trainer.task.batches(True).longest(0)))
+        [features] = trainer.batching.dataset().take(1)
+        found[parts] = gradients(features, tf.constant(trainer.batching.batches.longest(0)))
     assert_close(found[2], found[1])
 
 
@@ -182,7 +179,7 @@ def test_packed_rows_give_the_numbers_of_whole_ones(tmp_path, small_tokenizer, t
     params = settings(tmp_path, task, batching="packed", validation_data={"input_path": ""})
     params.trainer.accumulation_steps = 2
     trainer = build_trainer(params)
-    batches = trainer.task.batches(training=True)
+    batches = trainer.batching.batches
     fixed = dataclasses.replace(batches, micro_batches=0, cut_to=())
     whole = 8 * batches.examples.sequences
     assert max(batches.cut_to) <= whole / 2 * 0.75
@@ -191,7 +188,7 @@ def test_packed_rows_give_the_numbers_of_whole_ones(tmp_path, small_tokenizer, t
     def gradients(features, rows):
         return STRATEGY.run(lambda inputs: trainer.replica_gradients(inputs, rows)[:3], (features,))
 
-    for step, features in enumerate(trainer.task.build_inputs(params.task.train_data).take(3)):
+    for step, features in enumerate(trainer.batching.dataset().take(3)):
         assert sorted(features["index"].numpy()) == sorted(fixed.numbers(step))
         expected = gradients(features, None)
         for rows in (batches.length(step), tf.constant(batches.rows(step)), whole // 2):

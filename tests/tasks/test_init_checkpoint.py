@@ -10,10 +10,10 @@ import yaml
 
 from tests.helpers import tasks
 from tests.helpers.training import toy_finetuning as toy
-from xlnet_tf import checksums
 from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.checkpoints.names import canonical
 from xlnet_tf.errors import UserError
+from xlnet_tf.hub import checksums
 from xlnet_tf.tasks import prediction
 from xlnet_tf.tasks.finetuning import finetune
 

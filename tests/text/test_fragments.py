@@ -17,42 +17,9 @@ from xlnet_tf.text.special_tokens import UNK_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 # What fragments could get wrong: spaces, marks that melt, characters that vanish, unknown ones, commas.
-PARTS = [
-    "ba",
-    "ne",
-    "tor",
-    "mi",
-    "5,",
-    "12,",
-    ",",
-    ".",
-    "<eop>",
-    " ",
-    "  ",
-    "e\u0301",
-    "\u0301",
-    "\u200b",
-    "é",
-]
-PARTS += [
-    "\x07",
-    "▁",
-    "–",
-    "“",
-    "”",
-    "文",
-    "😀",
-    "{",
-    "½",
-    "\ufeff",
-    "\n",
-    "\t",
-    "¨",
-    "ﬁ",
-    "B",
-    "bababa",
-    "ooo",
-]
+PARTS = ["ba", "ne", "tor", "mi", "5,", "12,", ",", ".", "<eop>", " ", "  ", "e\u0301", "\u0301", "\u200b",
+         "é", "\x07", "▁", "–", "“", "”", "文", "😀", "{", "½", "\ufeff", "\n", "\t", "¨", "ﬁ", "B", "bababa",
+         "ooo"]  # fmt: skip
 
 
 def one_by_one(texts, encoder):

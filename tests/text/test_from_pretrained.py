@@ -78,10 +78,7 @@ def test_tokenizer_json_alone_is_the_same_tokenizer(tmp_path, small_tokenizer, c
     [
         (None, "tokenizer.json is not JSON"),
         ({"model": {"type": "BPE", "vocab": {}}}, "model.type is 'BPE'; expected Unigram"),
-        (
-            {"model": {"type": "Unigram"}},
-            r"is not as Hugging Face's tokenizers write it \(KeyError\('vocab'\)",
-        ),
+        ({"model": {"type": "Unigram"}}, r"is not as Hugging Face's .* write it \(KeyError\('vocab'\)"),
         ({"model": {"type": "Unigram", "vocab": []}}, "its first pieces are none, expected <unk>"),
         ({"added_tokens": [{"id": 90, "content": "<x>"}]}, "adds '<x>' to the model's 90 pieces: expected"),
         (
@@ -109,9 +106,7 @@ def test_another_tokenizer_json_is_named(tmp_path, small_tokenizer, fields, mess
 
 
 def test_errors_of_a_folder_are_named(folder):
-    with pytest.raises(
-        FileNotFoundError, match="nowhere does not exist: expected a folder with spiece.model"
-    ):
+    with pytest.raises(FileNotFoundError, match="nowhere does not exist: expected a folder with spiece.mo"):
         XLNetTokenizer.from_pretrained(folder / "nowhere")
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": "yes"}')
     with pytest.raises(UserError, match="'lower' is 'yes'; expected true or false"):
@@ -170,9 +165,7 @@ def test_inputs_that_are_not_lists_of_texts_are_named(small_tokenizer, texts, pa
 
 def test_a_table_is_not_taken_for_the_names_of_its_columns(small_tokenizer):
     table = pytest.importorskip("pandas").DataFrame({"text": ["ba", "ne"]})
-    with pytest.raises(
-        UserError, match=r"texts is a DataFrame; expected one of its columns, such as table\["
-    ):
+    with pytest.raises(UserError, match=r"texts is a DataFrame; expected one of its columns, such as table"):
         small_tokenizer(table)
 
 

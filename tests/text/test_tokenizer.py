@@ -221,11 +221,6 @@ def test_pieces_that_do_not_show_where_words_begin_are_refused(small_tokenizer, 
         XLNetTokenizer(model_proto=model.SerializeToString())
 
 
-def test_a_tokenizer_whose_space_mark_is_a_suffix_is_refused(shared):
-    with pytest.raises(UserError, match="suffix.model was trained with treat_whitespace_as_suffix=true, so"):
-        XLNetTokenizer(shared("inputs/suffix.model"))
-
-
 def test_a_model_without_the_symbols_is_refused(tmp_path, small_tokenizer):
     proto = sentencepiece_model_pb2.ModelProto()
     proto.ParseFromString(small_tokenizer.model_proto)

@@ -10,8 +10,8 @@ from sentencepiece import sentencepiece_model_pb2
 
 from tests.conftest import invent_texts
 from tests.helpers import hugging_face
-from xlnet_tf import checksums
 from xlnet_tf.errors import UserError
+from xlnet_tf.hub import checksums
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.special_tokens import SYMBOLS
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -171,22 +171,13 @@ def test_empty_texts_alone_are_padded_to_the_longest(small_tokenizer):
         (lambda t: t(["ba"], return_tensors="tf"), "unknown option return_tensors: leave it out"),
         (lambda t: t(["ba"], max_len=4), "unknown option max_len; expected some of max_length"),
         (lambda t: t.encode("ba", return_tensors="pt"), "return_tensors: leave it out"),
-        (
-            lambda t: t(["ba"], padding="right"),
-            "padding is 'right'; expected one of True, False, 'do_not_pad'",
-        ),
+        (lambda t: t(["ba"], padding="right"), "padding is 'right'; expected one of True, False, 'do_not"),
         (lambda t: t(["ba"], truncation=2), "truncation is 2; expected one of"),
         (lambda t: t(["ba"], add_special_tokens=True), "unknown option add_special_tokens; expected"),
         (lambda t: t.encode("ba", truncation=True, max_length=-1), "max_length is -1; expected a whole"),
         (lambda t: t.encode("ba", padding="max_length", max_length="9"), "max_length is '9'; expected"),
-        (
-            lambda t: t.convert_ids_to_tokens([4, len(t)]),
-            "is not the id of a piece; expected integers from 0",
-        ),
-        (
-            lambda t: t.encode(["ba", "ne"], ["ba"], add_special_tokens=True),
-            "there are 2 texts and 1 second texts; expected as many",
-        ),
+        (lambda t: t.convert_ids_to_tokens([4, len(t)]), "is not the id of a piece; expected integers"),
+        (lambda t: t.encode(["ba", "a"], ["ba"], add_special_tokens=True), "2 texts and 1 second texts; exp"),
         (lambda t: t.decode([1.5]), "1.5 is not the id of a piece"),
         (lambda t: t.decode([-1], skip_special_tokens=True), "-1 is not the id of a piece"),
     ],
@@ -194,14 +185,6 @@ def test_empty_texts_alone_are_padded_to_the_longest(small_tokenizer):
 def test_wrong_options_and_ids_are_named(small_tokenizer, call, message):
     with pytest.raises(UserError, match=message):
         call(small_tokenizer)
-
-
-def test_a_saved_tokenizer_is_the_same(tmp_path, small_tokenizer):
-    for number, cleaning in enumerate([CleaningConfig(), CleaningConfig(True, True, False, False)]):
-        tokenizer = XLNetTokenizer(model_proto=small_tokenizer.model_proto, cleaning=cleaning)
-        tokenizer.save_pretrained(tmp_path / str(number))
-        found = XLNetTokenizer.from_pretrained(tmp_path / str(number))
-        assert (found.fingerprint, found.cleaning) == (tokenizer.fingerprint, cleaning)
 
 
 def test_a_saved_tokenizer_tells_transformers_its_pieces_and_no_other_special_tokens(tmp_path, any_tokenizer):
@@ -228,10 +211,12 @@ def test_a_saved_tokenizer_leaves_no_other_tokenizer_behind(tmp_path, small_toke
     assert "tokenizer.json" not in listed and "still to be fetched" in listed
 
 
-def test_a_saved_tokenizer_tells_transformers_its_cleaning(tmp_path, small_tokenizer):
+def test_a_saved_tokenizer_is_the_same_and_tells_transformers_its_cleaning(tmp_path, small_tokenizer):
     for number, cleaning in enumerate([CleaningConfig(), CleaningConfig(True, True, False, False)]):
         tokenizer = XLNetTokenizer(model_proto=small_tokenizer.model_proto, cleaning=cleaning)
         tokenizer.save_pretrained(tmp_path / str(number))
+        found = XLNetTokenizer.from_pretrained(tmp_path / str(number))
+        assert (found.fingerprint, found.cleaning) == (tokenizer.fingerprint, cleaning)
     kinds = [
         {step["type"] for step in json.loads(path.read_text())["normalizer"]["normalizers"]}
         for path in sorted(tmp_path.glob("*/tokenizer.json"))

@@ -12,8 +12,7 @@ from xlnet_tf.tpu import compilation, compiler, topologies
 from xlnet_tf.tpu.lowering import lower
 
 compiles = pytest.mark.skipif(
-    not importlib.util.find_spec("libtpu"),
-    reason="libtpu is not installed: the extra tpu-compile",
+    not importlib.util.find_spec("libtpu"), reason="libtpu is not installed: the extra tpu-compile"
 )
 RESULT = {
     "memory": {"arguments": 5, "outputs": 4, "temporaries": 3, "aliased": 4, "code": 1},
@@ -36,6 +35,13 @@ def test_an_implausible_time_is_replaced_by_that_at_peak_rates(seconds):
     cost = {"flops": 197e11, "bytes_accessed": 819e7, "seconds": seconds}  # 0.1 s and 0.01 s on v5e
     made = compilation.read_result({**RESULT, "cost": cost}, topologies.find("v5e"))
     assert made.is_at_peak and made.estimated_seconds == pytest.approx(0.11)
+
+
+@pytest.mark.parametrize(("name", "flops"), [("v2", 22.8e12), ("v3", 61.4e12), ("v5p", 394e12)])
+def test_the_time_of_a_large_product_is_the_compilers(name, flops):
+    """It reaches what the compiler (libtpu 0.0.42.1) counts at most: more than v2's peak was taken to be."""
+    cost = {"flops": flops, "bytes_accessed": 0, "seconds": 1.0}
+    assert not compilation.read_result(RESULT | {"cost": cost}, topologies.find(name)).is_at_peak
 
 
 def test_a_program_that_cannot_be_read_has_its_figures_all_the_same():

@@ -144,8 +144,7 @@ def test_a_served_model_is_compiled_for_the_longest_texts_that_it_takes(exported
 
 @pytest.mark.integration
 @pytest.mark.parametrize(
-    ("buckets", "seq_len", "expected"),
-    [([24], 41, "at most 40"), ([], 41, "no other"), ([], 24, "no other")],
+    ("buckets", "seq_len", "expected"), [([24], 41, "at most 40"), ([], 41, "no other"), ([], 24, "no other")]
 )
 def test_lengths_that_a_served_model_refuses_are_named(exported, buckets, seq_len, expected):
     path = exported(seq_len=40, buckets=buckets)

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from run_scripts import sizing
+from run_scripts.common.estimates import training
 from tests.conftest import REPOSITORY
 from tests.helpers import fake_bucket
 from tests.helpers.training import toy
@@ -129,6 +129,6 @@ def test_the_page_and_sizing_have_the_requests_of_a_reader(tmp_path):
     of_manifest = bucket.count("bucket/records/manifest.json")
     assert page_counts("the manifest") == tuple(of_manifest[kind] for kind in KINDS)
     assert shards.total() + of_manifest.total() == len(bucket.requests)
-    run = sizing.PretrainingRun(batch_size=rows, cores=8, stream_segments=length, step_seconds=1.0)
-    per_second = sizing.size(run)["input of a host"]["requests to storage, 1/s"]
+    run = training.PretrainingRun(batch_size=rows, cores=8, stream_segments=length, step_seconds=1.0)
+    per_second = training.size(run)["input of a host"]["requests to storage, 1/s"]
     assert per_second * 60 == shards["read"] - rows  # the last streams have just begun

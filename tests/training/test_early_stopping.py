@@ -18,8 +18,7 @@ INTERVAL = 4
 
 
 class Score:
-    def dev_set(self):
-        return "this one"
+    data = types.SimpleNamespace(dev_set=lambda: "this one")
 
     def dev_score(self, metrics):
         return metrics["f1"]

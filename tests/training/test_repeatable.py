@@ -64,9 +64,9 @@ def all_sums_by_timing(graph: tf.compat.v1.GraphDef) -> list[str]:
 def test_no_order_of_a_sum_is_a_matter_of_timing(tmp_path, task, settings, model):
     trainer = build_trainer(tmp_path, task, settings, model, tf.distribute.OneDeviceStrategy("CPU:0"))
     with trainer.strategy.scope():
-        any_length = trainer.task.any_length(training=True)
-        steps = trainer.steps_of_any_length if any_length else trainer.steps_of_length(None)
-        count = tf.TensorSpec([None], tf.int32) if any_length else tf.constant(3)
+        is_dynamic = trainer.batching.has_dynamic_length
+        steps = trainer.steps_of_dynamic_length if is_dynamic else trainer.steps_of_length(None)
+        count = tf.TensorSpec([None], tf.int32) if is_dynamic else tf.constant(3)
         traced = steps.get_concrete_function(iter(trainer.train_dataset), count)
     graph = traced.graph.as_graph_def()
     assert any(node.op == "AddN" for f in graph.library.function for node in f.node_def)

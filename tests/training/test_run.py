@@ -22,23 +22,22 @@ from tests.helpers.full_disk import files_of_at_most
 from tests.helpers.training import synthetic_tpu, toy, toy_finetuning
 from tests.helpers.training.worker import settings
 from xlnet_tf.checkpoints.of_runs import newest
-from xlnet_tf.errors import Cancelled, Interrupted, UserError, of_file_systems
+from xlnet_tf.errors import Cancelled, Interrupted, UserError, tf_errors_as_user_errors
 from xlnet_tf.tasks import finetuning
 from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.training import runtime
+from xlnet_tf.training.checks import check_data, check_remote_paths, check_resumable
 from xlnet_tf.training.config import RuntimeConfig
-from xlnet_tf.training.interruption import Preemption, lost_hosts
-from xlnet_tf.training.profile import Profile
-from xlnet_tf.training.progress import Progress, read_history
-from xlnet_tf.training.run import (
+from xlnet_tf.training.interruption import (
     SMALLER_STEP,
-    check_data,
-    check_remote_paths,
-    check_resumable,
+    Preemption,
+    lost_hosts,
     named_damage,
     named_lack_of_memory,
-    run_training,
 )
+from xlnet_tf.training.profile import Profile
+from xlnet_tf.training.progress import Progress, read_history
+from xlnet_tf.training.run import run_training
 from xlnet_tf.training.tpu_slice import TpuSlice
 from xlnet_tf.training.trainer import Trainer
 
@@ -205,22 +204,14 @@ def test_an_evaluation_that_is_too_large_comes_with_its_own_advice(folder, tmp_p
 
 
 @pytest.mark.integration
-def test_the_curve_of_a_pretraining_has_early_points(folder, tmp_path):
-    params = settings(folder)
-    params.trainer.validation_interval = 8
+def test_loops_of_steps_end_at_early_evaluations_and_at_checkpoints(folder, tmp_path):
+    params = settings(folder, checkpoint_interval=3)
+    params.trainer.validation_interval, params.trainer.max_to_keep = 8, 9
     assert (params.trainer.train_steps, params.trainer.steps_per_loop) == (12, 2)
     pretraining.pretrain(params, str(tmp_path))
     history = read_history(str(tmp_path / "history.jsonl"))
     assert [line["step"] for line in history if line["kind"] == "dev"] == [0, 2, 4, 8, 12]
-    assert [line["step"] for line in history if line["kind"] == "train"] == [2, 4, 6, 8, 10, 12]
-
-
-@pytest.mark.integration
-def test_checkpoints_are_saved_at_their_steps_within_a_loop_of_steps(folder, tmp_path):
-    params = settings(folder, checkpoint_interval=3)
-    params.trainer.max_to_keep = 9
-    assert (params.trainer.train_steps, params.trainer.steps_per_loop) == (12, 2)
-    pretraining.pretrain(params, str(tmp_path))
+    assert [line["step"] for line in history if line["kind"] == "train"] == [2, 3, 4, 6, 8, 9, 11, 12]
     saved = {int(path.stem.removeprefix("ckpt-")) for path in tmp_path.glob("ckpt-*.index")}
     assert saved == {3, 6, 9, 12}
 
@@ -231,7 +222,7 @@ def test_summaries_on_a_full_disk_are_one_error(tmp_path):
             UserError, match=rf"^{tmp_path}/events.*; File too large .* of the file system\)\. Check"
         ),
         files_of_at_most(10),
-        of_file_systems(),
+        tf_errors_as_user_errors(),
         tf.summary.create_file_writer(str(tmp_path)).as_default(step=0),
     ):
         tf.summary.scalar("loss", 1.0)
@@ -299,7 +290,7 @@ def test_every_host_refuses_another_run(folder, tmp_path):
     params.trainer.optimizer_config.learning_rate *= 2
     strategy = mock.Mock(num_replicas_in_sync=1, extended=mock.Mock(should_checkpoint=False))
     with pytest.raises(UserError, match=r"holds a run with other settings:\n.*learning_rate"):
-        task = mock.MagicMock(data_bytes=lambda: 0, data_difference=lambda model_dir: [])
+        task = mock.MagicMock(data=mock.MagicMock(bytes=0, difference=lambda model_dir: []))
         run_training(params, task, strategy, str(tmp_path))
 
 
@@ -436,13 +427,13 @@ def test_data_that_are_many_are_not_read_before_a_run(folder, caplog):
     (folder / "records" / "spiece.model").write_bytes(b"another")
     try:
         with pytest.raises(UserError, match="put the tokenizer back"):
-            check_data(params, task)
+            check_data(params, task.data)
         params.trainer.check_data_gb = 0.0
-        check_data(params, task)
+        check_data(params, task.data)
         assert "are not compared with their checksums" in caplog.text
         with (
             pytest.raises(tf.errors.NotFoundError),
-            named_damage(task, params.trainer.check_data_gb),
+            named_damage(task.data, params.trainer.check_data_gb),
         ):
             raise tf.errors.NotFoundError(None, None, "a worker that started again")
         assert "raise trainer.check_data_gb" in caplog.text
@@ -573,16 +564,14 @@ def test_a_remote_task_reads_examples_with_tensorflow_only(tmp_path, small_token
         toy_finetuning.make_examples(tmp_path / name, small_tokenizer, count)
         getattr(params.task, data).input_path = str(tmp_path / name)
     task = finetuning.build_task(params, toy_finetuning.ToyTask)
-    steps = {"train_data": params.trainer.train_steps, "validation_data": task.validation_steps()}
-    before = {name: task.build_inputs(getattr(params.task, name)) for name in steps}
-    task.read_in_graph(params.trainer.train_steps)
-    for name, count in steps.items():
-        after = task.build_inputs(getattr(params.task, name))
-        assert any("PyFunc" in op for op in operations(before[name]))
-        assert not [op for op in operations(after) if "PyFunc" in op]
-        indices = [
-            [batch["index"].numpy().tolist() for batch in d.take(count + 1)] for d in (before[name], after)
-        ]
+    before = {training: task.data.batching(training) for training in (True, False)}
+    task.data.use_tf_reader(params.trainer.train_steps)
+    for training, batching in before.items():
+        count = params.trainer.train_steps if training else batching.steps
+        datasets = batching.dataset(), task.data.batching(training).dataset()
+        assert any("PyFunc" in op for op in operations(datasets[0]))
+        assert not [op for op in operations(datasets[1]) if "PyFunc" in op]
+        indices = [[batch["index"].numpy().tolist() for batch in d.take(count + 1)] for d in datasets]
         assert indices[0][:count] == indices[1] and len(indices[1]) == count
 
 

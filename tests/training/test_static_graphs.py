@@ -107,7 +107,7 @@ def test_the_whole_loop_has_fixed_shapes_and_stays_on_the_device(
 ):
     trainer = build_trainer(tmp_path, task, trainer_settings, model, batching=batching)
     with trainer.strategy.scope():
-        loop = trainer.steps_of_length(trainer.task.lengths()[0])
+        loop = trainer.steps_of_length(trainer.batching.compiled_lengths[0])
         iterator = iter(trainer.train_dataset)
         traced = loop.get_concrete_function(iterator, tf.constant(3))
     found = nodes(traced)

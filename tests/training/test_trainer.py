@@ -107,7 +107,7 @@ def test_evaluation_counts_every_record_once_whatever_the_batch(folder):
         trainer = build_trainer(folder, strategy, overrides, evaluate=True)
         for _ in range(2):  # the second evaluation starts anew
             with strategy.scope():
-                logs = trainer.evaluate(tf.constant(trainer.task.validation_steps()))
+                logs = trainer.evaluate(tf.constant(trainer.eval_batching.steps))
             counted = {metric.name: int(metric.denominator.numpy()) for metric in trainer.validation_metrics}
             assert counted["loss"] == counted["accuracy"] == targets
             assert (counted["loss_forward"], counted["loss_backward"]) == (forward, targets - forward)
@@ -128,7 +128,7 @@ def test_what_was_never_counted_is_not_reported(folder):
     strategy = tf.distribute.OneDeviceStrategy(DEVICE)
     trainer = build_trainer(folder, strategy, {"task": {"validation_data": data}}, evaluate=True)
     with strategy.scope():
-        logs = trainer.evaluate(tf.constant(trainer.task.validation_steps()))
+        logs = trainer.evaluate(tf.constant(trainer.eval_batching.steps))
     assert "loss_forward" in logs and "loss_backward" not in logs
     overrides = {"task": {"train_data": {"input_path": str(folder / "forward"), "global_batch_size": 2}}}
     trainer = build_trainer(folder, strategy, overrides)

@@ -14,7 +14,8 @@ from tfrecord_builders.classification.build import build_classification
 from tfrecord_builders.classification.options import ClassificationOptions
 from tfrecord_builders.classification.presets import PRESETS
 from tfrecord_builders.common.example_builder import BUILDS_ANEW, SPLITS
-from xlnet_tf import command_line, errors
+from xlnet_tf import errors
+from xlnet_tf.cli import command_line
 from xlnet_tf.flags import define_flags, from_flags
 from xlnet_tf.records import example_report
 

@@ -10,7 +10,8 @@ from tfrecord_builders.common import tables
 from tfrecord_builders.common.example_builder import ExampleOptions
 from tfrecord_builders.common.tables import TableFormat
 from xlnet_tf.errors import UserError
-from xlnet_tf.flags import check_limits, option
+from xlnet_tf.flags import option
+from xlnet_tf.schema import check_fields
 
 _FILES = f"{{}} data: {tables.SOURCES}; or folders of .txt files"
 _GENERIC_ONLY = (
@@ -73,7 +74,7 @@ class ClassificationOptions(ExampleOptions):
             UserError: options are wrong or do not fit together.
             FileNotFoundError: the preset's files are missing.
         """
-        check_limits(self)
+        check_fields(self)
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
             raise UserError(f"delimiter is {self.delimiter!r}, expected one character, such as ';'")
         dataset = self._described() if self.preset is None else self._preset()

@@ -54,7 +54,7 @@ class RunJob(beam.DoFn):
     def process(self, location: tuple[int, int, int, int]) -> None:
         scratch, location = epath.Path(self._scratch), Location(*location)
         try:
-            with errors.of_file_systems():
+            with errors.tf_errors_as_user_errors():
                 result = self._function(_read_job(scratch, location))
         except (UserError, OSError) as error:
             with contextlib.suppress(UserError, OSError):  # such as a full disk, which the error is about

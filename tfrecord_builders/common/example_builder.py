@@ -16,14 +16,16 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from etils import epath
 
-from xlnet_tf import command_line, errors, files, folders
+from xlnet_tf import errors, files, folders
+from xlnet_tf.cli import command_line
 from xlnet_tf.differences import settings_difference
 from xlnet_tf.errors import UserError
-from xlnet_tf.flags import check_limits, define_flags, from_flags, option
+from xlnet_tf.flags import define_flags, from_flags, option
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records import example_report
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter, discard
 from xlnet_tf.records.layout import Column
+from xlnet_tf.schema import check_fields
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.locating import cleaning_for, find_file
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -73,7 +75,7 @@ class ExampleOptions:
 
     def check(self) -> None:
         """Raises UserError for options that are out of range or do not fit each other."""
-        check_limits(self)
+        check_fields(self)
         if not self.splits:
             raise UserError("no data: give --train, --dev or --test")
         for split in self.splits:

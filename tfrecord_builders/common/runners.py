@@ -18,7 +18,8 @@ from typing import TypeVar
 from absl import logging
 from etils import epath
 
-from xlnet_tf import errors, signals
+from xlnet_tf import errors
+from xlnet_tf.cli import signals
 from xlnet_tf.errors import UserError, install_command
 from xlnet_tf.flags import option
 
@@ -110,7 +111,7 @@ def run_jobs(
 
 def run_job(function: Callable[[Job], Result], job: Job) -> Result:
     """Runs a function on a job; an error of a remote file system becomes a UserError."""
-    with errors.of_file_systems():
+    with errors.tf_errors_as_user_errors():
         return function(job)
 
 

@@ -70,12 +70,7 @@ class TableFormat:
 
 
 def check_exists(source: str) -> None:
-    """Raises an error unless a file, a folder or a data set by name is there.
-
-    Raises:
-        FileNotFoundError: there is no such file or folder.
-        UserError: there is no such data set, or it has no such split.
-    """
+    """Raises FileNotFoundError or UserError unless a file, a folder or a data set by name is there."""
     if named_sets.is_name(source):
         named_sets.check(source)
     else:
@@ -103,12 +98,7 @@ def existing(path: epath.PathLike) -> epath.Path:
 
 
 def existing_file(path: epath.PathLike) -> epath.Path:
-    """Returns the path of a file.
-
-    Raises:
-        FileNotFoundError: it is not there.
-        UserError: it is a folder; those that can be read are those of columnar files.
-    """
+    """Returns the path of a file; a folder is an error, as those of columnar files are read elsewhere."""
     path = existing(path)
     if path.is_dir():
         raise UserError(
@@ -118,12 +108,7 @@ def existing_file(path: epath.PathLike) -> epath.Path:
 
 
 def infer_format(path: epath.PathLike) -> TableFormat:
-    """Returns the usual format for a file's name, csv quoted, tsv not, or for what else holds rows.
-
-    Raises:
-        FileNotFoundError: there is no such file or folder.
-        UserError: the name does not show the format.
-    """
+    """Returns the usual format for a file's name, csv quoted, tsv not, or for what else holds rows."""
     if named_sets.is_name(path):
         return TableFormat(NAMED)
     path = existing(path)
@@ -143,18 +128,13 @@ def infer_format(path: epath.PathLike) -> TableFormat:
 
 
 def read_table(path: epath.PathLike, table: TableFormat, skip: Skip | None = None) -> Iterator[LabelledRow]:
-    """Reads a table, row by row.
+    """Reads a table, row by row; blank lines are no rows, except in tables of one column.
 
     Args:
         path: a file, plain or compressed, local or remote, a folder, or the name of a data set.
-        table: how it is written.
         skip: called with reason and location of each row that has too few or too many fields; None: an error.
 
-    Yields:
-        Its rows. Blank lines are none, except in tables of one column.
-
     Raises:
-        FileNotFoundError: the file is missing.
         UserError: it is damaged, badly encoded or badly written; the message has file and line.
     """
     if table.kind == NAMED:
@@ -223,6 +203,7 @@ def _read_fields(
     header = ahead[-1][1] if ahead and table.header else ""
     dialect = Dialect(table.delimiter or delimiter_of(header, table.kind), table.quoting)
     names: Sequence[str] = ()
+    file = str(path)  # which takes as long as reading a line
     try:
         for number, fields in split_rows(itertools.chain(ahead, numbered), dialect):
             if fields == [""] and len(names) != 1:
@@ -239,7 +220,7 @@ def _read_fields(
                 continue
             for written, meant in table.replaced:
                 fields = [field.replace(written, meant) for field in fields]
-            yield LabelledRow(dict(zip(names, fields)), str(path), number)
+            yield LabelledRow(dict(zip(names, fields)), file, number)
     except BadQuotes as error:
         raise UserError(
             f"{path}:{error.first}: {error}; the delimiter is {dialect.delimiter!r}: repair it. "
@@ -257,12 +238,13 @@ def _ragged_row(what: str, names: Sequence[str], dialect: Dialect) -> UserError:
 
 
 def _read_json_lines(path: epath.Path, numbered: Iterator[tuple[int, str]]) -> Iterator[LabelledRow]:
+    file = str(path)
     for number, line in numbered:
         try:
             values = parse_row(line)
         except BadRow as error:
             raise UserError(f"{path}:{number}: {error}") from None
-        yield LabelledRow(row_values(values), str(path), number)
+        yield LabelledRow(row_values(values), file, number)
 
 
 def _read_at_lines(path: epath.Path, numbered: Iterator[tuple[int, str]]) -> Iterator[LabelledRow]:

@@ -22,7 +22,7 @@ from tfrecord_builders.pretraining import output_folder
 from tfrecord_builders.pretraining import report as pretraining_report
 from xlnet_tf import files, folders
 from xlnet_tf.errors import UserError
-from xlnet_tf.ownership import owning
+from xlnet_tf.ownership import folder_lease
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records import manifest as manifest_lib
 from xlnet_tf.records import ranks, segments, spans
@@ -41,10 +41,6 @@ MAX_BREAKS = 0.125  # of the records, where rows may break off; more of them mea
 def convert(options: ConversionOptions, progress: bool = False) -> tuple[Manifest, list[str]]:
     """Converts records.
 
-    Args:
-        options: which and how.
-        progress: whether to draw a progress bar on stderr.
-
     Returns:
         (the manifest, which has been written last; what the records lack and a user should know).
 
@@ -58,7 +54,7 @@ def convert(options: ConversionOptions, progress: bool = False) -> tuple[Manifes
     cleaning = CleaningConfig(lower=source.lower, keep_accents=options.keep_accents)
     tokenizer = XLNetTokenizer(find_file(options.tokenizer), cleaning=cleaning)
     segments.check_lengths(source.seq_len, source.reuse_len)
-    with owning(files.make_folder(options.output_dir), "converting records", "--output_dir"):
+    with folder_lease(files.make_folder(options.output_dir), "converting records", "--output_dir"):
         return _convert(options, source, tokenizer, progress)
 
 
@@ -130,18 +126,12 @@ def _new_manifest(
 
 
 class _Conversion:
-    """Files on their way into a set.
-
-    Args:
-        manifest: of the set, without shards.
-        reader: of the files' format.
-        word_starts: bool [V], pieces that start a word.
-        stream_segments: longest stream; None: a row is one.
+    """Files on their way into a set, whose manifest has no shards yet.
 
     Attributes:
         shards: those that are finished.
         has_eod: whether an <eod> has been seen.
-        notes: what was noticed.
+        notes: for the user.
     """
 
     def __init__(

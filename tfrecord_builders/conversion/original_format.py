@@ -4,6 +4,7 @@ Its files say by their names how they were made, and a record_info json next to 
 """
 
 import dataclasses
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -37,9 +38,6 @@ def find(inputs: Sequence[str], num_cores: int | None = None) -> ExternalSet:
     Args:
         inputs: folders (save_dir, or tfrecords in it), or paths or globs of record_info files.
         num_cores: num_core_per_host of the build; None: what corpus_info.json says.
-
-    Raises:
-        UserError: there is no record_info, or it is wrong, or the files differ.
     """
     infos = []
     for name in inputs:
@@ -120,11 +118,10 @@ def _num_cores(info: epath.Path, numbers: dict[str, Any]) -> int:
 class Written:
     """What became of a set that was written in the original's format.
 
-    Args:
+    Attributes:
         files: names of the TFRecord files.
         steps: batches in all of them.
-        records: that were written.
-        dropped: that did not fill a step of all rows.
+        dropped: records that did not fill a step of all rows.
     """
 
     files: list[str]
@@ -143,7 +140,7 @@ def write(
 ) -> Written:
     """Writes a set in the original's format, for its train.py and other readers of it.
 
-    The records of a direction, in the set's order, are cut into as many equal rows as a batch has of it.
+    The records of a direction, in the set's order, are dealt out to as many equal rows as a batch has of it.
     What is not needed to train is not there: is_masked has as many special tokens as targets are missing
     from num_predict (the original's reader drops them), and the next token after A and B, which no target
     uses, is CLS where the records do not show it.
@@ -155,51 +152,60 @@ def write(
         num_tasks: files for each pass.
         report: called with the number of records written since the last call.
 
-    Returns:
-        What was written.
-
     Raises:
         UserError: the set cannot be written so: its objective, its directions, too few records.
     """
-    folders.claim(output_dir, flag="--output_dir")
+    folder = epath.Path(output_dir)
+    _check_output(manifest, folder)
+    files.make_folder(folder / "tfrecords")
+    fixed = manifest.num_predict if manifest.has_fixed_targets else None
+    num_steps: dict[str, int] = {}
+    for pass_index, task in itertools.product(range(manifest.num_passes), range(num_tasks)):
+        name = _name(manifest, fixed, batch_size, task, pass_index)
+        path = folder / "tfrecords" / f"{name}tfrecords"
+        layout = ExternalFile(path, batch_size, num_cores, len(manifest.directions) == 2, None)
+        rows = _Rows(manifest, _shards_of(manifest, pass_index, task, num_tasks), layout)
+        _write_file(rows, path, fixed, report)
+        num_steps[name] = rows.num_steps
+    for name, steps in num_steps.items():
+        info = {"filenames": [f"tfrecords/{name}tfrecords"], "num_batch": steps}
+        files.write(folder / "tfrecords" / f"record_info-{name}json", json.dumps(info))
+    files.copy(manifest.tokenizer_path, folder / manifest.tokenizer["file"])
+    files.write(folder / _CORPUS_INFO, json.dumps(_corpus_info(manifest, batch_size, num_cores, fixed)))
+    steps = sum(num_steps.values())
+    records = steps * batch_size
+    return Written([f"{name}tfrecords" for name in num_steps], steps, records, manifest.records - records)
+
+
+def _check_output(manifest: Manifest, folder: epath.Path) -> None:
+    """Raises UserError if a set cannot be written there, or not in this format."""
+    folders.claim(folder, flag="--output_dir")
     if manifest.objective != "permutation":
         raise UserError(
             f"{manifest.folder} is for the {manifest.objective} objective, expected permutation: the "
             "original knows no other"
         )
-    folder = epath.Path(output_dir)
     if (folder / _CORPUS_INFO).exists():
         raise UserError(f"{folder} holds the original's records already: choose another --output_dir")
-    files.make_folder(folder / "tfrecords")
-    bidirectional = len(manifest.directions) == 2
-    fixed = manifest.num_predict if manifest.has_fixed_targets else None
-    names, infos, steps, total = [], {}, 0, 0
-    for pass_index in range(manifest.num_passes):
-        shards = sorted(
-            (s for s in manifest.shards if s.pass_index == pass_index), key=lambda s: s.slice_index
-        )
-        for task in range(num_tasks):
-            first, last = (len(shards) * number // num_tasks for number in (task, task + 1))
-            name = _name(manifest, fixed, batch_size, bidirectional, task, pass_index)
-            path = folder / "tfrecords" / f"{name}tfrecords"
-            layout = ExternalFile(path, batch_size, num_cores, bidirectional, None)
-            rows = _Rows(manifest, shards[first:last], layout)
-            _write_file(rows, path, fixed, report)
-            info = {"filenames": [f"tfrecords/{path.name}"], "num_batch": rows.num_steps}
-            infos[f"record_info-{name}json"] = info
-            names.append(path.name)
-            steps += rows.num_steps
-            total += rows.num_steps * batch_size
-    for name, info in infos.items():
-        files.write(folder / "tfrecords" / name, json.dumps(info))
-    corpus_info = {
+
+
+def _shards_of(manifest: Manifest, pass_index: int, task: int, num_tasks: int) -> list[Shard]:
+    """Returns the shards of a pass that go into one file."""
+    shards = [shard for shard in manifest.shards if shard.pass_index == pass_index]
+    shards.sort(key=lambda shard: shard.slice_index)
+    first, last = (len(shards) * number // num_tasks for number in (task, task + 1))
+    return shards[first:last]
+
+
+def _corpus_info(manifest: Manifest, batch_size: int, num_cores: int, fixed: int | None) -> dict[str, Any]:
+    return {
         "vocab_size": manifest.tokenizer["vocab_size"],
         "bsz_per_host": batch_size,
         "num_core_per_host": num_cores,
         "seq_len": manifest.seq_len,
         "reuse_len": manifest.reuse_len,
         "uncased": manifest.cleaning["lower"],
-        "bi_data": bidirectional,
+        "bi_data": len(manifest.directions) == 2,
         "mask_alpha": manifest.mask["alpha"],
         "mask_beta": manifest.mask["beta"],
         "num_predict": fixed,
@@ -207,19 +213,15 @@ def write(
         "sp_path": manifest.tokenizer["file"],
         "input_glob": manifest.folder.name,
     }
-    files.copy(manifest.tokenizer_path, folder / manifest.tokenizer["file"])
-    files.write(folder / _CORPUS_INFO, json.dumps(corpus_info))
-    return Written(names, steps, total, manifest.records - total)
 
 
-def _name(
-    manifest: Manifest, fixed: int | None, batch_size: int, bidirectional: bool, task: int, pass_id: int
-):
+def _name(manifest: Manifest, fixed: int | None, batch_size: int, task: int, pass_id: int) -> str:
     """Returns the original's name of a file, without its ending."""
     return (
         f"{manifest.split}-{task}-{pass_id}.bsz-{batch_size}.seqlen-{manifest.seq_len}"
         f".reuse-{manifest.reuse_len}.{'uncased.' if manifest.cleaning['lower'] else ''}"
-        f"{'bi' if bidirectional else 'uni'}.alpha-{manifest.mask['alpha']}.beta-{manifest.mask['beta']}."
+        f"{'bi' if len(manifest.directions) == 2 else 'uni'}."
+        f"alpha-{manifest.mask['alpha']}.beta-{manifest.mask['beta']}."
         f"{'' if fixed is None else f'fnp-{fixed}.'}"
     )
 

@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Sequence
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.flags import check_limits, option
+from xlnet_tf.flags import option
+from xlnet_tf.schema import check_fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +40,7 @@ class CorpusOptions:
 
     def check(self) -> None:
         """Raises UserError if an option is missing or out of range."""
-        check_limits(self)
+        check_fields(self)
         if not self.input and not self.tfds_name:
             raise UserError("there is no corpus: give --input (files, folders, globs) or --tfds_name")
         for path in self.input:

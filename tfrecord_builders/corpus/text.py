@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from etils import epath
 
@@ -22,7 +22,7 @@ from tfrecord_builders.corpus.documents import (
 from tfrecord_builders.corpus.files import file_format
 from tfrecord_builders.corpus.options import CorpusOptions
 from tfrecord_builders.corpus.rows import MAX_NUL_SHARE, CorpusRow
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 
 MAX_LINE_BYTES = 1 << 20
 _BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
@@ -34,11 +34,7 @@ _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 @dataclasses.dataclass(frozen=True)
 class TextPart(FilePart):
-    """A stretch of whole lines of one file.
-
-    Attributes:
-        ends_document: whether a document ends with it (else the next part continues it).
-    """
+    """A stretch of whole lines of one file; where no document ends with it, the next part continues it."""
 
     ends_document: bool
     options: CorpusOptions
@@ -125,9 +121,34 @@ class TextPart(FilePart):
             if begin == 0:
                 line = line.removeprefix(BYTE_ORDER_MARK)
             if line and not line.isspace():
-                yield _document_text(
-                    line, self.options.text_field, lambda at, begin=begin: _location(self.path, begin + at)
-                )
+                yield self._document_text(line, begin)
+
+    def _document_text(self, line: bytes, begin: int) -> str:
+        """Returns the text of a document from its line of json, which begins at a byte of the file."""
+        field = self.options.text_field
+        try:
+            document = parse_object(line.decode())
+            text = document[field]
+        except UnicodeDecodeError as error:
+            where = _location(self.path, begin + error.start)
+            raise UserError(f"{where} is not UTF-8 (byte 0x{line[error.start]:02x})") from None
+        except NotAnObject as error:
+            raise UserError(
+                f"{_location(self.path, begin)} is {error} with a document's text, such as "
+                f"{json.dumps({field: 'A sentence.'})}; found {short_repr(line.decode(), str)}"
+            ) from None
+        except BadRow as error:
+            raise UserError(f"{_location(self.path, begin)}: {error}") from None
+        except KeyError:
+            raise UserError(
+                f"{_location(self.path, begin)}: found an object with the fields "
+                f"{short_repr(', '.join(document), str)}, expected a field {field!r}: name the field with "
+                "the text by --text_field"
+            ) from None
+        if not isinstance(text, str):
+            value = short_repr(text, json.dumps)
+            raise UserError(f"{_location(self.path, begin)}: {field!r} is {value}, expected a string")
+        return text
 
     def _check_line_lengths(self, text: bytes) -> None:
         offset = self.start
@@ -218,37 +239,3 @@ def _long_line(where: str, least: int) -> UserError:
         "sentence per line (cutting such a line would invent sentence ends). Split it into sentences, or "
         "into paragraphs and use --sentence_split"
     )
-
-
-def _document_text(line: bytes, field: str, where: Callable[[int], str]) -> str:
-    """Returns the text of a document.
-
-    Args:
-        line: a json object.
-        field: its field that holds the text.
-        where: from a byte of the line to its location, for messages.
-
-    Raises:
-        UserError: it is not a json object, or has no such field of text.
-    """
-    try:
-        document = parse_object(line.decode())
-    except UnicodeDecodeError as error:
-        at = error.start
-        raise UserError(f"{where(at)} is not UTF-8 (byte 0x{line[at]:02x})") from None
-    except NotAnObject as error:
-        raise UserError(
-            f"{where(0)} is {error} with a document's text, such as {json.dumps({field: 'A sentence.'})}; "
-            f"found {shown(line.decode(), str)}"
-        ) from None
-    except BadRow as error:
-        raise UserError(f"{where(0)}: {error}") from None
-    if field not in document:
-        raise UserError(
-            f"{where(0)}: found an object with the fields {shown(', '.join(document), str)}, expected a "
-            f"field {field!r}: name the field with the text by --text_field"
-        )
-    if not isinstance(document[field], str):
-        found = shown(document[field], json.dumps)
-        raise UserError(f"{where(0)}: {field!r} is {found}, expected a string")
-    return document[field]

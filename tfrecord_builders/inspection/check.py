@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tfrecord_builders.common import runners
-from tfrecord_builders.inspection import invariants
+from tfrecord_builders.inspection import invariants, recounts
 from tfrecord_builders.inspection.recovered_text import RecoveredText
 from tfrecord_builders.pretraining import report as pretraining_report
 from xlnet_tf.errors import UserError
@@ -26,11 +26,9 @@ SHOWN = 3  # failures of each kind that are shown
 class Failure:
     """One position where an invariant does not hold.
 
-    Args:
+    Attributes:
         record: its number in the file; None: the whole file.
         byte: where that record begins in the file.
-        found: what is there.
-        expected: what should be.
     """
 
     file: str
@@ -54,8 +52,6 @@ class CheckReport:
     """What a check has found.
 
     Attributes:
-        records: how many were checked.
-        shards: likewise.
         counts: invariant -> records or files that break it.
         failures: invariant -> the first of them.
     """
@@ -117,13 +113,6 @@ class CheckReport:
 def check(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> CheckReport:
     """Checks every record and every file of a set, and what the manifest says of them.
 
-    Args:
-        num_workers: processes.
-        progress: whether to draw a progress bar on stderr.
-
-    Returns:
-        What was found.
-
     Raises:
         UserError: the set has another tokenizer than the manifest says; nothing else can be checked then.
     """
@@ -179,9 +168,7 @@ def _check_slice(manifest: Manifest, word_starts: np.ndarray, shards: Sequence[S
                 failures = (_failure(manifest, shard, r, *broken.explain(r)) for r in records.tolist())
                 report.add(broken.invariant, failures, len(records))
         if usable.all() and report.counts.total() == before:
-            for name, said, value in invariants.broken_statistics(
-                manifest, shard, columns, text, word_starts
-            ):
+            for name, said, value in recounts.broken_statistics(manifest, shard, columns, text, word_starts):
                 failure = Failure.of_file(shard.file, f"{said} in the manifest", f"{value}, counted again")
                 report.add(f"statistics.{name}", [failure])
         counted = counted or shard.statistics["text"]

@@ -21,11 +21,8 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 def compare(first: Manifest, second: Manifest, progress: bool = False) -> dict[str, Any]:
     """Compares two sets.
 
-    Shards are paired by pass and slice index. Where both were made of the same text and have as many records
+    Shards are paired by pass and corpus shard. Where both were made of the same text and have as many records
     of the same lengths, their records are compared one by one.
-
-    Args:
-        progress: whether to draw a progress bar on stderr.
 
     Returns:
         Values of json's types. same: whether all is; settings, statistics: name -> [first's, second's], where
@@ -39,46 +36,64 @@ def compare(first: Manifest, second: Manifest, progress: bool = False) -> dict[s
     """
     first.check_files()
     second.check_files()
+    shards = _ShardComparison(first, second)
+    with ProgressBar(first.shards, unit="shard", disable=not progress) as bar:
+        for shard in bar:
+            shards.add(shard)
     result = {
         "first": str(first.folder),
         "second": str(second.folder),
         "settings": _differences(first.settings(), second.settings()),
         "statistics": _differences(first.statistics, second.statistics),
+        **shards.to_dict(),
     }
-    others = {(shard.pass_index, shard.slice_index): shard for shard in second.shards}
-    shards, records = collections.Counter(), collections.Counter()
-    columns = collections.defaultdict(lambda: {"records": 0, "values": 0, "of": 0})
-    example = None
-    alike = (first.seq_len, first.reuse_len) == (second.seq_len, second.reuse_len)
-    text_of = operator.attrgetter("text_sha256", "forward_segments", "backward_segments")
-    with ProgressBar(total=len(first.shards), unit="shard", disable=not progress) as bar:
-        for shard in first.shards:
-            bar.update()
-            other = others.pop((shard.pass_index, shard.slice_index), None)
-            if other is None:
-                shards["only in the first"] += 1
-            elif shard.sha256 == other.sha256:
-                shards["same"] += 1
-            elif not alike or text_of(shard) != text_of(other):
-                shards["not comparable: of another text, or records of other lengths"] += 1
-            else:
-                shards["different"] += 1
-                pair = _columns(first, shard), _columns(second, other)
-                differs = _compare_columns(*pair, columns)
-                records.update(compared=len(differs), different=int(differs.sum()))
-                if example is None and differs.any():
-                    example = _example((first, second), (shard, other), pair, int(differs.argmax()))
-    shards["only in the second"] += len(others)
-    result["shards"] = {name: count for name, count in shards.items() if count}
-    result["records"] = {"compared": records["compared"], "different": records["different"]}
-    result["columns"] = {
-        name: {"records": counts["records"], "share_of_values": counts["values"] / counts["of"]}
-        for name, counts in columns.items()
-        if counts["records"]
-    }
-    result["example"] = example
     result["same"] = not result["settings"] and set(result["shards"]) <= {"same"}
     return result
+
+
+class _ShardComparison:
+    """Compares the shards of two sets, one of the first set's after another."""
+
+    def __init__(self, first: Manifest, second: Manifest):
+        self._sets = first, second
+        self._others = {(shard.pass_index, shard.slice_index): shard for shard in second.shards}
+        self._same_lengths = (first.seq_len, first.reuse_len) == (second.seq_len, second.reuse_len)
+        self._shards, self._records = collections.Counter(), collections.Counter()
+        self._columns = collections.defaultdict(lambda: {"records": 0, "values": 0, "of": 0})
+        self._example: dict[str, Any] | None = None
+
+    def add(self, shard: Shard) -> None:
+        other = self._others.pop((shard.pass_index, shard.slice_index), None)
+        text_of = operator.attrgetter("text_sha256", "forward_segments", "backward_segments")
+        if other is None:
+            self._shards["only in the first"] += 1
+        elif shard.sha256 == other.sha256:
+            self._shards["same"] += 1
+        elif not self._same_lengths or text_of(shard) != text_of(other):
+            self._shards["not comparable: of another text, or records of other lengths"] += 1
+        else:
+            self._shards["different"] += 1
+            self._compare(shard, other)
+
+    def _compare(self, shard: Shard, other: Shard) -> None:
+        pair = [_columns(manifest, each) for manifest, each in zip(self._sets, (shard, other))]
+        differs = _compare_columns(*pair, self._columns)
+        self._records.update(compared=len(differs), different=int(differs.sum()))
+        if self._example is None and differs.any():
+            self._example = _example(self._sets, (shard, other), pair, int(differs.argmax()))
+
+    def to_dict(self) -> dict[str, Any]:
+        counts = self._shards + collections.Counter({"only in the second": len(self._others)})
+        return {
+            "shards": dict(counts),
+            "records": {name: self._records[name] for name in ("compared", "different")},
+            "columns": {
+                name: {"records": counts["records"], "share_of_values": counts["values"] / counts["of"]}
+                for name, counts in self._columns.items()
+                if counts["records"]
+            },
+            "example": self._example,
+        }
 
 
 def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, list[Any]]:

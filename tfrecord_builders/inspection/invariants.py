@@ -24,9 +24,9 @@ from tfrecord_builders.inspection.recovered_text import (
 )
 from xlnet_tf.records import segments, spans
 from xlnet_tf.records.manifest import Manifest, Shard
-from xlnet_tf.records.spans import run_lengths, target_flags
-from xlnet_tf.records.spec import FORWARD, stream_name
-from xlnet_tf.text.special_tokens import CLS_ID, EOD_ID, MASK_ID, PAD_ID, SEP_ID, UNK_ID
+from xlnet_tf.records.spans import target_flags
+from xlnet_tf.records.spec import stream_name
+from xlnet_tf.text.special_tokens import CLS_ID, EOD_ID, MASK_ID, PAD_ID, SEP_ID
 
 # What no text of a segment contains.
 _NEVER = (PAD_ID, MASK_ID)  # SEP and CLS have their positions; <s> and </s> are the tokenizer's affair
@@ -36,7 +36,7 @@ _NEVER = (PAD_ID, MASK_ID)  # SEP and CLS have their positions; <s> and </s> are
 class Broken:
     """An invariant and the records of a shard that break it.
 
-    Args:
+    Attributes:
         records: int [...], their numbers in the shard.
         explain: gives what was found in a record and what was expected; for the records that are shown.
     """
@@ -49,14 +49,13 @@ class Broken:
 def broken_records(
     manifest: Manifest, shard: Shard, columns: Mapping[str, np.ndarray], text: RecoveredText
 ) -> Iterator[Broken]:
-    """Checks every record of a shard.
+    """Yields every invariant that does not hold in a shard.
+
+    Large shards are checked part by part, so a name may come again.
 
     Args:
         columns: its records, name -> [S, ...].
         text: the corpus shard's text, from this shard or from that of another pass.
-
-    Yields:
-        Every invariant that does not hold; large shards are checked part by part, so a name may come again.
     """
     for broken in _broken_scalars(manifest, shard, columns, text):
         if len(broken.records):
@@ -341,91 +340,3 @@ def _broken_text(some: _Some, text: RecoveredText) -> Iterator[Broken]:
         lambda row: f"a B of {length[row]} tokens that the corpus shard has nowhere outside of the segment",
         lambda row: "tokens of the corpus shard's text, or next_sentence 1",
     )
-
-
-def broken_statistics(
-    manifest: Manifest,
-    shard: Shard,
-    columns: Mapping[str, np.ndarray],
-    text: RecoveredText,
-    word_starts: np.ndarray,
-) -> Iterator[tuple[str, Any, Any]]:
-    """Counts again what the manifest says of a shard.
-
-    Args:
-        columns: its records, all of them sound.
-        text: the corpus shard's text.
-        word_starts: bool [V], pieces that start a word.
-
-    Yields:
-        (which statistic, what the manifest says, what was counted) where they differ.
-    """
-    statistics = shard.statistics
-    runs = [
-        run_lengths(target_flags({n: v[c] for n, v in columns.items()})) for c in chunks(range(shard.records))
-    ]
-    runs = np.concatenate([np.zeros(0, int), *runs])
-    said = statistics["target_runs"]
-    counted = {
-        "targets": int(runs.sum()),
-        "target_runs": np.bincount(np.minimum(runs, len(said)) - 1, minlength=len(said)).tolist(),
-        **{f"text.{name}": value for name, value in _count_text(manifest, text, word_starts).items()},
-    }
-    said = {**statistics, **{f"text.{name}": value for name, value in statistics["text"].items()}}
-    for name, value in counted.items():
-        if name in said and said[name] != value:
-            yield name, said[name], value
-    parts = dict(halves(shard))
-    for entry in statistics["tokens"]:
-        part = parts.get(entry["direction"], range(0))
-        name = f"tokens of direction {entry['direction']}"
-        if entry["pass"] != shard.pass_index or entry["direction"] not in parts:
-            yield (
-                f"{name}, pass {entry['pass']}",
-                "there",
-                f"pass {shard.pass_index}, directions {list(parts)}",
-            )
-        accounted = entry["written"] + sum(entry["dropped"].values())
-        if entry["in"] != accounted or entry["in"] != len(text.tokens):
-            yield f"{name}: in", entry["in"], f"{len(text.tokens)}, and {accounted} written and dropped"
-        room = segments.num_segments(entry["in"], manifest.seq_len, manifest.reuse_len)
-        if len(part) > room or (len(part) < room and not manifest.compat):
-            yield f"{name}: records of {entry['in']} tokens", len(part), room
-        # What B brings from elsewhere may come on top.
-        least = _covered(manifest, columns, part)
-        if not least <= entry["written"] <= entry["in"]:
-            yield f"{name}: written", entry["written"], f"{least} to {entry['in']}"
-
-
-def _count_text(manifest: Manifest, text: RecoveredText, word_starts: np.ndarray) -> dict[str, Any]:
-    """Returns what the records show of their corpus shard's text; nothing if they do not have all of it."""
-    tokens = text.tokens
-    if not text.known or not len(tokens):
-        return {}
-    counts = {
-        "tokens": len(tokens),
-        "unknown": int((tokens == UNK_ID).sum()),
-        "word_starts": int(word_starts[tokens].sum()),
-    }
-    if manifest.use_eod:
-        lengths = np.diff(np.append(text.document_starts[FORWARD], len(tokens)))
-        powers = 1 << np.log2(lengths).astype(int)
-        counts["documents"] = len(lengths)
-        counts["document_lengths"] = {str(n): int((powers == n).sum()) for n in np.unique(powers)}
-        short = lengths < manifest.seq_len - segments.NUM_SPECIAL
-        counts["short_documents"] = int(short.sum())
-        counts["short_document_tokens"] = int(lengths[short].sum())
-    return counts
-
-
-def _covered(manifest: Manifest, columns: Mapping[str, np.ndarray], part: range) -> int:
-    """Returns how many tokens from the text's start on are in the records of a direction."""
-    last = slice(max(part.start, part.stop - manifest.seq_len), part.stop)  # those before do not reach as far
-    number = np.arange(last.start, last.stop) - part.start
-    where = source_positions(
-        columns["input_ids"][last],
-        contiguous(manifest, columns)[last],
-        number,
-        manifest.reuse_len,
-    )
-    return int(where.max(initial=-1)) + 1

@@ -41,10 +41,6 @@ _TEXT = (
 def count(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> dict[str, Any]:
     """Counts what a set holds.
 
-    Args:
-        num_workers: processes.
-        progress: whether to draw a progress bar on stderr.
-
     Returns:
         Values of json's types. set: its size; text: the statistics of its text; readings: for each pass and
         direction how much was read and written, and what its records are like; a_lengths, b_lengths:
@@ -59,22 +55,11 @@ def count(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> d
     tokenizer = XLNetTokenizer(model_file=manifest.tokenizer_path)
     bare = dataclasses.replace(manifest, shards=(), statistics={})  # each job takes it to its worker
     count_shard = functools.partial(_count_shard, bare, tokenizer.word_starts)
-    readings = collections.defaultdict(collections.Counter)
-    lengths = {"a_lengths": collections.Counter(), "b_lengths": collections.Counter()}
-    fewest: dict[tuple[int, int], int] = {}
-    spans, targets = collections.Counter(), np.zeros(manifest.seq_len, np.int64)
+    totals = _Totals(manifest)
     with ProgressBar(total=manifest.records, unit="record", unit_scale=True, disable=not progress) as bar:
         for shard, counted in runners.run_jobs(count_shard, manifest.shards, num_workers=num_workers):
-            for direction, values in counted["readings"]:
-                key = shard.pass_index, direction
-                fewest[key] = min(fewest.get(key, manifest.num_predict), values.pop("fewest"))
-                readings[key].update(values)
-            for name, counts in lengths.items():
-                counts.update(dict(counted[name]))
-            spans.update(dict(counted["spans"]))
-            targets += counted["targets"]
+            totals.add(shard, counted)
             bar.update(shard.records)
-    statistics = manifest.statistics
     shown = ("split", "objective", "seq_len", "reuse_len", "num_predict", "records", "record_bytes")
     return {
         "set": {
@@ -87,19 +72,50 @@ def count(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> d
         },
         "text": {
             name: value
-            for name, value in statistics.items()
+            for name, value in manifest.statistics.items()
             if not name.startswith("tokens_") and name not in ("targets", "target_runs")
         },
-        "readings": [
-            _reading(manifest, key, {**readings[key], "fewest": fewest[key]})
-            for key in sorted(readings, key=lambda key: (key[0], -key[1]))
-        ],
-        **{name: {str(n): counts[n] for n in sorted(counts)} for name, counts in lengths.items()},
-        "target_density": (targets / max(manifest.records, 1)).tolist(),
-        "spans": {str(n): spans[n] for n in sorted(spans)},
+        **totals.to_dict(),
         "expected_spans": expected_spans(manifest),
         "warnings": pretraining_report.warnings(manifest),
     }
+
+
+class _Totals:
+    """What `_count_shard` has found in all shards together."""
+
+    def __init__(self, manifest: Manifest):
+        self._manifest = manifest
+        self._readings = collections.defaultdict(collections.Counter)
+        self._fewest: dict[tuple[int, int], int] = {}  # targets of a record, by pass and direction
+        self._histograms = {name: collections.Counter() for name in ("a_lengths", "b_lengths", "spans")}
+        self._targets = np.zeros(manifest.seq_len, np.int64)
+
+    def add(self, shard: Shard, counted: Mapping[str, Any]) -> None:
+        for direction, values in counted["readings"]:
+            key = shard.pass_index, direction
+            fewest = self._fewest.get(key, self._manifest.num_predict)
+            self._fewest[key] = min(fewest, values.pop("fewest"))
+            self._readings[key].update(values)
+        for name, counts in self._histograms.items():
+            counts.update(dict(counted[name]))
+        self._targets += counted["targets"]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "readings": [
+                _reading(self._manifest, key, {**self._readings[key], "fewest": self._fewest[key]})
+                for key in sorted(self._readings, key=lambda key: (key[0], -key[1]))
+            ],
+            "a_lengths": _by_number(self._histograms["a_lengths"]),
+            "b_lengths": _by_number(self._histograms["b_lengths"]),
+            "target_density": (self._targets / max(self._manifest.records, 1)).tolist(),
+            "spans": _by_number(self._histograms["spans"]),
+        }
+
+
+def _by_number(counts: Mapping[int, int]) -> dict[str, int]:
+    return {str(number): counts[number] for number in sorted(counts)}
 
 
 def expected_spans(manifest: Manifest) -> dict[str, float]:

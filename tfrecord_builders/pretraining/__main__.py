@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from tfrecord_builders.pretraining import report as pretraining_report
 from tfrecord_builders.pretraining.build import build_sets
 from tfrecord_builders.pretraining.options import PretrainingOptions
-from xlnet_tf import command_line, errors
+from xlnet_tf import errors
+from xlnet_tf.cli import command_line
 from xlnet_tf.flags import define_flags, from_flags
 
 

@@ -53,8 +53,8 @@ def build_sets(options: PretrainingOptions, progress: bool = False) -> list[Mani
     """
     options = options.resolved()
     tokenizer = XLNetTokenizer(find_file(options.tokenizer), cleaning=options.cleaning)
-    snapshot = corpus.Snapshot(options.corpus.input)
     sources = corpus.find_sources(options.corpus)
+    snapshot = corpus.snapshot(sources)
     warn_of_dropped_marks(corpus.sample_lines(sources), options.cleaning)
     manifests = pretraining_sets.new_manifests(options, tokenizer, sources)
     run_jobs = functools.partial(
@@ -66,7 +66,7 @@ def build_sets(options: PretrainingOptions, progress: bool = False) -> list[Mani
     )
     with contextlib.ExitStack() as stack:
         sets = [
-            _Set(started, stack.enter_context(_owning(files.make_folder(started.folder))))
+            _Set(started, stack.enter_context(_lease(files.make_folder(started.folder))))
             for started in manifests
         ]
         for each in sets:
@@ -86,7 +86,9 @@ def build_sets(options: PretrainingOptions, progress: bool = False) -> list[Mani
         return build.finish()
 
 
-_owning = functools.partial(ownership.owning, what="building records", flag="--output_dir", at_once=False)
+_lease = functools.partial(
+    ownership.folder_lease, what="building records", flag="--output_dir", at_once=False
+)
 
 
 @dataclasses.dataclass

@@ -12,9 +12,10 @@ from tfrecord_builders.corpus.sentences import check_language
 from xlnet_tf import folders
 from xlnet_tf.config import MOST_SEED
 from xlnet_tf.errors import UserError
-from xlnet_tf.flags import check_limits, option
+from xlnet_tf.flags import option
 from xlnet_tf.records import manifest, ranks, segments, spans
 from xlnet_tf.records.spec import MAX_PASSES, MAX_SEQ_LEN
+from xlnet_tf.schema import check_fields
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.locating import cleaning_for
 
@@ -115,7 +116,7 @@ class PretrainingOptions(CorpusOptions, runners.RunnerOptions):
         Raises:
             UserError: an option is out of range or does not fit the others.
         """
-        check_limits(self)
+        check_fields(self)
         reuse_len = self.seq_len // 2 if self.reuse_len is None else self.reuse_len
         segments.check_lengths(self.seq_len, reuse_len)
         num_predict = self.num_predict

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from xlnet_tf import command_line
+from xlnet_tf.cli import command_line
 from xlnet_tf.records import segments
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.text.marks import letters_lost

@@ -18,8 +18,8 @@ from tfrecord_builders.pretraining import compat_sampling
 from tfrecord_builders.pretraining.dedup import fingerprints
 from tfrecord_builders.pretraining.token_stream import TokenStream, tokenize
 from xlnet_tf.errors import UserError
-from xlnet_tf.job_notes import JobNotes, are_intact
 from xlnet_tf.records import ranks, segments, spans
+from xlnet_tf.records.job_notes import JobNotes, are_intact
 from xlnet_tf.records.manifest import Manifest, Shard, shard_name
 from xlnet_tf.records.shards import ShardWriter
 from xlnet_tf.records.spans import MAX_RUN, run_histogram, target_positions

@@ -16,9 +16,10 @@ from tfrecord_builders.squad.data import (
     locate,
     read_squad,
 )
-from xlnet_tf import checksums, files
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
+from xlnet_tf.hub import checksums
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
 from xlnet_tf.records.passages import PASSAGES_FILE

@@ -10,7 +10,7 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from xlnet_tf import checksums, files, folders
+from xlnet_tf import files, folders
 from xlnet_tf.checkpoints import hugging_face, names, tensorflow_files
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, OUR_FILE, Checkpoint
@@ -28,8 +28,9 @@ from xlnet_tf.checkpoints.opening import open_checkpoint
 from xlnet_tf.checkpoints.safetensors_file import write_safetensors
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.hub import checksums
 from xlnet_tf.hub.locating import HUGGING_FACE_WEIGHTS, WEIGHTS
-from xlnet_tf.ownership import owning
+from xlnet_tf.ownership import folder_lease
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.tokenizer_json import TOKENIZER_JSON_FILE
 
@@ -184,7 +185,7 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
     checkpoint = dataclasses.replace(checkpoint, arrays=arrays)
     card = _converted_card(checkpoint, format)  # first: a file that it is read from may be damaged
     tf.io.gfile.makedirs(folder)
-    with owning(folder, "converting weights", "--output"):
+    with folder_lease(folder, "converting weights", "--output"):
         written = _write(checkpoint, card, folder, format)
     _warn_of_others(folder, written, format)
     return coverage

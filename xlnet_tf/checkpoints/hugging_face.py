@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from xlnet_tf import checksums, files, task_registry
+from xlnet_tf import files, task_registry
 from xlnet_tf.checkpoints import hugging_face_config, names
 from xlnet_tf.checkpoints.arrays import Arrays, Entry
 from xlnet_tf.checkpoints.checkpoint import Checkpoint
@@ -31,6 +31,7 @@ from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safete
 from xlnet_tf.checkpoints.torch_file import read_torch_file
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.hub import checksums
 from xlnet_tf.hub.locating import HUGGING_FACE_WEIGHTS
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, TOKENIZER_CONFIG_FILE
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -55,11 +56,7 @@ _BIASES = ("content_bias", "position_bias", "segment_bias")
 
 
 def read_hugging_face(path: str, config: XLNetConfig | None, values: dict[str, Any]) -> Checkpoint:
-    """Opens the weights of a model of Hugging Face's.
-
-    Args:
-        values: all fields of their config.json; they say which head it is. May be empty.
-    """
+    """Opens Hugging Face's weights; the fields of their config.json, if any, say which head it is."""
     arrays = _read_files(path)
     entries = {
         f"transformer.{name}" if _BASE_MODEL.match(name) else name: entry
@@ -83,13 +80,9 @@ def read_hugging_face(path: str, config: XLNetConfig | None, values: dict[str, A
 
 
 def write_hugging_face(checkpoint: Checkpoint, folder: str) -> list[str]:
-    """Writes weights and architecture as `from_pretrained` of Hugging Face reads them.
+    """Writes model.safetensors, config.json and the tokenizer as `from_pretrained` reads them.
 
-    Args:
-        folder: gets model.safetensors and config.json.
-
-    Returns:
-        The names of these files, and of those of the tokenizer, if it lies next to the weights.
+    Returns the files' names.
     """
     arrays, config = checkpoint.arrays, checkpoint.config
     if config.n_head * config.d_head != config.d_model:
@@ -198,8 +191,8 @@ def _pooled_head(values: dict[str, Any], entries: dict[str, Entry]) -> str:
         raise UserError(
             f"{CONFIG_FILE}: problem_type is {problem!r}; expected one of {', '.join(_PROBLEMS)}."
         )
-    kind = problem.rpartition("_")[2]
-    return f"{kind}_{_head_name(values.get('finetuning_task'))}"
+    head_kind = problem.rpartition("_")[2]
+    return f"{head_kind}_{_head_name(values.get('finetuning_task'))}"
 
 
 def _head_name(finetuning_task: str | None) -> str:
@@ -244,13 +237,13 @@ def _head_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     arrays = checkpoint.arrays
     parts, pooled = {names.head_scope(name) for name in arrays}, _pooled_heads(arrays)
     if len(pooled) == 1 and task_registry.entry_for_scope(pooled[0]).hugging_face == _SEQUENCE_MODEL:
-        kind, _, task = pooled[0].partition("_")
+        head_kind, _, task = pooled[0].partition("_")
         finetuning_task = checkpoint.card.external[CONFIG_FILE].get("finetuning_task")
         is_same = isinstance(finetuning_task, str) and _head_name(finetuning_task) == task
         classes = MULTI_LABEL if checkpoint.card.multi_label else SINGLE_LABEL
         return {
             "architectures": [_SEQUENCE_MODEL],
-            "problem_type": "regression" if kind == "regression" else classes,
+            "problem_type": "regression" if head_kind == "regression" else classes,
             "finetuning_task": finetuning_task if is_same else None if task == NO_TASK else task,
             **_label_fields(checkpoint, pooled[0]),
         }

@@ -92,18 +92,18 @@ class ModelCard:
 
     Attributes:
         task: what it was trained for: a name of task_registry or LANGUAGE_MODEL; None if no file says.
-        labels: of the classes of its head, in order; None if nobody named them.
+        labels: the names of its head's classes, in order; None if nobody named them.
         multi_label: whether a text may have any number of the classes.
         settings: how it reads texts and answers, and what it was trained with, by the names of the models'
             options.
-        cleaning: of its texts; None if no file says.
-        thresholds: of alerts and of answers, by the names of the metrics that found them.
-        metrics: of the evaluation that the weights were kept for, or of the run's best.
+        cleaning: how its texts are cleaned; None if no file says.
+        thresholds: those of alerts and answers, by the names of the metrics that found them.
+        metrics: results of the evaluation that the weights were kept for, or of the run's best.
         origin: where the weights came from: init_checkpoint, converted_from, exported_from.
         serving: seq_len and other options of the task's module in xlnet_tf.serving, with which texts are
             answered; empty for runs, whose data has them.
-        format: of the weights next to it; where it is "hugging_face", its files go before the card, because
-            their users may change them.
+        format: the format of the weights next to it; where it is "hugging_face", its files go before the
+            card, because their users may change them.
         external: fields of Hugging Face's files, by the file's name; not part of model.json.
     """
 

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 from etils import epath
 
-from xlnet_tf import checksums, files, hub
+from xlnet_tf import files, hub
 from xlnet_tf.checkpoints import hugging_face, hugging_face_config, tensorflow_files
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, OUR_FILE, Checkpoint
 from xlnet_tf.checkpoints.model_card import ModelCard
@@ -16,6 +16,7 @@ from xlnet_tf.checkpoints.of_runs import kept, runs_below
 from xlnet_tf.checkpoints.safetensors_file import read_safetensors
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.hub import checksums
 from xlnet_tf.hub.locating import HUGGING_FACE_WEIGHTS
 
 _SAVED_MODEL = "saved_model.pb"
@@ -27,8 +28,8 @@ def open_checkpoint(path: str | os.PathLike, config_file: str | None = None) -> 
     Args:
         path: a folder (of a run, of the original's files, of Hugging Face's, or of weights that
             `save_checkpoint` wrote), the prefix of a TensorFlow checkpoint, a file of weights, or the name of
-            a model of the Hugging Face hub (see hub.locate). Of a run, the weights that did best on dev count
-            where they were kept, else the newest checkpoint; RUN/ckpt-STEP is a certain one.
+            a model of the Hugging Face hub (see hub.locate). A run stands for the weights that did best on
+            dev, where they were kept, else for the newest checkpoint; RUN/ckpt-STEP is a certain one.
         config_file: its xlnet_config.json or config.json, if that does not lie next to the weights.
 
     Raises:
@@ -48,11 +49,7 @@ def open_checkpoint(path: str | os.PathLike, config_file: str | None = None) -> 
 
 
 def read_architecture(path: str | os.PathLike) -> XLNetConfig:
-    """Reads the architecture of a model without its weights.
-
-    Args:
-        path: an xlnet_config.json or config.json, or the folder or the name of a model.
-    """
+    """Reads the architecture of a model, by its folder, name or config file, without its weights."""
     folder = hub.locate(path, tokenizer_only=True).folder
     configs = _configs_beside(f"{folder}/") if tf.io.gfile.isdir(folder) else [folder]
     config, _ = _read_config(configs)

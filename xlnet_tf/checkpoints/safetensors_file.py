@@ -8,15 +8,11 @@ from safetensors import SafetensorError, safe_open
 
 from xlnet_tf import files
 from xlnet_tf.checkpoints.arrays import MAX_RANK, Arrays, Entry, float32
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 
 
 def read_safetensors(path: str) -> Arrays:
-    """Opens a safetensors file.
-
-    Returns:
-        The arrays by name, as float32.
-    """
+    """Opens a safetensors file; its arrays are read as float32."""
     try:
         with files.local(path) as here:
             with open(here, "rb"):  # safe_open calls a file that may not be read a missing one
@@ -30,7 +26,7 @@ def read_safetensors(path: str) -> Arrays:
     for name, shape in shapes.items():
         if len(shape) > MAX_RANK:
             raise UserError(
-                f"{path}: {shown(name)} has {len(shape):,} dimensions; expected at most {MAX_RANK}. The "
+                f"{path}: {short_repr(name)} has {len(shape):,} dimensions; expected at most {MAX_RANK}. The "
                 "file is damaged, or not of a model."
             )
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from xlnet_tf import files
 from xlnet_tf.checkpoints.arrays import MAX_RANK, Arrays, Entry, float32
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _LEGACY_PROTOCOL = 1001
@@ -94,10 +94,7 @@ class _Unpickler(pickle._Unpickler):
 
 
 def read_torch_file(path: str) -> Arrays:
-    """Opens a file that `torch.save(model.state_dict(), path)` has written.
-
-    Returns:
-        The tensors by name, as float32.
+    """Opens a file that `torch.save(model.state_dict(), path)` has written; its tensors are read as float32.
 
     Raises:
         UserError: the file is damaged, or asks for more than tensors.
@@ -177,7 +174,7 @@ def _open_zip(file: BinaryIO):
             byteorder = archive.read(f"{folder}byteorder").decode()
             if byteorder not in ("little", "big"):
                 raise pickle.UnpicklingError(
-                    f"its byteorder is {shown(byteorder)}; PyTorch writes 'little' or 'big'"
+                    f"its byteorder is {short_repr(byteorder)}; PyTorch writes 'little' or 'big'"
                 )
 
     def read(storage: _Storage) -> np.ndarray:

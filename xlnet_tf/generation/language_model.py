@@ -69,7 +69,7 @@ class XLNetLanguageModel:
 
         Args:
             path: folder of a run, or of the original's or Hugging Face's files, with spiece.model.
-            **options: of XLNetEncoder. A run's uniform_when_blind, which no language model can have, does not
+            **options: XLNetEncoder's. A run's uniform_when_blind, which no language model can have, does not
                 count: a token that sees nothing is predicted from nothing.
         """
         source = Pretrained(path)

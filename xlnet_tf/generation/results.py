@@ -35,11 +35,11 @@ class Filling:
 
     Attributes:
         text: the whole.
-        pieces: of the G gaps, in the order in which they were filled.
+        pieces: the G pieces, in the order in which the gaps were filled.
         probabilities: float32 [G], of each piece given the text and the gaps filled before it, as in
             p(New) p(York | New).
         alone: float32 [G], of each piece given the text alone, as in p(New) p(York).
-        log_probability: of all gaps together, in nats; of many gaps, the probability can round to 0.
+        log_probability: that of all gaps together, in nats; for many gaps the probability can round to 0.
     """
 
     text: str
@@ -50,7 +50,7 @@ class Filling:
 
     @property
     def probability(self) -> float:
-        """Of all gaps together."""
+        """The probability of all gaps together."""
         return math.exp(self.log_probability)
 
 
@@ -66,7 +66,7 @@ class FilledText:
     """What a text's gaps may be filled with.
 
     Attributes:
-        fillings: of all gaps together, best first.
+        fillings: joint fillings of all gaps, best first.
         guesses: the likeliest pieces for each gap, in the order of filling, each given the best filling of
             those before it.
         guesses_alone: the same, each given the text alone.

@@ -24,7 +24,7 @@ class XLNetClassifier(PooledHead):
         head_name: the task in the names of the head's variables, as in the original's: "imdb", "sts-b".
         summary, projection, pool_padding: how the tokens become one vector (see SequenceSummary).
         segment_len, memory_gradient: how long texts are read (see XLNetHead).
-        labels: of the classes, for people who use the model; default: their numbers.
+        labels: the classes' names, for people who use the model; default: their numbers.
         multi_label: whether a text has any number of them, for people who use the model.
 
     Call args: a dict of input_word_ids, input_mask, input_type_ids [B, T] and dropout_seed, as the encoder
@@ -62,22 +62,17 @@ class XLNetClassifier(PooledHead):
 
     @classmethod
     def from_pretrained(
-        cls,
-        path: Source,
-        labels: Sequence[str] | None = None,
-        *,
-        head_name: str | None = None,
-        **options,
+        cls, path: Source, labels: Sequence[str] | None = None, *, head_name: str | None = None, **options
     ) -> Self:
         """Builds the classifier of a checkpoint: with its head, or with a new one on pretrained weights.
 
         Args:
-            path: of a run (its best weights, if kept), or files of the original or Hugging Face (see
+            path: a run (its best weights, if kept), or files of the original or Hugging Face (see
                 checkpoints.open_checkpoint).
-            labels: of the classes. A new head needs them; for one of the checkpoint's they may be left out,
-                or must agree with it.
+            labels: the classes' names. A new head needs them; for one of the checkpoint's they may be left
+                out, or must agree with it.
             head_name: which head, if the checkpoint has several; one that it lacks is new.
-            **options: of this class and of XLNetEncoder: dropout, summary, ...
+            **options: options of this class and XLNetEncoder: dropout, summary, ...
 
         Raises:
             UserError: the checkpoint does not fit, labels or head are unclear, or no such option exists.
@@ -123,11 +118,7 @@ class XLNetRegressor(PooledHead):
 
     @classmethod
     def from_pretrained(cls, path: Source, *, head_name: str | None = None, **options) -> Self:
-        """Builds the regressor of a checkpoint: with its head, or with a new one on pretrained weights.
-
-        Args:
-            path, head_name, **options: as in XLNetClassifier.from_pretrained.
-        """
+        """Builds the regressor of a checkpoint, as XLNetClassifier.from_pretrained does."""
         source = Pretrained.open(path)
         head = source.find_head("regression", head_name)
         return cls.load(source, head, options, head.task)
@@ -145,24 +136,14 @@ class XLNetRegressor(PooledHead):
 def classification_losses(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     """The cross entropy in nats, with a softmax over the classes; also for choices and for tagged tokens.
 
-    Args:
-        logits: [..., C] float32.
-        labels: [...] integers from 0; -1, an unknown label, has no loss and no gradient.
-
-    Returns:
-        [...] float32.
+    `logits` are [..., C], `labels` [...] integers from 0; -1, an unknown label, has no loss and no gradient.
     """
     chosen = tf.one_hot(labels, logits.shape[-1])
     return -tf.reduce_sum(chosen * tf.nn.log_softmax(logits), axis=-1)
 
 
 def regression_losses(predictions: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-    """The squared error, [B] float32.
-
-    Args:
-        predictions: [B] float32.
-        targets: [B] numbers.
-    """
+    """The squared error of predictions and targets [B]: [B] float32."""
     return tf.math.squared_difference(predictions, tf.cast(targets, tf.float32))
 
 

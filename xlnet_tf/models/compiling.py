@@ -61,7 +61,7 @@ def for_logits(argument: str, values: Any, outputs: Outputs) -> Any:
     subclasses, is left alone.
 
     Args:
-        argument: of compile: loss, metrics or weighted_metrics; as messages call it.
+        argument: compile's argument: loss, metrics or weighted_metrics; messages name it.
         outputs: what the outputs are, by name if there are several; None: unknown.
 
     Raises:
@@ -92,26 +92,26 @@ def _fitting(argument: str, value: Any, outputs: str) -> Any:
     if short in ("crossentropy", "ce"):  # of classes, it depends on the answers which one is meant
         value = "BinaryCrossentropy" if outputs == LABELS else library.SparseCategoricalCrossentropy()
     built = _as_object(library, value)
-    kind = type(built).__name__
-    if built is None or (outputs == VALUES and not kind.endswith("Crossentropy")):
+    class_name = type(built).__name__
+    if built is None or (outputs == VALUES and not class_name.endswith("Crossentropy")):
         return value
     changes = _changes(built)
-    if kind not in _UNFIT.get(outputs, kind) and changes is not None:
+    if class_name not in _UNFIT.get(outputs, class_name) and changes is not None:
         if not changes:
             return value
         if isinstance(value, str) or hasattr(value, "__name__"):
             return type(built)(**changes)
         options = ", ".join(f"{name}={setting}" for name, setting in changes.items())
-        line = f"{_path(library)}.{kind}({options})"
-    elif is_loss or kind.endswith("Crossentropy"):
+        line = f"{_path(library)}.{class_name}({options})"
+    elif is_loss or class_name.endswith("Crossentropy"):
         line = f"{_path(library)}.{_LOSSES[outputs]}"
-    elif kind.endswith(("Accuracy", "IoU")):
+    elif class_name.endswith(("Accuracy", "IoU")):
         own = "BinaryAccuracy(threshold=0.0)" if outputs == LABELS else "SparseCategoricalAccuracy()"
         line = f"{_path(library)}.{own}"
     else:
         line = f"metric.update_state({_PROBABILITIES[outputs]}) after fit"
     raise UserError(
-        f"{argument} has {kind}, which does not fit what this model answers, {outputs}: write {line}."
+        f"{argument} has {class_name}, which does not fit what this model answers, {outputs}: write {line}."
     )
 
 
@@ -159,8 +159,8 @@ def _as_object(library: Any, value: Any) -> Any:
         return None
     if not hasattr(value, "__name__"):
         return value
-    kind = _FUNCTIONS.get(value.__name__)
-    return kind and (getattr(library, kind, None) or getattr(tf_keras.losses, kind))()
+    class_name = _FUNCTIONS.get(value.__name__)
+    return class_name and (getattr(library, class_name, None) or getattr(tf_keras.losses, class_name))()
 
 
 def _changes(built: Any) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ import tf_keras
 from typing_extensions import Self
 
 from xlnet_tf.config import MOST_MEMORY, XLNetConfig
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.layers import kernels as kernels_lib
 from xlnet_tf.layers import positions as positions_lib
 from xlnet_tf.layers.attention import AttentionBiases
@@ -51,7 +51,7 @@ class XLNetEncoder(ShapeFreeModel):
         memory: [L, B, M, D], the inputs of each layer for earlier segments (optional).
         memory_mask: [B, M] bool, the slots of the memory that hold something (optional: all).
         dropout_seed: [2] int32 that all dropout of the call is derived from (optional: drawn).
-        position_keys: of `position_keys()`, for T tokens or more (optional; not in training).
+        position_keys: what `position_keys()` returns for T tokens or more (optional; not in training).
         output_positions: [B, Q] integers, the tokens whose output is wanted (optional: all; with one stream).
             The last layer computes no others.
       The factorization order comes as one of
@@ -104,8 +104,8 @@ class XLNetEncoder(ShapeFreeModel):
     ):
         if not isinstance(config, XLNetConfig):
             raise UserError(
-                f"config is {shown(config)}; expected an XLNetConfig, such as XLNetConfig.preset('base'). "
-                "For pretrained weights, write from_pretrained."
+                f"config is {short_repr(config)}; expected an XLNetConfig, such as "
+                "XLNetConfig.preset('base'). For pretrained weights, write from_pretrained."
             )
         for option, rate in (("dropout", dropout), ("attention_dropout", attention_dropout)):
             if not isinstance(rate, numbers.Real) or not 0 <= rate < 1:
@@ -135,12 +135,7 @@ class XLNetEncoder(ShapeFreeModel):
             self.tied_biases = AttentionBiases(config, initializer_range, name="tied_biases")
         self.blocks = [
             TransformerBlock(
-                config,
-                initializer_range,
-                dropout,
-                attention_dropout,
-                self.tied_biases,
-                name=f"layer_{layer}",
+                config, initializer_range, dropout, attention_dropout, self.tied_biases, name=f"layer_{layer}"
             )
             for layer in range(config.n_layer)
         ]
@@ -150,9 +145,9 @@ class XLNetEncoder(ShapeFreeModel):
         """Builds the encoder of a checkpoint, whatever heads that has, and loads its weights.
 
         Args:
-            path: of a run (its best weights, if kept), or files of the original or Hugging Face (see
+            path: a run (its best weights, if kept), or files of the original or Hugging Face (see
                 checkpoints.open_checkpoint).
-            **options: of the class: dropout, memory_len, ...
+            **options: options of the class: dropout, memory_len, ...
 
         Raises:
             UserError: there is no whole encoder, or no such option.

@@ -11,16 +11,10 @@ import tf_keras
 from absl import logging
 
 from xlnet_tf import hints, task_registry
-from xlnet_tf.checkpoints import (
-    building_from,
-    hugging_face_config,
-    load_into,
-    names,
-    open_checkpoint,
-)
+from xlnet_tf.checkpoints import building_from, hugging_face_config, load_into, names, open_checkpoint
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.model_card import ModelCard
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING
 from xlnet_tf.text.inputs import check_text
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -28,12 +22,9 @@ from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 
 class Head(NamedTuple):
-    """The head that a model is to have.
+    """The head that a model is to have: the first scope of its variables, as checkpoints/names.py has it.
 
-    Attributes:
-        scope: the first scope of its variables, as checkpoints/names.py has it.
-        new: whether the checkpoint lacks it.
-        labels: of its classes, in order; none for heads without classes.
+    `new` heads are not in the checkpoint; heads without classes have no labels.
     """
 
     scope: str
@@ -73,27 +64,25 @@ class Pretrained:
         return self._tokenizer
 
     def options(self, given: Mapping[str, Any], *models: type[tf_keras.Model]) -> list[dict[str, Any]]:
-        """Deals options out to the classes of a model; where none is given, the checkpoint's setting counts.
-
-        Args:
-            models: classes whose keyword-only arguments are their options.
-        """
+        """Deals options out to classes, by their keyword-only arguments, with the checkpoint's settings."""
         accepted = [keyword_options(model) - {"name", "labels"} for model in models]
         known = set().union(*accepted)
         hints.refuse(set(given) - known, known)
         options = {**self.card.reading, **given}
         return [{name: options[name] for name in names if name in options} for names in accepted]
 
-    def find_head(self, kind: str, task: str | None = None) -> Head:
+    def find_head(self, head_kind: str, task: str | None = None) -> Head:
         """Finds out which head a model is to have.
 
         Args:
-            kind: as Task.head_kind has it. Of heads that are named after what they were trained for, too,
-                such as "classification", there may be several.
+            head_kind: as Task.head_kind has it. There may be several heads that are named after what they
+                were trained for, too, such as "classification".
             task: which of several; None: the only one, or a new one. One that is not there is new.
         """
         scopes = set(map(names.head_scope, self.checkpoint.arrays))
-        template = next((t.head for t in task_registry.tasks().values() if t.head_kind == kind), kind)
+        template = next(
+            (t.head for t in task_registry.tasks().values() if t.head_kind == head_kind), head_kind
+        )
         pattern = template.format(task=".+")
         matching = sorted(scope for scope in scopes if re.fullmatch(pattern, scope))
         if task:
@@ -101,7 +90,7 @@ class Pretrained:
         elif len(matching) > 1:
             tasks = ", ".join(name.partition("_")[2] for name in matching)
             raise UserError(
-                f"{self.checkpoint.path} has several heads for {kind}: give head_name, one of {tasks}."
+                f"{self.checkpoint.path} has several heads for {head_kind}: give head_name, one of {tasks}."
             )
         else:
             scope = next(iter(matching), template.format(task="task"))
@@ -117,14 +106,12 @@ class Pretrained:
         )
         return f", but {', '.join(loaded)}" if tasks else ""
 
-    def find_labeled_head(self, kind: str, labels: Iterable[str] | None, task: str | None = None) -> Head:
-        """Finds out which head a model is to have, and checks its labels.
-
-        Args:
-            kind: "tagging" or "classification".
-        """
+    def find_labeled_head(
+        self, head_kind: str, labels: Iterable[str] | None, task: str | None = None
+    ) -> Head:
+        """Finds out which "tagging" or "classification" head a model is to have, and checks its labels."""
         path = self.checkpoint.path
-        head = self.find_head(kind, task)
+        head = self.find_head(head_kind, task)
         chosen = None if labels is None else _check_labels(labels)
         if head.new:
             if not chosen:
@@ -141,7 +128,7 @@ class Pretrained:
                 "damaged, or of another model: fetch or write it again."
             )
         [size] = shape
-        stored = self.card.labels_of(kind)
+        stored = self.card.labels_of(head_kind)
         if stored and len(stored) != size:
             raise UserError(
                 f"the head {head.scope} of {path} has {size} classes, and the files next to it name "
@@ -199,9 +186,9 @@ class Pretrained:
 Source = str | os.PathLike | Pretrained  # what from_pretrained takes
 
 
-def keyword_options(kind: type) -> set[str]:
+def keyword_options(model_class: type) -> set[str]:
     """Returns the keyword-only arguments of a class and of those it extends."""
-    constructors = [base.__init__ for base in kind.__mro__]  # type: ignore[misc]
+    constructors = [base.__init__ for base in model_class.__mro__]  # type: ignore[misc]
     parameters = [p for each in constructors for p in inspect.signature(each).parameters.values()]
     return {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
 
@@ -209,7 +196,7 @@ def keyword_options(kind: type) -> set[str]:
 def label_list(labels: Iterable[str]) -> tuple[str, ...]:
     """Returns labels as strings; raises UserError if they are not in an order or cannot be written."""
     if isinstance(labels, (str, Mapping, set, frozenset)) or not isinstance(labels, Iterable):
-        raise UserError(f"labels is {shown(labels)}; expected a list, such as ['negative', 'positive'].")
+        raise UserError(f"labels is {short_repr(labels)}; expected a list, such as ['negative', 'positive'].")
     strings = tuple(map(str, labels))
     for index, label in enumerate(strings):
         check_text(label, f"labels[{index}]")

@@ -11,7 +11,7 @@ import tf_keras
 from xlnet_tf import files, folders, hints, task_registry
 from xlnet_tf.checkpoints import save_model
 from xlnet_tf.checkpoints.model_card import CARD_FILE, TOKENIZER_FILE, ModelCard, check_serving
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.layers.base import policy_restored
 from xlnet_tf.models.loading import keyword_options
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -23,7 +23,7 @@ class ShapeFreeModel(tf_keras.Model):
     """A model that `build()` alone builds; `tf_keras.models.load_model` then finds its variables in place.
 
     Attributes:
-        tokenizer: of its texts, as `from_pretrained` finds it next to the weights; None if none is known.
+        tokenizer: the model's own, as `from_pretrained` finds it next to the weights; None if none is known.
             `save` and `save_pretrained` keep it.
         card: what was known of the weights that it was made from; None for a new model.
         folder: with the weights that it was made from, head included; None if there is none.
@@ -43,7 +43,7 @@ class ShapeFreeModel(tf_keras.Model):
         policy, dtype = tf_keras.mixed_precision.global_policy().name, kwargs.get("dtype")
         if getattr(dtype, "name", dtype) not in (None, policy):
             raise UserError(
-                f"dtype is {shown(dtype)}, but layers compute as the policy of tf_keras says, "
+                f"dtype is {short_repr(dtype)}, but layers compute as the policy of tf_keras says, "
                 f"{policy}: leave dtype out, and set tf_keras.mixed_precision.set_global_policy first."
             )
         super().__init__(**kwargs)
@@ -56,7 +56,7 @@ class ShapeFreeModel(tf_keras.Model):
         A new model that was never called is written with its initial weights.
 
         Args:
-            tokenizer: of its texts; None: its own.
+            tokenizer: the texts' tokenizer; None: the model's own.
             **options: how it answers texts, where the defaults are not meant: seq_len, pair, threshold, ...
                 (see the task's module in xlnet_tf.serving).
 

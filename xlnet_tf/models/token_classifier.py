@@ -19,7 +19,7 @@ class XLNetTokenClassifier(XLNetHead):
 
     Args:
         num_labels: C.
-        labels: of the classes, for people who use the model; default: their numbers.
+        labels: the classes' names, for people who use the model; default: their numbers.
         segment_len, memory_gradient: how long texts are read (see XLNetHead).
 
     Call args: the encoder's features.
@@ -63,11 +63,7 @@ class XLNetTokenClassifier(XLNetHead):
         return self.dense(tf.cast(sequence_output, tf.float32))
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "num_labels": self.num_labels,
-            "labels": list(self.labels),
-        }
+        return {**super().get_config(), "num_labels": self.num_labels, "labels": list(self.labels)}
 
 
 XLNetTagger = XLNetTokenClassifier  # its earlier name

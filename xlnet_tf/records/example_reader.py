@@ -164,7 +164,7 @@ def example_dataset(
     if table:
         table.check_lengths(lengths)
         return prefetched(table.batches([*own_numbers()], rows_per_batch))
-    batches.examples.check_files()
+    batches.examples.check_files_once()
     shard_files = _ShardFiles(batches.examples, lengths)
 
     def elements() -> Iterator[dict[str, np.ndarray]]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlnet_tf import command_line
+from xlnet_tf.cli import command_line
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.input_counts import PIECES, TEXTS, UNKNOWN_PIECES, UNKNOWN_TEXTS, fingerprints
@@ -94,7 +94,7 @@ def check_shared(sets: Mapping[str, ExampleSet], most: float) -> None:
                 f"{len(shared):,} of {len(inputs):,} examples of {examples.folder} are in "
                 f"{sets['train'].folder}, too, such as {texts}: scores on them say nothing about new texts. "
                 "Remove them from one of both and build the sets again, or allow a part of them, up to all "
-                "with --max_shared=1"
+                "with --max_leaked_dev=1"
             )
 
 

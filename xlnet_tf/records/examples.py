@@ -27,7 +27,7 @@ from typing_extensions import Self
 
 from xlnet_tf import files, folders
 from xlnet_tf.errors import UserError
-from xlnet_tf.ownership import owning
+from xlnet_tf.ownership import folder_lease
 from xlnet_tf.records import shards as shards_lib
 from xlnet_tf.records.batching import LENGTHS_FILE, read_lengths, row_lengths, write_lengths
 from xlnet_tf.records.input_counts import InputCounts
@@ -296,7 +296,7 @@ class ExampleWriter:
         folders.claim(self._set.folder, folders.EXAMPLES, flag="--output_dir")
         folder = files.make_folder(self._set.folder)
         self._owned = contextlib.ExitStack()
-        self._owner = self._owned.enter_context(owning(folder, "building examples", "--output_dir"))
+        self._owner = self._owned.enter_context(folder_lease(folder, "building examples", "--output_dir"))
         discard(folder)
         files.write(folder / TOKENIZER_FILE, self._tokenizer.model_proto)
         self._opened = contextlib.ExitStack()

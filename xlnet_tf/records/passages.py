@@ -10,7 +10,7 @@ from typing import IO, NamedTuple
 from etils import epath
 from typing_extensions import Self
 
-from xlnet_tf import checksums
+from xlnet_tf.hub import checksums
 
 PASSAGES_FILE = "passages.jsonl"
 

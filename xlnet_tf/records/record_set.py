@@ -119,12 +119,12 @@ class RecordSet:
                 pass
         if checksums:
             shards_lib.read_tokenizer(self.tokenizer_path, self.tokenizer["sha256"])
+        object.__setattr__(self, "_checked", True)  # not a field: it is not part of what a manifest says
 
     def check_files_once(self) -> None:
-        """Does `check_files`, and nothing when called again: a storage takes its time for many shards."""
+        """Does `check_files` unless it has been done: a storage takes its time for many shards."""
         if not vars(self).get("_checked"):
             self.check_files()
-            object.__setattr__(self, "_checked", True)  # not a field: it is not part of what a manifest says
 
     def fields(self) -> dict[str, Any]:
         """Returns the manifest's fields, as json can hold them."""
@@ -205,7 +205,7 @@ class RecordSet:
     @classmethod
     def _refuse_other_kind(cls, values: Mapping[str, Any], folder: epath.Path) -> None:
         """Raises UserError if a folder's manifest is that of another kind of set."""
-        kind = values.get("kind")
+        kind = str(values.get("kind"))
         if kind != cls.KIND and kind in _KINDS:
             (found, command), (expected, _) = _KINDS[kind], _KINDS[cls.KIND]
             raise UserError(

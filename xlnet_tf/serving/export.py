@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from xlnet_tf import files, folders
 from xlnet_tf.errors import UserError
-from xlnet_tf.ownership import Ownership, owning
+from xlnet_tf.ownership import Ownership, folder_lease
 from xlnet_tf.serving import config_files
 from xlnet_tf.serving.graph.module import ServingModule
 from xlnet_tf.serving.warmup import BUCKETS_FILE, write_warmup
@@ -56,7 +56,7 @@ def export(
     _check_folder(folder)
     folders.claim(folder, folders.EXPORT, flag="--output_dir")
     tf.io.gfile.makedirs(folder)
-    with owning(folder, "exporting", "--output_dir") as owner:
+    with folder_lease(folder, "exporting", "--output_dir") as owner:
         if version is None:
             version = 1 + max(versions(folder), default=0)
         _check(folder, version, warmup_batches)

@@ -28,7 +28,6 @@ def check_settings(examples: ExampleSet, types: Mapping[str, Any]):
     """Raises UserError unless a set's settings have what its task reads.
 
     Args:
-        examples: the set.
         types: of the settings by name, some of bool, int, str, list[str] and dict[str, str].
     """
     for name, type_ in types.items():
@@ -45,9 +44,9 @@ def check_labels(examples: ExampleSet, fewest: int):
 
 def wrong_setting(examples: ExampleSet, name: str, expected: str) -> UserError:
     """Returns the error for a setting of a set that its task cannot take."""
-    found = repr(examples.settings[name]) if name in examples.settings else "missing"
+    value = repr(examples.settings[name]) if name in examples.settings else "missing"
     return UserError(
-        f"{examples.folder / MANIFEST_FILE}: settings.{name} is {found}; expected {expected}: build the "
+        f"{examples.folder / MANIFEST_FILE}: settings.{name} is {value}; expected {expected}: build the "
         "examples again"
     )
 
@@ -64,7 +63,7 @@ def _has_type(value: Any, type_: Any) -> bool:
     return True
 
 
-def check_alike(trained_on: ExampleSet, other: ExampleSet, names: Sequence[str]):
+def check_same_settings(trained_on: ExampleSet, other: ExampleSet, names: Sequence[str]):
     """Raises UserError unless one model can read both sets; they must agree in the named settings, too."""
     pairs = {
         "the tokenizer": (trained_on.tokenizer, other.tokenizer),
@@ -72,10 +71,10 @@ def check_alike(trained_on: ExampleSet, other: ExampleSet, names: Sequence[str])
         "sequences": (trained_on.sequences, other.sequences),
         **{name: (trained_on.settings.get(name), other.settings.get(name)) for name in names},
     }
-    for name, (expected, found) in pairs.items():
-        if found != expected:
+    for name, (expected, other_value) in pairs.items():
+        if other_value != expected:
             raise UserError(
-                f"{name} of {other.folder} is {found}, but the model is for {expected} "
+                f"{name} of {other.folder} is {other_value}, but the model is for {expected} "
                 f"({trained_on.folder}): build both with the same settings"
             )
 
@@ -84,7 +83,6 @@ def check_segments(model: EncoderModelConfig, sets: Mapping[str, ExampleSet]):
     """Raises UserError unless examples can be read in the segments that the settings ask for.
 
     Args:
-        model: settings of the network.
         sets: the examples; those of "train" are trained on.
     """
     segment_len, memory_gradient = (getattr(model, name, 0) for name in ("segment_len", "memory_gradient"))
@@ -133,8 +131,6 @@ def check_classes(checkpoint: Checkpoint, examples: ExampleSet, parts: Sequence[
     """Raises UserError if a checkpoint's head, which a model is to take over, is for other classes.
 
     Args:
-        checkpoint: the weights.
-        examples: what the model is for.
         parts: parts of the model (see checkpoints.names.head_scope), the head among them.
     """
     head = [part for part in parts if f"{part}/logits/kernel" in checkpoint.arrays]
@@ -150,10 +146,10 @@ def check_classes(checkpoint: Checkpoint, examples: ExampleSet, parts: Sequence[
     if card.labels is not None:
         from_checkpoint["labels"] = list(card.labels)
     for name, trained in from_checkpoint.items():
-        given = examples.settings.get(name)
-        if trained != given:
+        value = examples.settings.get(name)
+        if trained != value:
             raise UserError(
                 f"{name} of the head {head[0]} of {checkpoint.path} is {trained}, but of the examples in "
-                f"{examples.folder} {given}: build them alike, begin with pretrained weights, or, for "
+                f"{examples.folder} {value}: build them alike, begin with pretrained weights, or, for "
                 "classification, begin another head with --params_override=task.model.head_name=NAME"
             )

@@ -23,7 +23,6 @@ def cut_rows(
     Args:
         features: name -> [B, ...], rows of a set; `input_word_ids` [B, sequences * seq_len] among them.
         length: tokens that each sequence keeps, no fewer than the longest text has.
-        examples: the set.
         token_columns: features that have a value for each token, [B, sequences * seq_len].
         position_columns: features that are the position of a token, [B].
 
@@ -55,8 +54,6 @@ def whole_rows(
 
     Args:
         predictions: name -> [B, ...], for rows that `cut_rows` has cut.
-        features: the cut rows.
-        examples: the set.
         token_predictions: predictions that have a value for each token, [B, tokens, ...].
         position_predictions: predictions that are positions of tokens, [B, ...].
 

@@ -50,7 +50,6 @@ class LabelConfig(FinetuningConfig):
         """Returns how much each class weighs, float32 [C]; None without weights.
 
         Args:
-            labels: of the C classes.
             counts: int [C], training examples of each.
 
         With n_c examples of class c, and the given weights g_c, or 1 / n_c if they are to be balanced, an
@@ -58,8 +57,8 @@ class LabelConfig(FinetuningConfig):
         """
         if self.class_weights == NONE:
             return None
-        given = None if self.class_weights == BALANCED else _parse(self.class_weights, labels)
-        return _scaled(given, counts)
+        class_weights = None if self.class_weights == BALANCED else _parse(self.class_weights, labels)
+        return _scaled(class_weights, counts)
 
     def label_set_weights(self, labels: Sequence[str], targets: np.ndarray) -> np.ndarray | None:
         """Returns the weights where a text may have several labels: float32 [2, C]; None without weights.
@@ -67,7 +66,6 @@ class LabelConfig(FinetuningConfig):
         Each label is a class by itself, and texts without it are another, whose given weight is 1.
 
         Args:
-            labels: C of them.
             targets: 0 and 1, [records, C].
 
         Returns:
@@ -75,36 +73,34 @@ class LabelConfig(FinetuningConfig):
         """
         if self.class_weights == NONE:
             return None
-        given = None if self.class_weights == BALANCED else _parse(self.class_weights, labels)
+        class_weights = None if self.class_weights == BALANCED else _parse(self.class_weights, labels)
         columns = []
         for index, with_label in enumerate(np.sum(targets, axis=0)):
             counts = np.array([len(targets) - with_label, with_label])
-            columns.append(_scaled(None if given is None else np.array([1.0, given[index]]), counts))
+            columns.append(
+                _scaled(None if class_weights is None else np.array([1.0, class_weights[index]]), counts)
+            )
         return np.stack(columns, axis=1)
 
 
 def _parse(text: str, labels: Sequence[str]) -> np.ndarray:
-    """Reads label:weight,label:weight; returns the weight of each label, [C].
-
-    Raises:
-        UserError: it is something else.
-    """
+    """Reads label:weight,label:weight; returns the weight of each label, [C]."""
     weights = dict.fromkeys(labels, 1.0)
     # Labels may have colons and commas in them.
     names = "|".join(map(re.escape, sorted(labels, key=len, reverse=True)))
-    rest, given = text, set[str]()
+    rest, seen = text, set[str]()
     while rest:
-        found = re.match(rf"({names}):([^,:]+)(?:,(?=.)|$)", rest)
-        if not found or found[1] in given or not _is_weight(found[2]):
+        match = re.match(rf"({names}):([^,:]+)(?:,(?=.)|$)", rest)
+        if not match or match[1] in seen or not _is_weight(match[2]):
             shown = ", ".join(labels) or "none, as these examples have numbers"
             raise UserError(
                 f"task.class_weights (--class_weights) is {text!r}: at {rest!r}, expected LABEL:WEIGHT, "
                 f"each label once with a number above 0. Write {BALANCED}, {NONE}, or "
                 f"LABEL:WEIGHT,LABEL:WEIGHT; the labels are {shown}"
             )
-        weights[found[1]] = float(found[2])
-        given.add(found[1])
-        rest = rest[found.end() :]
+        weights[match[1]] = float(match[2])
+        seen.add(match[1])
+        rest = rest[match.end() :]
     return np.array([*weights.values()])
 
 
@@ -138,9 +134,6 @@ def training_losses(
         weights: [C]; None: all weigh 1.
         smoothing: s.
 
-    Returns:
-        [...] float32.
-
     Source: Szegedy et al. 2016, Rethinking the Inception architecture, section 7.
     """
     if smoothing:
@@ -161,9 +154,6 @@ def label_set_losses(
         labels: 0 and 1, [B, C].
         weights: [2, C], of 0 and of 1; None: all weigh 1.
         smoothing: s; the target of a label y is (1 - s) * y + s / 2.
-
-    Returns:
-        [B] float32.
     """
     targets = tf.cast(labels, tf.float32)
     smoothed = targets * (1 - smoothing) + smoothing / 2 if smoothing else targets

@@ -4,14 +4,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import tensorflow as tf
 from official.modeling.hyperparams import base_config
 
-from xlnet_tf import files
 from xlnet_tf.checkpoints import read_architecture
-from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.config import XLNetConfig
-from xlnet_tf.differences import settings_difference
 from xlnet_tf.errors import UserError
 
 # How texts are read, which weights do not say, where neither settings nor a checkpoint say it.
@@ -57,8 +53,8 @@ class EncoderModelConfig(_Changes):
             vocab_size: of the tokenizer; a file, n_token or `base` goes before it.
             base: what to start from instead of file and preset: a checkpoint's.
         """
-        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(XLNetConfig)}
-        changes = {name: value for name, value in given.items() if value is not None}
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(XLNetConfig)}
+        changes = {name: value for name, value in fields.items() if value is not None}
         if self.config_file:
             base = read_architecture(self.config_file)
         if base:
@@ -70,17 +66,11 @@ class EncoderModelConfig(_Changes):
         names = ("dropout", "attention_dropout", *READING, "initializer_range")
         return {name: getattr(self, name) for name in names}
 
-    def complete_reading(self, from_checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+    def fill_reading(self, from_checkpoint: Mapping[str, Any]) -> dict[str, Any]:
         """Fills in how texts are read where it is not given.
-
-        Args:
-            from_checkpoint: some of READING, as a checkpoint has it.
 
         Returns:
             What is from the checkpoint and not the default.
-
-        Raises:
-            UserError: a setting is not of its type.
         """
         missing = [name for name in READING if getattr(self, name) is None]
         taken = {name: from_checkpoint.get(name, READING[name]) for name in missing}
@@ -126,15 +116,3 @@ class SummaryModelConfig(SegmentsModelConfig):
     def head_options(self) -> dict[str, Any]:
         """Returns the options of a head with such a vector that are settings."""
         return {"summary": self.summary, "projection": self.projection, **self.segment_options()}
-
-
-def architecture_difference(config: XLNetConfig, model_dir: str) -> list[str]:
-    """Returns in what an architecture differs from that of the run in model_dir, one line each.
-
-    The settings alone do not say: they name a file or a checkpoint, whose content may be another by now.
-    """
-    path = f"{model_dir}/{CONFIG_FILE}"
-    if not tf.io.gfile.exists(path):
-        return []
-    before, now = XLNetConfig.from_dict(files.read_json(path), path).to_dict(), config.to_dict()
-    return [f"architecture's {line}" for line in settings_difference(before, now)]

@@ -12,14 +12,11 @@ from etils import epath
 
 from xlnet_tf import files
 from xlnet_tf.checkpoints import open_checkpoint
-from xlnet_tf.job_notes import JobNotes
+from xlnet_tf.records.job_notes import JobNotes
 
 
 class Pieces(JobNotes):
     """A folder of results that are not complete yet."""
-
-    def __init__(self, folder: epath.PathLike, fingerprint: Mapping[str, Any], suffix: str = ".npz"):
-        super().__init__(folder, fingerprint, suffix)
 
     def rows(self, first: int) -> epath.Path:
         """Returns the file of the results from number `first` on."""
@@ -53,11 +50,6 @@ class Pieces(JobNotes):
                 for line in file:
                     count += 1
                     yield line
-
-
-def remove_pieces(folder: epath.PathLike):
-    """Removes results, once they are written elsewhere."""
-    epath.Path(folder).rmtree(missing_ok=True)
 
 
 def weights_fingerprint(checkpoint: str) -> dict[str, Any]:

@@ -26,11 +26,12 @@ from xlnet_tf.models.loading import Pretrained
 from xlnet_tf.records.batching import FILLER
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import compatibility
-from xlnet_tf.tasks.finetuning import FinetuningTask, in_order, without_numbers
+from xlnet_tf.tasks.finetuning import FinetuningTask
 from xlnet_tf.tasks.pieces import Pieces, weights_fingerprint
+from xlnet_tf.tasks.scoring import in_order, without_numbers
 from xlnet_tf.training.config import check_types, override
 from xlnet_tf.training.runtime import has_remote_hosts
-from xlnet_tf.training.trainer import all_rows, lengths_for_graph
+from xlnet_tf.training.trainer import all_rows
 
 _STEPS_KEPT = 100  # steps of predictions in a piece
 
@@ -40,8 +41,6 @@ class Run:
     """A fine-tuned run, converted or not, and a set of examples to use it on.
 
     Attributes:
-        model_dir: folder of the run.
-        params: its settings.
         task: its task, whose validation_set is the set.
     """
 
@@ -56,11 +55,6 @@ class Run:
         Args:
             model_dir: its folder, or that of its best weights, or one that either was converted to; or, if
                 there are data, fine-tuned weights without a run, as a model's save_pretrained writes them.
-            data: folder of a set of examples.
-
-        Raises:
-            UserError: the set does not fit the run, or a file of either is damaged.
-            FileNotFoundError: one of them is not there.
         """
         model_dir = hub.locate(model_dir.rstrip("/")).folder  # FOLDER//NAME is another object of a bucket
         params_file = f"{model_dir}/params.yaml"
@@ -130,26 +124,22 @@ class Run:
 
     def checkpoints(self) -> list[str]:
         """Returns what can be loaded: the run's checkpoints, by step, and the folder of its best weights."""
-        if found := kept(self.model_dir):
-            return found
+        if paths := kept(self.model_dir):
+            return paths
         open_checkpoint(self.model_dir)  # best weights and converted runs are in the folder itself
         return [self.model_dir]
 
     def checkpoint(self, name: str) -> str:
-        """Returns the checkpoint of a name: "best", "last" or as "ckpt-100"; "" is the best, if kept.
-
-        Raises:
-            UserError: there is none of this name.
-        """
-        found = {path.rpartition("/")[2]: path for path in self.checkpoints()}
-        last = [path for key, path in found.items() if key != BEST][-1:]
+        """Returns the checkpoint of a name: "best", "last" or as "ckpt-100"; "" is the best, if kept."""
+        paths = {path.rpartition("/")[2]: path for path in self.checkpoints()}
+        last = [path for key, path in paths.items() if key != BEST][-1:]
         if name == "last" and last:
             return last[0]
         if not name:
-            return found.get(BEST) or last[0]
-        if name not in found:
-            raise UserError(f"{self.model_dir} has no checkpoint {name!r}: it has {', '.join(found)}")
-        return found[name]
+            return paths.get(BEST) or last[0]
+        if name not in paths:
+            raise UserError(f"{self.model_dir} has no checkpoint {name!r}: it has {', '.join(paths)}")
+        return paths[name]
 
 
 def _architecture(model_dir: str) -> XLNetConfig:
@@ -175,8 +165,6 @@ class Predictor:
     """Computes a run's predictions for its set.
 
     Args:
-        run: the run.
-        strategy: the devices, from `training.runtime.prepare`.
         batch_size: examples of a step over all devices.
         on_step: called after each step, with the number of examples that it was of.
 
@@ -199,17 +187,18 @@ class Predictor:
         self._task, self._strategy, self._batch_size, self._on_step = run.task, strategy, batch_size, on_step
         with strategy.scope():
             self.model: tf_keras.Model = run.task.build_model()
-            self._multiple = device.length_multiple()
+            self._length_multiple = device.length_multiple()
 
         run.task.task_config.validation_data.global_batch_size = batch_size
         if has_remote_hosts(strategy):
-            run.task.read_validation_in_graph()
-        self.steps = run.task.validation_steps()
+            run.task.data.use_tf_reader_for_dev()
+        self._batching = run.task.data.batching(training=False)
+        self.steps = self._batching.steps
 
         @tf.function(autograph=False)
         def step(features, length):
             def replica_step(features):
-                rows = run.task.cut(features, length, training=False)
+                rows = self._batching.cut(features, length)
                 return run.task.evaluation_rows(rows, self.model(rows, training=False))
 
             return strategy.run(replica_step, (features,))
@@ -235,16 +224,16 @@ class Predictor:
             UserError: outputs are NaN or infinite.
         """
         load_into(self.model, checkpoint)
-        kept = Pieces(pieces, self._fingerprint(checkpoint)) if pieces else None
-        rows, fresh = kept.read_steps() if kept else [], []
+        notes = Pieces(pieces, self._fingerprint(checkpoint), suffix=".npz") if pieces else None
+        rows, fresh = notes.read_steps() if notes else [], []
         if rows:
             self._on_step(min(len(rows) * self._batch_size, self._task.validation_set.records))
-        lengths = lengths_for_graph(self._task, self.steps, self._multiple)
+        lengths = self._batching.lengths_for_graph(self.steps, self._length_multiple)
         for number, features in enumerate(self._features(start_step=len(rows)), start=len(rows)):
             fresh.append(all_rows(self._strategy, self._step(features, lengths[number])))
             done = int((fresh[-1]["index"] != FILLER).sum())
-            if kept and (len(fresh) == _STEPS_KEPT or number == self.steps - 1):
-                kept.write_steps(fresh, first=len(rows))
+            if notes and (len(fresh) == _STEPS_KEPT or number == self.steps - 1):
+                notes.write_steps(fresh, first=len(rows))
                 rows, fresh = rows + fresh, []
             self._on_step(done)
         rows += fresh
@@ -257,13 +246,12 @@ class Predictor:
                 f"computed in {self.model.dtype_policy.compute_dtype}; expected a type that they fit in "
                 "(--dtype=float32)"
             )
-        self._task.warn_if_alike(self._task.validation_set, predictions)
+        self._task.warn_if_collapsed(self._task.validation_set, predictions)
         return predictions
 
     def _features(self, start_step: int):
-        data = self._task.task_config.validation_data
         return self._strategy.distribute_datasets_from_function(
-            lambda context: self._task.build_inputs(data, context, start_step)
+            lambda context: self._batching.dataset(context, start_step)
         )
 
     def _fingerprint(self, checkpoint: str) -> dict:
@@ -271,6 +259,6 @@ class Predictor:
             **weights_fingerprint(checkpoint),
             "shards": self._task.validation_set.fields()["shards"],
             "batch_size": self._batch_size,
-            "multiple": self._multiple,
+            "multiple": self._length_multiple,
             "dtype": self.model.dtype_policy.name,
         }

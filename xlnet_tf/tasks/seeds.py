@@ -13,12 +13,14 @@ from absl import logging
 from official.core import config_definitions as cfg
 
 from xlnet_tf import files, folders
-from xlnet_tf.checkpoints.model_card import PARAMS_FILE
-from xlnet_tf.tasks.finetuning import BEST, UNREACHED, FinetuningTask, finetune, keep_batches, read_metrics
+from xlnet_tf.checkpoints.model_card import BEST, PARAMS_FILE
+from xlnet_tf.tasks.finetuning import FinetuningTask, finetune, keep_batches
 from xlnet_tf.tasks.metrics.table import metric_table
+from xlnet_tf.tasks.scoring import UNREACHED
+from xlnet_tf.training.early_stopping import read_metrics
 from xlnet_tf.training.guard import Diverged
 from xlnet_tf.training.progress import HISTORY, read_history
-from xlnet_tf.training.run import own
+from xlnet_tf.training.run import claim_model_dir
 
 SUMMARY = "seeds.json"
 _LEARNED = 0.95  # of its first value, which the training loss must have fallen below
@@ -30,7 +32,6 @@ class Result:
     """What became of one seed.
 
     Attributes:
-        seed: the seed.
         metric: name of the metric that counts.
         last: metrics of the last evaluation.
         best: metrics of the evaluation that did best, and its step.
@@ -73,9 +74,8 @@ def finetune_seeds(
     results = []
     if again := trained_again(params, model_dir, num_seeds):
         logging.warning("%s", again)
-    with contextlib.ExitStack() as stack:
-        if num_seeds > 1:  # of one seed, the folder is the run's own
-            own(strategy, model_dir, stack)
+    # Of one seed, the folder is the run's own.
+    with claim_model_dir(strategy, model_dir) if num_seeds > 1 else contextlib.nullcontext():
         for run_params, folder in runs(params, model_dir, num_seeds):
             tf_keras.backend.clear_session()
             try:
@@ -102,8 +102,8 @@ def runs(
     for seed, folder in zip(seeds, folders):
         run_params = copy.deepcopy(params)
         run_params.task.seed = seed
-        for there in (folder, *folders):
-            if keep_batches(run_params, there):
+        for known in (folder, *folders):
+            if keep_batches(run_params, known):
                 break
         yield run_params, folder
 
@@ -116,14 +116,14 @@ def trained_again(params: cfg.ExperimentConfig, model_dir: str, num_seeds: int) 
     Returns:
         A sentence without a full stop; "" if there is no such run.
     """
-    seed, one = params.task.seed, tf.io.gfile.exists(f"{model_dir}/{PARAMS_FILE}")
-    several = tf.io.gfile.exists(f"{model_dir}/seed-{seed}/{PARAMS_FILE}")
-    if one == several or several == (num_seeds > 1):
+    seed, is_one = params.task.seed, tf.io.gfile.exists(f"{model_dir}/{PARAMS_FILE}")
+    are_several = tf.io.gfile.exists(f"{model_dir}/seed-{seed}/{PARAMS_FILE}")
+    if is_one == are_several or are_several == (num_seeds > 1):
         return ""
-    there = "runs of several seeds" if several else "a run of one seed"
+    existing = "runs of several seeds" if are_several else "a run of one seed"
     return (
-        f"{model_dir} has {there}, which --num_seeds={num_seeds} does not resume: seed {seed} is trained "
-        f"again, in {'this folder' if several else f'seed-{seed}'}"
+        f"{model_dir} has {existing}, which --num_seeds={num_seeds} does not resume: seed {seed} is trained "
+        f"again, in {'this folder' if are_several else f'seed-{seed}'}"
     )
 
 

@@ -73,17 +73,13 @@ def finetuning_experiment(task: FinetuningConfig) -> cfg.ExperimentConfig:
     trainer = TrainerConfig(train_steps=0, validation_interval=0, checkpoint_interval=0, max_to_keep=5)
     trainer.optimizer_config.learning_rate = 2e-5
     trainer.optimizer_config.warmup_steps = 0
-    task.model.override(dict.fromkeys(READING))  # not given: FinetuningTask completes it
+    task.model.override(dict.fromkeys(READING))  # not given: FinetuningTask fills it in
     task.batching = None
     return cfg.ExperimentConfig(task=task, trainer=trainer, runtime=RuntimeConfig())
 
 
-def complete(params: cfg.ExperimentConfig, records: int):
-    """Fills in what depends on the size of the training set: steps, warm-up, intervals, batch sizes.
-
-    Raises:
-        UserError: there is nothing to train.
-    """
+def fill_defaults(params: cfg.ExperimentConfig, records: int):
+    """Fills in what depends on the size of the training set: steps, warm-up, intervals, batch sizes."""
     task, trainer = params.task, params.trainer
     if task.epochs <= 0 and not trainer.train_steps:
         raise UserError(
@@ -98,10 +94,10 @@ def complete(params: cfg.ExperimentConfig, records: int):
     trainer.steps_per_loop = min(trainer.steps_per_loop, trainer.validation_interval)
     if not trainer.optimizer_config.warmup_steps:
         trainer.optimizer_config.warmup_steps = int(task.warmup_fraction * trainer.train_steps)
-    complete_evaluation(params)
+    fill_evaluation_defaults(params)
 
 
-def complete_evaluation(params: cfg.ExperimentConfig):
+def fill_evaluation_defaults(params: cfg.ExperimentConfig):
     """Fills in the evaluation's batch: part of a training step, as what fits with gradients fits without."""
     training, evaluation = params.task.train_data, params.task.validation_data
     if not evaluation.global_batch_size:

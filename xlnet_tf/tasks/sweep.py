@@ -4,7 +4,6 @@ Every run has a folder of its own below the sweep's, so that the same command re
 with more values or seeds adds their runs.
 """
 
-import contextlib
 import copy
 import dataclasses
 import itertools
@@ -24,15 +23,9 @@ from xlnet_tf.errors import UserError, prefixed
 from xlnet_tf.tasks.finetuning import FinetuningTask, build_task
 from xlnet_tf.tasks.metrics.table import metric_table
 from xlnet_tf.tasks.seeds import Result, finetune_seeds, runs, trained_again
+from xlnet_tf.training import checks
 from xlnet_tf.training.optimizer import build_optimizer
-from xlnet_tf.training.run import (
-    check_batch_sizes,
-    check_inputs,
-    check_memory,
-    check_resumable,
-    check_settings,
-    own,
-)
+from xlnet_tf.training.run import claim_model_dir
 from xlnet_tf.training.task import Task
 
 SUMMARY, PICTURE = "sweep.json", "sweep.svg"
@@ -68,8 +61,8 @@ class Axis(NamedTuple):
         name, colon, listed = text.partition(":")
         if not (name and colon and listed):
             raise UserError(f"--sweep={text}: expected NAME:VALUE,VALUE,... or NAME:LOW..HIGH")
-        if found := _RANGE.fullmatch(listed):
-            low, high = (yaml.load(end, yaml.FullLoader) for end in found.groups())
+        if match := _RANGE.fullmatch(listed):
+            low, high = (yaml.load(end, yaml.FullLoader) for end in match.groups())
             if not all(type(end) in (int, float) for end in (low, high)) or not low < high:
                 raise UserError(f"--sweep={text}: expected two numbers, the lower one first")
             return cls(name, low=low, high=high)
@@ -103,9 +96,7 @@ def points(axes: Sequence[Axis], samples: int = 0, seed: int = 0) -> list[Point]
     """Returns what to try: all combinations of the axes' values, or a random sample.
 
     Args:
-        axes: each of another setting.
         samples: how many to draw; of these, equal ones are tried once. 0: all combinations.
-        seed: of the draws.
 
     Raises:
         UserError: a setting comes twice, or a range has no samples.
@@ -129,8 +120,6 @@ class Trial:
     """What became of one point.
 
     Attributes:
-        point: the settings.
-        folder: of its runs.
         results: one for each seed.
     """
 
@@ -167,8 +156,6 @@ class Training(NamedTuple):
 
     Attributes:
         name: of the point; empty for a training that is of no sweep.
-        params: the complete settings.
-        task: of the settings.
         runs: settings and folder of each seed.
         again: which run that is there is trained again; empty if none is.
     """
@@ -191,7 +178,6 @@ def trainings(
 
     Args:
         variants, task_class, model_dir, num_seeds: see `sweep`; an empty point has no folder of its own.
-        tpu_replicas: see `finetuning.build_task`.
 
     Raises:
         UserError: settings, examples and checkpoint of a variant do not fit together, two variants would have
@@ -200,23 +186,23 @@ def trainings(
     """
     seen: dict[str, Point] = {}
     chosen: dict[str, str] = {}  # without a setting, batching -> name of the first point that has it
-    for point, given in variants:
+    for point, settings in variants:
         name = label(point)
         if other := seen.get(name):
             raise UserError(f"--sweep: {dict(point)} and {dict(other)} would both have the folder {name}")
         seen[name] = point
         folder = f"{model_dir}/{name}" if point else model_dir
         with prefixed(name):
-            params, first = next(runs(given, folder, num_seeds))
+            params, first = next(runs(settings, folder, num_seeds))
             task = build_task(params, task_class, first, tpu_replicas)
-        if not given.task.batching and not tpu_replicas:  # a TPU's points may each have another
+        if not settings.task.batching and not tpu_replicas:  # a TPU's points may each have another
             chosen.setdefault(params.task.batching, name)
         if len(chosen) > 1:
-            found = ", ".join(f"{batching} for {of}" for batching, of in chosen.items())
+            batchings = ", ".join(f"{batching} for {of}" for batching, of in chosen.items())
             begun = next(batching for batching in chosen if batching != "length")
             raise UserError(
                 "all runs of a --sweep make their batches in the same way, and with those that are there "
-                f"--batching would be {found}: add --batching={begun}, or choose another --model_dir"
+                f"--batching would be {batchings}: add --batching={begun}, or choose another --model_dir"
             )
         again = trained_again(params, folder, num_seeds)
         yield Training(name, params, task, list(runs(params, folder, num_seeds)), again)
@@ -233,9 +219,7 @@ def sweep(
 
     Args:
         variants: each point with its complete settings.
-        task_class, strategy: see `finetuning.finetune`.
         model_dir: folder of the sweep; each point has a folder in it.
-        num_seeds: runs of each point.
 
     Returns:
         A trial for each point. After each, model_dir/sweep.json has those that are done.
@@ -249,8 +233,7 @@ def sweep(
     tpu_replicas = strategy.num_replicas_in_sync if on_tpu else 0
     check(trainings(variants, task_class, model_dir, num_seeds, tpu_replicas), strategy)
     trials: list[Trial] = []
-    with contextlib.ExitStack() as stack:
-        own(strategy, model_dir, stack)
+    with claim_model_dir(strategy, model_dir):
         for point, params in variants:
             folder = f"{model_dir}/{label(point)}"
             results = finetune_seeds(
@@ -267,14 +250,14 @@ def check(planned: Iterable[Training], strategy: tf.distribute.Strategy):
     """Raises UserError unless each can begin or resume; nothing has been written then."""
     for training in planned:
         with prefixed(training.name):
-            check_batch_sizes(training.params, strategy.num_replicas_in_sync)
-            check_memory(training.params, training.task, strategy)
+            checks.check_batch_sizes(training.params, strategy.num_replicas_in_sync)
+            checks.check_memory(training.params, training.task, strategy)
             trainer = training.params.trainer
             build_optimizer(trainer.optimizer_config, trainer.train_steps, training.task.n_layer)
-            check_inputs(training.params, training.task, strategy.num_replicas_in_sync)
+            checks.check_inputs(training.params, training.task.data, strategy.num_replicas_in_sync)
             for params, folder in training.runs:
-                check_settings(params, folder)
-                check_resumable(params, training.task, folder)
+                checks.check_settings(params, folder)
+                checks.check_resumable(params, training.task, folder)
 
 
 def best(trials: Sequence[Trial]) -> Trial | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 
 
 def text_list(texts: object, name: str) -> list[str]:
@@ -28,11 +28,11 @@ def check_text(text: object, name: str):
     """Raises UserError, which calls the value by its name, unless it is a string that UTF-8 can hold."""
     if not isinstance(text, str):
         decode = "; decode it: .decode('utf-8')" if isinstance(text, bytes) else ""
-        raise UserError(f"{name} is {shown(text)}; expected a string{decode}.")
+        raise UserError(f"{name} is {short_repr(text)}; expected a string{decode}.")
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise UserError(
-            f"{name} is {shown(text)}: its character {error.start + 1:,}, {text[error.start]!r}, is a byte "
-            "that is not UTF-8, or half of a surrogate pair. Convert the text to UTF-8, or remove it."
+            f"{name} is {short_repr(text)}: its character {error.start + 1:,}, {text[error.start]!r}, is a "
+            "byte that is not UTF-8, or half of a surrogate pair. Convert the text to UTF-8, or remove it."
         ) from None

@@ -14,8 +14,9 @@ from absl import logging
 from etils import epath
 from typing_extensions import Self
 
-from xlnet_tf import checksums, files, folders, hints
+from xlnet_tf import files, folders, hints
 from xlnet_tf.errors import UserError
+from xlnet_tf.hub import checksums
 from xlnet_tf.text import cleaning as cleaning_lib
 from xlnet_tf.text import locating, words
 from xlnet_tf.text.batch_encoder import BatchEncoder
@@ -125,7 +126,7 @@ class XLNetTokenizer(Vocabulary):
         Args:
             path: a folder with spiece.model or tokenizer.json: of a run, of records, of the original's or
                 Hugging Face's files; such a file; or the name of a model (see hub.locate).
-            cleaning: of texts; None: as files next to the tokenizer say (see cleaning.read_cleaning).
+            cleaning: how texts are cleaned; None: as files next to the tokenizer say (see read_cleaning).
 
         Example:
             >>> tokenizer = XLNetTokenizer.from_pretrained("xlnet_cased_L-12_H-768_A-12")
@@ -277,11 +278,7 @@ class XLNetTokenizer(Vocabulary):
         return self._processor.normalize(cleaned, with_offsets=True)
 
     def encode_batch(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Encodes many texts into one array: `encode` of each, fast.
-
-        Returns:
-            (ids, lengths): int32 [N], the ids of all texts one after another, and int32 [len(texts)].
-        """
+        """Encodes many texts, fast: returns the ids of all, int32 [N], and how many each text has."""
         return self._batch_encoder.encode(texts)
 
     @functools.cached_property
@@ -320,11 +317,7 @@ class XLNetTokenizer(Vocabulary):
         return [self.decode(row, skip_special_tokens) for row in rows]
 
     def save_pretrained(self, folder: str | os.PathLike) -> None:
-        """Writes the tokenizer as `from_pretrained`, also Hugging Face's, reads it.
-
-        Raises:
-            UserError: a model is there whose texts are cleaned otherwise.
-        """
+        """Writes the tokenizer as `from_pretrained`, also Hugging Face's, reads it."""
         target = files.make_folder(folder)
         read = files.fields_reader(target, {TOKENIZER_CONFIG_FILE: None})
         stated = cleaning_lib.find(read, target)

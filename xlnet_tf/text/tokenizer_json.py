@@ -16,8 +16,9 @@ from typing import Any
 from etils import epath
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-from xlnet_tf import checksums, files
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf import files
+from xlnet_tf.errors import UserError, short_repr
+from xlnet_tf.hub import checksums
 from xlnet_tf.text import special_tokens
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE, UNDERLINE, PieceTable, check_word_marks
@@ -28,11 +29,7 @@ _METASPACE = {"type": "Metaspace", "replacement": UNDERLINE, "prepend_scheme": "
 
 
 def write_tokenizer_json(folder: epath.PathLike, table: PieceTable, cleaning: CleaningConfig) -> list[str]:
-    """Writes tokenizer.json. XLNet's format holds unigram models alone; for any other, removes the file.
-
-    Returns:
-        The names of what was written.
-    """
+    """Writes tokenizer.json of a unigram model; for any other, removes the file. Returns its name."""
     path = epath.Path(folder) / TOKENIZER_JSON_FILE
     if table.trainer.model_type != table.trainer.UNIGRAM:
         path.unlink(missing_ok=True)
@@ -94,7 +91,7 @@ def _post_processor() -> dict[str, Any]:
 def model_file(folder: epath.PathLike) -> epath.Path:
     """Returns the path of a folder's SentencePiece model, whether it is there or not.
 
-    Of a folder with tokenizer.json alone, it is one that is made from that.
+    Where a folder has tokenizer.json alone, the model is made from that.
     """
     file, source = epath.Path(folder) / TOKENIZER_FILE, epath.Path(folder) / TOKENIZER_JSON_FILE
     return file if file.exists() or not source.exists() else model_file_of(source)
@@ -120,10 +117,10 @@ def _made_of(path: str, _changed: float) -> str:
 def _model(values: dict[str, Any], path: str) -> ModelProto:
     """Returns the SentencePiece model that a tokenizer.json was made of."""
     fields = values.get("model")
-    kind = fields.get("type") if isinstance(fields, dict) else None
-    if kind != "Unigram":
+    model_type = fields.get("type") if isinstance(fields, dict) else None
+    if model_type != "Unigram":
         raise UserError(
-            f"{path}: model.type is {shown(kind)}; expected Unigram, as XLNet's tokenizers have it"
+            f"{path}: model.type is {short_repr(model_type)}; expected Unigram, as XLNet's tokenizers have it"
         )
     model = ModelProto()
     model.trainer_spec.model_type = model.trainer_spec.UNIGRAM

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
-from xlnet_tf import signals
+from xlnet_tf.cli import signals
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.text import sentencepiece_process, special_tokens

@@ -10,7 +10,7 @@ import sentencepiece
 from sentencepiece.sentencepiece_model_pb2 import ModelProto, NormalizerSpec, TrainerSpec
 from typing_extensions import Self
 
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.text import special_tokens
 
 UNDERLINE = "\u2581"  # SentencePiece's mark for a space
@@ -134,7 +134,7 @@ class Vocabulary:
     def _checked(self, piece_id: Any) -> int:
         if not isinstance(piece_id, int | np.integer) or not 0 <= piece_id < self.vocab_size:
             raise UserError(
-                f"{shown(piece_id)} is not the id of a piece; expected integers from 0 to "
+                f"{short_repr(piece_id)} is not the id of a piece; expected integers from 0 to "
                 f"{self.vocab_size - 1}."
             )
         return int(piece_id)

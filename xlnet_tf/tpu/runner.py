@@ -41,7 +41,7 @@ class Runner:
     JAX looks for all kinds of devices unless its environment (JAX_PLATFORMS) names some.
 
     Attributes:
-        values: of the parameters, for the next run.
+        values: the parameters' values, for the next run.
         compile_seconds: time that compiling took.
         temporaries: bytes that the program needs besides parameters and outputs, as the compiler plans it.
     """

@@ -33,7 +33,7 @@ def training_step(
         params: the experiment; task.train_data has the core's rows, of a set whose shapes are taken, however
             few its records are.
         gradient_only: leave out update and metrics; the gradients and the next memory are outputs then.
-        hardware: of layers.kernels.device, that the program is for.
+        hardware: what the program is for, one of layers.kernels.device.HARDWARE.
         length: that rows are cut to, or how many packed rows there are; None: they are whole.
     """
     one_row = copy.deepcopy(params.task)  # any set has one
@@ -43,7 +43,7 @@ def training_step(
         rows = params.task.train_data.global_batch_size
         inputs = {
             name: tf.TensorSpec([rows, *spec.shape[1:]], spec.dtype)
-            for name, spec in task.build_inputs(one_row.train_data).element_spec.items()
+            for name, spec in task.data.batching(training=True).dataset().element_spec.items()
         }
         one_row.train_data.global_batch_size = rows
         schedule = params.trainer.optimizer_config
@@ -77,7 +77,7 @@ def served_signature(path: str, rows: int, seq_len: int | None = None) -> Progra
     position; a step that is traced for a TPU rotates queries and keys (layers/kernels/position_rotation.py).
 
     Args:
-        path: of a version that run_scripts.export has written, VERSION included.
+        path: a version that run_scripts.export has written, VERSION included.
 
     Raises:
         UserError: there is no such signature, or it takes no such sequences.

@@ -3,7 +3,6 @@
 import dataclasses
 import difflib
 import itertools
-import math
 import operator
 import typing
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,7 @@ import yaml
 from official.core import config_definitions as cfg
 from official.modeling.hyperparams import params_dict
 
-from xlnet_tf import files
+from xlnet_tf import files, schema
 from xlnet_tf.errors import UserError
 from xlnet_tf.training.optimizer import OptimizerConfig
 
@@ -100,16 +99,12 @@ def override(params: cfg.ExperimentConfig, source: str | Mapping[str, Any], wher
 
     Args:
         source: the fields by their names, a yaml file, or "trainer.train_steps=100,task.seed=1".
-        where: where they come from, for the error.
-
-    Raises:
-        UserError: a setting is unknown or not of the form that is expected, or the file cannot be read.
     """
     values = source if isinstance(source, Mapping) else _read(source, where)
     known = params.as_dict()
     if unknown := [*_unknown(values, known)]:
-        found = "; ".join(f"there is no setting {name}{_tip(name, known)}" for name in unknown[:5])
-        raise UserError(f"{where}: {found}")
+        problems = "; ".join(f"there is no setting {name}{_tip(name, known)}" for name in unknown[:5])
+        raise UserError(f"{where}: {problems}")
     try:
         params.override(values, is_strict=True)
     except (AttributeError, KeyError, RecursionError, RuntimeError, TypeError, ValueError) as error:
@@ -173,30 +168,19 @@ def check_types(params: cfg.ExperimentConfig, defaults: cfg.ExperimentConfig, wh
     A value has the type of its default; what a list holds, that of its field.
 
     Neither yaml nor overrides are typed.
-
-    Args:
-        defaults: the same, as they are before any override.
-        where: where the settings come from, for the error.
     """
     prefix = f"{where}: " if where else ""
-    expected, found = flatten(defaults.as_dict()), flatten(params.as_dict())
-    for name in sorted(expected.keys() - found.keys()):
+    expected, values = flatten(defaults.as_dict()), flatten(params.as_dict())
+    for name in sorted(expected.keys() - values.keys()):
         sections = [name.rsplit(".", parts)[0] for parts in range(1, name.count(".") + 1)]
-        if section := next((section for section in sections if section in found), None):
-            raise UserError(f"{prefix}{section} is {found[section]!r}: expected fields, {name} among them")
+        if section := next((section for section in sections if section in values), None):
+            raise UserError(f"{prefix}{section} is {values[section]!r}: expected fields, {name} among them")
         raise UserError(f"{prefix}{name} has fields: expected a value like {expected[name]!r}")
-    for name, value in found.items():
+    for name, value in values.items():
+        section, _, field = name.rpartition(".")
         default = expected.get(name)
-        both_numbers = isinstance(default, float) and type(value) is int
-        if default is not None and type(value) is not type(default) and not both_numbers:
-            raise UserError(f"{prefix}{name} is {value!r}: expected a value like {default!r}")
+        hint = type(value if default is None else default)
         if isinstance(default, list):
-            section, _, field = name.rpartition(".")
             hint = typing.get_type_hints(type(operator.attrgetter(section)(params)))[field]
-            for kind, expected_parts in ((int, "whole numbers"), (str, "texts")):
-                if hint == list[kind] and (wrong := [part for part in value if type(part) is not kind]):
-                    raise UserError(f"{prefix}{name} has {wrong[0]!r}: expected {expected_parts}")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise UserError(f"{prefix}{name} is {value}: expected a finite number")
-        if type(value) is int and not -(2**63) <= value < 2**63:
-            raise UserError(f"{prefix}{name} is {value}: expected a number between -2**63 and 2**63 - 1")
+        if problem := schema.problem(name, value, hint):
+            raise UserError(prefix + problem)

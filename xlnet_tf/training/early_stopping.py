@@ -33,10 +33,8 @@ class Hours:
     minute, so at most one minute is lost if the process is killed.
 
     Args:
-        model_dir: folder of the run.
         most: hours; 0: no limit.
         write: whether this process writes them (the chief's alone should).
-        clock: has monotonic().
     """
 
     def __init__(self, model_dir: str, most: float, write: bool, clock: Any = time):
@@ -69,10 +67,8 @@ class Patience:
     Those of an earlier dev set do not, if the run keeps its best weights.
 
     Args:
-        task: says how good an evaluation is.
         model_dir: folder of the run, whose history has the evaluations before `step`.
         step: at which the run begins or resumes.
-        interval: steps between evaluations.
         most: evaluations without a better one after which to end; 0: never.
     """
 
@@ -114,11 +110,7 @@ def keep_best(
     """Keeps the weights of the best evaluation so far, in a folder that every tool can read.
 
     Args:
-        task: says how good an evaluation is.
-        model: has the weights.
-        metrics: of the evaluation.
         step: at which it was; at step 0 what an earlier start left is removed.
-        model_dir: folder of the run.
     """
     folder = f"{model_dir}/{BEST}"
     if step == 0:
@@ -126,7 +118,7 @@ def keep_best(
             tf.io.gfile.rmtree(folder)
         return
     best, score, before = read_metrics(folder), task.dev_score(metrics), -math.inf
-    of_set = {_DEV_SET: task.dev_set()}
+    of_set = {_DEV_SET: task.data.dev_set()}
     if _is_of(best, task):
         of_set |= {name: best[name] for name in (_DEV_SET_SINCE,) if name in best}
     else:
@@ -162,4 +154,4 @@ def read_metrics(folder: str) -> dict[str, Any]:
 
 def _is_of(best: Mapping[str, Any], task: Task) -> bool:
     """Returns whether the best weights were chosen on the present dev set; earlier versions do not say."""
-    return best.get(_DEV_SET, task.dev_set()) == task.dev_set()
+    return best.get(_DEV_SET, task.data.dev_set()) == task.data.dev_set()

@@ -71,9 +71,6 @@ class Guard(tf.Module):
             gradient_norm: float32 scalar, of the gradient that would be applied, loss_scale taken out.
             step: int64 scalar, steps before this one.
             live: bool scalar; False: the step is taken to compile it alone, and changes nothing.
-
-        Returns:
-            bool scalar.
         """
         finite_loss, finite = tf.math.is_finite(loss), tf.math.is_finite(gradient_norm)
         keep = finite_loss & finite & live
@@ -115,9 +112,7 @@ class Watch:
     """Ends a run that goes nowhere: to be called after each loop of steps, before a checkpoint is saved.
 
     Args:
-        trainer: the Trainer that takes the steps.
         limit: steps that may be skipped in a row; of ten times as many, half.
-        last_saved: returns the path of the newest checkpoint; None if there is none.
     """
 
     def __init__(self, trainer, limit: int, last_saved: Callable[[], str | None]):
@@ -162,20 +157,20 @@ class Watch:
         guard = self._trainer.guard
         first = int(guard.first_in_a_row.numpy())
         if rows := self._trainer.bad_rows(first):
-            records = self._trainer.task.name_rows(first, rows)
-            found = "the model's outputs are NaN for these records:\n  " + "\n  ".join(records)
+            records = self._trainer.batching.describe_rows(first, rows)
+            outputs = "the model's outputs are NaN for these records:\n  " + "\n  ".join(records)
         else:
-            found = "the model's outputs are finite for all of its rows"
+            outputs = "the model's outputs are finite for all of its rows"
         return (
             "were skipped, as their loss or gradient was infinite, NaN or a spike (usual loss "
-            f"{float(guard.usual_loss.numpy()):.3f}). In step {first}, {found}"
+            f"{float(guard.usual_loss.numpy()):.3f}). In step {first}, {outputs}"
         )
 
-    def _end(self, found: str):
-        kept = self._last_saved()
+    def _end(self, reason: str):
+        saved = self._last_saved()
         raise Diverged(
-            f"training has diverged: {found}\n"
-            f"{f'The last good weights are in {kept}' if kept else 'No weights had been saved'}. Lower "
+            f"training has diverged: {reason}\n"
+            f"{f'The last good weights are in {saved}' if saved else 'No weights had been saved'}. Lower "
             "learning_rate, raise warmup_steps, take another seed, or look at the records"
         )
 

@@ -16,10 +16,7 @@ class Memory(tf.__internal__.tracking.Trackable):
     the strategy's scope.
 
     Args:
-        n_layer: L.
         rows: B, rows of one replica.
-        memory_len: M, tokens remembered.
-        d_model: D.
 
     Attributes:
         saved: whether it is written into checkpoints, and restored from those that have it.
@@ -85,12 +82,8 @@ class Rows(SaveableObject):
     """A variable that each replica has its own rows of.
 
     Args:
-        memory: that it belongs to.
-        parts: the variables of this process's replicas.
-        axis: of the rows.
         first_row: number of the first row of the first part, in the batch.
         replicas: of all processes.
-        name: in the checkpoint.
     """
 
     def __init__(self, memory: Memory, parts, axis: int, first_row: int, replicas: int, name: str):

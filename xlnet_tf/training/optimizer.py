@@ -82,7 +82,6 @@ class WarmupDecay(Schedule):
 
     Args:
         settings: the fields of an OptimizerConfig.
-        train_steps: total number of steps, warm-up included.
 
     Raises:
         UserError: the settings leave no steps to decay in, or name an unknown decay.
@@ -126,14 +125,8 @@ def _compose(config: OptimizerConfig, train_steps: int) -> Schedule:
 def build_optimizer(config: OptimizerConfig, train_steps: int, n_layer: int) -> "AdamW":
     """Builds the optimizer with its schedule.
 
-    Args:
-        n_layer: number of layers of the model, for layer_decay.
-
     Returns:
         The optimizer, not yet built for any variables.
-
-    Raises:
-        UserError: the settings of the schedule or of Adam are wrong.
     """
     for name in ("beta_1", "beta_2"):
         if not 0 < _float32(getattr(config, name)) < 1:
@@ -163,9 +156,6 @@ def build_optimizer(config: OptimizerConfig, train_steps: int, n_layer: int) -> 
 
 def layer_number(name: str) -> int | None:
     """Returns which layer a variable belongs to, by its name.
-
-    Args:
-        name: the variable's name, for example "layer_3/attention/query/kernel:0".
 
     Returns:
         0 for the embeddings and for what all layers share, m for layer m (the name counts from 0, this from
@@ -268,8 +258,6 @@ class AdamW(tf_keras.optimizers.Optimizer):
         """Takes a step, or leaves all variables and moments as they are, to the bit.
 
         Args:
-            grads_and_vars: pairs of a gradient and its variable.
-            skip_gradients_aggregation: whether the gradients have been summed over the replicas.
             keep: bool scalar, the same on all replicas: whether to take the step. If not, the gradients may
                 be NaN; `iterations`, and the schedule with it, advance in both cases.
             updates: int64 scalar, the steps taken before this one without those that were skipped: what the
@@ -314,7 +302,6 @@ class AdamW(tf_keras.optimizers.Optimizer):
 
         Args:
             gradient: dense, of the variable's shape; already summed over the replicas and clipped.
-            variable: one of the variables that the optimizer was built for.
         """
         index = self._index_dict[self._var_key(variable)]
         m, v = self._momentums[index], self._velocities[index]
@@ -374,13 +361,6 @@ def _decayed_update(values: list[tf.Tensor], gradient: tf.Tensor, numbers: Mappi
 
     Both are subtracted at once. The decay alone is less than float32 distinguishes: a product with
     1 - rate * decay takes off a third too much at a rate of 5e-6, and nothing at 2e-6.
-
-    Args:
-        values: the weight and its two moments.
-        numbers: of AdamW._step_numbers.
-
-    Returns:
-        New values.
     """
     weight, m, v = values
     m += (gradient - m) * (1 - numbers["beta_1"])

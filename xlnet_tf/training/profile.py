@@ -15,9 +15,6 @@ class Profile(contextlib.AbstractContextManager):
     Args:
         steps: "FIRST,LAST", counted from 1; empty: no trace. The first two loops of a process hold its
             compilation, so that later steps say more.
-
-    Raises:
-        UserError: steps are not two numbers in order.
     """
 
     def __init__(self, steps: str, model_dir: str):

@@ -26,10 +26,8 @@ class Progress:
     """Moves a bar over the steps and writes `history.jsonl`, one line per report, inside of a `with` block.
 
     Args:
-        model_dir: folder of the history.
         global_step: the trainer's step. As the block begins, lines of later steps, which a run wrote that was
             resumed before them, are dropped.
-        train_steps: length of the bar.
         metric: the task's own, shown next to the loss where an evaluation reports it.
         write: whether this process writes the history and shows the bar (the chief's alone should).
     """
@@ -106,5 +104,5 @@ class Progress:
         """Keeps what a resumed run will not report again: training up to `step`, evaluations before it."""
         if not tf.io.gfile.exists(self._path):
             return
-        kept = [line for line in read_history(self._path) if line["step"] < step + (line["kind"] == "train")]
-        files.write(self._path, "".join(json.dumps(line) + "\n" for line in kept))
+        lines = [line for line in read_history(self._path) if line["step"] < step + (line["kind"] == "train")]
+        files.write(self._path, "".join(json.dumps(line) + "\n" for line in lines))

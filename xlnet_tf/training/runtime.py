@@ -22,9 +22,6 @@ POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixe
 def prepare(runtime: RuntimeConfig) -> tf.distribute.Strategy:
     """Sets up devices and number type. Call it once, before TensorFlow has done anything.
 
-    Returns:
-        The strategy to build the model under.
-
     Raises:
         UserError: the devices asked for are not there.
     """
@@ -128,14 +125,7 @@ def _assignment(resolver, topology) -> tf.tpu.experimental.DeviceAssignment | No
 
 
 def check_tf_config(text: str) -> list[str]:
-    """Checks the environment variable that lists the hosts of a run.
-
-    Returns:
-        The addresses of the hosts, HOST:PORT.
-
-    Raises:
-        UserError: it is not what TensorFlow expects.
-    """
+    """Checks the environment variable that lists the hosts of a run."""
     example = (
         '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}, with '
         "another index on each host"
@@ -145,9 +135,9 @@ def check_tf_config(text: str) -> list[str]:
         workers, task = config["cluster"]["worker"], config["task"]
         kind, index = task["type"], task["index"]
     except (ValueError, KeyError, TypeError):
-        found = f"is {text!r}" if text else "is not set"
+        problem = f"is {text!r}" if text else "is not set"
         raise UserError(
-            f"strategy is multi_worker_mirrored, but TF_CONFIG {found}: expected {example}"
+            f"strategy is multi_worker_mirrored, but TF_CONFIG {problem}: expected {example}"
         ) from None
     if kind != "worker" or type(index) is not int or not 0 <= index < len(workers):
         raise UserError(

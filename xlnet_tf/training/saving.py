@@ -39,11 +39,6 @@ class Checkpoints(tf.train.CheckpointManager):
     Args:
         hold: while it is not 0, no checkpoint is saved but those asked for out of turn: weights after which
             every step fails are not to displace good ones.
-        initialize: called where there is none to resume from.
-        background: whether training resumes while a checkpoint is written.
-        host: number of this process among those that train together.
-        hosts: how many these are.
-        on_any_host: returns whether something is so on any of them.
 
     Raises:
         UserError: there are checkpoints, and none of them can be read.
@@ -146,12 +141,7 @@ class Checkpoints(tf.train.CheckpointManager):
         return prefix
 
     def wait(self):
-        """Returns when the checkpoint that `save` began is complete.
-
-        Raises:
-            UserError: it cannot be written.
-            Interrupted: the storage or another host does not answer.
-        """
+        """Returns when the checkpoint that `save` began is complete."""
         if self._writing:
             written, published = self._writing
             written.exception()
@@ -285,9 +275,7 @@ def newest_intact(
     """Returns the path of the newest checkpoint of which every byte can be read; warns of damaged ones.
 
     Args:
-        model_dir: of the run.
         slices: name of a variable -> what this process reads of it; it reads all of those not named.
-        on_any_host: returns whether something is so for any of the processes that train together.
 
     Raises:
         UserError: there are checkpoints, and none of them can be read.

@@ -22,8 +22,6 @@ class TpuSlice:
 
     Attributes:
         name: as the cloud calls it, v3-32.
-        generation: v2, v3, v4, v5e, v5p or v6e.
-        chips: its chips.
         replicas: of a training on it.
         hosts: machines that the chips are attached to; each reads its own rows.
     """
@@ -36,11 +34,7 @@ class TpuSlice:
 
     @classmethod
     def named(cls, name: str) -> "TpuSlice":
-        """Returns the slice of a name: generation, dash, size.
-
-        Raises:
-            UserError: there is none of this name.
-        """
+        """Returns the slice of a name: generation, dash, size."""
         generation, _, size = name.replace("v5litepod", "v5e").partition("-")
         per_chip, replicas, host_chips, one_host = _GENERATIONS.get(generation, (1, 1, 1, 1))
         if generation not in _GENERATIONS or not size.isdecimal() or not int(size) or int(size) % per_chip:

@@ -23,19 +23,24 @@ from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.checkpoints.of_runs import optimizer_state
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.kernels import device
+from xlnet_tf.training.accumulation import accumulate, rows_axis
+from xlnet_tf.training.data import Features
 from xlnet_tf.training.guard import Guard
 from xlnet_tf.training.memory import Memory
-from xlnet_tf.training.task import Features, Ratio, Sums, Task
+from xlnet_tf.training.task import Ratio, Sums, Task
 
 
 class Trainer(base_trainer.Trainer):
     """Trains and evaluates a `Task`. Create it under the strategy's scope.
 
     Args:
-        config: the experiment; its trainer is a `training.config.TrainerConfig`.
         model: built, with all its variables.
         optimizer: not built.
         checkpoint_exporter: Model Garden's exporter of the best checkpoint, or None.
+
+    Attributes:
+        batching, eval_batching: which rows make each step; the latter is None without `evaluate`.
+        on_eval_step: called after each step of an evaluation.
     """
 
     def __init__(
@@ -55,16 +60,16 @@ class Trainer(base_trainer.Trainer):
             evaluate=evaluate,
             train_dataset=_Lazy(
                 lambda: self.distribute_dataset(
-                    task.build_inputs, config.task.train_data, start_step=int(self.global_step.numpy())
+                    self.batching.dataset, start_step=int(self.global_step.numpy())
                 )
             ),
-            validation_dataset=_Lazy(
-                lambda: self.distribute_dataset(task.build_inputs, config.task.validation_data)
-            ),
+            validation_dataset=_Lazy(lambda: self.distribute_dataset(self.eval_batching.dataset)),
             checkpoint_exporter=checkpoint_exporter,
         )
-        task.replicas = self.strategy.num_replicas_in_sync
-        task.accumulation_steps = config.trainer.accumulation_steps
+        replicas, accumulation_steps = self.strategy.num_replicas_in_sync, config.trainer.accumulation_steps
+        self._micro_batches_now = replicas * accumulation_steps
+        self.batching = task.data.batching(True, replicas, accumulation_steps)
+        self.eval_batching = task.data.batching(training=False) if evaluate else None
         model.encoder.recompute = config.trainer.recompute
         # All state exists before a checkpoint is restored, so that none of it is restored late or not at all.
         optimizer.build(model.trainable_variables)
@@ -75,13 +80,13 @@ class Trainer(base_trainer.Trainer):
         self.guard = Guard(config.trainer.spike_factor, scale_loss=half)
         # Each micro-batch of each replica draws its own dropout masks.
         self._micro_batches = tf.Variable(
-            self._micro_batches_now(), trainable=False, dtype=tf.int64, name="parts"
+            self._micro_batches_now, trainable=False, dtype=tf.int64, name="parts"
         )
-        self._multiple = None if config.runtime.enable_xla else device.length_multiple()
-        # Whether steps count; see compile_all.
-        self._live = None
-        if device.is_compiled() and len(task.lengths()) > 1:
-            self._live = tf.Variable(True, trainable=False, name="live")
+        self._length_multiple = None if config.runtime.enable_xla else device.length_multiple()
+        # None: they do; see compile_all.
+        self._counts_steps = None
+        if device.is_compiled() and len(self.batching.compiled_lengths) > 1:
+            self._counts_steps = tf.Variable(True, trainable=False, name="live")
         state = {}
         if self._memory is not None:
             self._memory.saved = config.trainer.save_memory
@@ -102,53 +107,46 @@ class Trainer(base_trainer.Trainer):
         if updates := self.config.trainer.optimizer_config.updates_before:
             state = optimizer_state(open_checkpoint(self.config.task.init_checkpoint))
             if not state or state.updates != updates:
-                found = f"those of {state.updates} updates" if state else "none"
+                moments = f"those of {state.updates} updates" if state else "none"
                 raise UserError(
                     f"optimizer_config.updates_before is {updates}: expected the moments of as many "
-                    f"updates in {self.config.task.init_checkpoint}, found {found}"
+                    f"updates in {self.config.task.init_checkpoint}, found {moments}"
                 )
             tf.train.Checkpoint(optimizer=self.optimizer).restore(state.path).expect_partial()
 
     def _build_memory(self, data) -> Memory | None:
         return self.task.build_memory(data.global_batch_size // self.strategy.num_replicas_in_sync)
 
-    def _micro_batches_now(self) -> int:
-        return self.strategy.num_replicas_in_sync * self.config.trainer.accumulation_steps
-
-    def changed_micro_batches(self) -> str:
-        """Returns a note on a restored run that continues with other micro-batches; "" if it does not."""
-        before, now = int(self._micro_batches.numpy()), self._micro_batches_now()
+    def resume_notices(self) -> list[str]:
+        """Returns what is said of a restored run: that it has other micro-batches, or no memory."""
+        notices = []
+        before, now = int(self._micro_batches.numpy()), self._micro_batches_now
         self._micro_batches.assign(now)
-        if before == now:
-            return ""
-        return (
-            f"so far the batch was split into {before} micro-batches (replicas x accumulation_steps), from "
-            f"now on into {now}: the same numbers but for dropout, whose masks differ by micro-batch"
-        )
-
-    def lost_memory(self) -> str:
-        """Returns a note on a run that resumes without its memory; "" if it does not."""
-        if self._memory is None or self._memory.restored or not self.global_step.numpy():
-            return ""
-        return "memory was not saved (trainer.save_memory is false, or was): it begins empty"
+        if before != now:
+            notices.append(
+                f"so far the batch was split into {before} micro-batches (replicas x accumulation_steps), "
+                f"from now on into {now}: the same numbers but for dropout, whose masks differ by micro-batch"
+            )
+        if self._memory is not None and not self._memory.restored and self.global_step.numpy():
+            notices.append("memory was not saved (trainer.save_memory is false, or was): it begins empty")
+        return notices
 
     def train_loop_begin(self):
         self._loop_start = time.perf_counter(), int(self.global_step.numpy()), int(self.guard.skipped.numpy())
 
     def create_train_loop_fn(self):
-        """Returns a loop over steps: one graph for all lengths, or one for each."""
         # Elsewhere a step is compiled when its length first comes; on TPUs that would stop the whole slice.
-        if self._live is not None:
+        if self._counts_steps is not None:
             self.compile_all()
 
         traced = None
 
         def loop(iterator, num_steps):
             nonlocal traced
-            lengths = self._step_lengths(int(self.global_step.numpy()), int(num_steps))
-            if self._multiple is not None and self.task.any_length(training=True):
+            lengths = self._lengths_of_steps(int(self.global_step.numpy()), int(num_steps))
+            if self._length_multiple is not None and self.batching.has_dynamic_length:
                 spec = tf.TensorSpec([None], tf.int32)
-                traced = traced or self.steps_of_any_length.get_concrete_function(iterator, spec)
+                traced = traced or self.steps_of_dynamic_length.get_concrete_function(iterator, spec)
                 traced(iterator, tf.constant(lengths))
                 return
             for length, steps in itertools.groupby(lengths):
@@ -156,17 +154,17 @@ class Trainer(base_trainer.Trainer):
 
         return loop
 
-    def _step_lengths(self, first: int, steps: int) -> list[int | None]:
-        return self.task.step_lengths(first, steps, training=True, multiple=self._multiple)
+    def _lengths_of_steps(self, first: int, steps: int) -> list[int | None]:
+        return self.batching.lengths_of_steps(first, steps, self._length_multiple)
 
     @functools.cache  # noqa: B019 (a trainer lives as long as its run)
     def steps_of_length(self, length: int | None) -> Callable:
-        """Returns a tf.function of an iterator and the number of steps to take, with rows of this length."""
+        """Returns a tf.function of an iterator and a number of steps, with rows of this length."""
         step = functools.partial(self.train_step, length=length)
         return tf.function(orbit.utils.create_tf_while_loop_fn(step))
 
     @tf.function
-    def steps_of_any_length(self, iterator, lengths: tf.Tensor):
+    def steps_of_dynamic_length(self, iterator, lengths: tf.Tensor):
         """Takes steps, one for each of the lengths [steps] that rows are cut to."""
         for length in lengths:  # AutoGraph makes it a loop in the graph
             with tf.name_scope(""):  # or names would contain the loop's
@@ -174,12 +172,12 @@ class Trainer(base_trainer.Trainer):
 
     def compile_all(self):
         """Compiles the steps of all lengths, by a step of each that changes nothing."""
-        self._live.assign(False)
+        self._counts_steps.assign(False)
         iterator, updates = iter(self.train_dataset), self.optimizer.iterations.numpy()
-        for length in self.task.lengths():
+        for length in self.batching.compiled_lengths:
             self.steps_of_length(length)(iterator, tf.constant(1, tf.int32))
         self.optimizer.iterations.assign(updates)
-        self._live.assign(True)
+        self._counts_steps.assign(True)
 
     @tf.autograph.experimental.do_not_convert
     def train_step(self, iterator, length: int | tf.Tensor | None = None):
@@ -190,13 +188,13 @@ class Trainer(base_trainer.Trainer):
         )
 
     def replica_step(self, features: Features, length: int | tf.Tensor | None = None):
-        """Takes one replica's part of a training step, of rows cut to a length; in replica context."""
+        """Takes one replica's part of a training step; in replica context."""
         replica = tf.distribute.get_replica_context()
-        gradients, loss, sums, next_memory = self.replica_gradients(features, length)
+        gradients, loss, sums, remembered = self.replica_gradients(features, length)
         *gradients, loss = replica.all_reduce(tf.distribute.ReduceOp.SUM, [*gradients, loss])
         gradients = self.guard.unscaled(gradients)
         norm = tf.linalg.global_norm(gradients)
-        live = tf.constant(True) if self._live is None else self._live.read_value()
+        live = tf.constant(True) if self._counts_steps is None else self._counts_steps.read_value()
         updates = self.config.trainer.optimizer_config.updates_before + self.guard.updates
         keep = self.guard.judge(loss, norm, self.global_step, live)
         self.optimizer.apply_gradients(
@@ -206,35 +204,30 @@ class Trainer(base_trainer.Trainer):
             updates=updates,
         )
         if self._memory is not None:
-            content, mask = next_memory
+            content, mask = remembered
             # What a skipped step remembers may be NaN: its rows begin anew.
             self._memory.write(tf.where(keep, content, tf.zeros_like(content)), mask & keep)
-        kept = tf.cast(keep, tf.float32)
-        self._train_loss.update_state(tf.where(keep, loss, 0), kept)
-        self._gradient_norm.update_state(tf.where(keep, norm, 0), kept)
-        self._update(self.train_metrics, tf.nest.map_structure(lambda value: tf.where(keep, value, 0), sums))
+        count = tf.cast(keep, tf.float32)
+        self._train_loss.update_state(tf.where(keep, loss, 0), count)
+        self._gradient_norm.update_state(tf.where(keep, norm, 0), count)
+        _update(self.train_metrics, tf.nest.map_structure(lambda value: tf.where(keep, value, 0), sums))
         self.global_step.assign_add(tf.cast(live, tf.int64))
 
     def replica_gradients(self, features: Features, length: int | tf.Tensor | None = None):
         """Computes one replica's part of the gradients and changes nothing; in replica context.
-
-        Args:
-            features: a batch of the replica's rows.
-            length: that they are cut to.
 
         Returns:
             gradients (of the guard's scaled loss), loss (this replica's part of it), sums, next memory: () or
             ([L, B, M, D], [B, M])
         """
         replica = tf.distribute.get_replica_context()
-        features = self.task.cut(features, length, training=True)
+        features = self.batching.cut(features, length)
         if self._memory is not None:
             features = {**features, **self.task.read_memory(self._memory, features)}
         counts = replica.all_reduce(tf.distribute.ReduceOp.SUM, self.task.counts(features))
         return self._accumulated_gradients(features, counts)
 
     def _accumulated_gradients(self, features: Features, counts):
-        """Adds up gradients, loss and sums over the micro-batches; joins their memories."""
         micro_step = self._micro_step
         if self.config.runtime.enable_xla and not device.is_compiled():
             micro_step = tf.function(micro_step, jit_compile=True, autograph=False)
@@ -242,36 +235,16 @@ class Trainer(base_trainer.Trainer):
         first_seed = tf.distribute.get_replica_context().replica_id_in_sync_group * micro_batches
         if micro_batches == 1:
             return micro_step(features, counts, self._dropout_seed(first_seed))
-
-        features = {name: _split(value, micro_batches, _rows_axis(name)) for name, value in features.items()}
         zeros = (
             [tf.zeros(v.shape, v.dtype) for v in self.model.trainable_variables],
             tf.zeros([]),
             {metric.name: (tf.zeros([]), tf.zeros([])) for metric in self.train_metrics},
         )
-        memories = tuple(
-            tf.TensorArray(features[name].dtype, micro_batches, element_shape=features[name].shape[1:])
-            for name in ("memory", "memory_mask")
-            if name in features
-        )
 
-        def body(index, totals, memories):
-            micro_features = {name: value[index] for name, value in features.items()}
-            *results, next_memory = micro_step(micro_features, counts, self._dropout_seed(first_seed + index))
-            totals = tf.nest.map_structure(tf.add, totals, tuple(results))
-            memories = tuple(array.write(index, value) for array, value in zip(memories, next_memory))
-            return index + 1, totals, memories
+        def step(features: Features, index: tf.Tensor):
+            return micro_step(features, counts, self._dropout_seed(first_seed + index))
 
-        _, totals, memories = tf.while_loop(
-            lambda index, *_: index < micro_batches,
-            body,
-            (0, zeros, memories),
-            maximum_iterations=micro_batches,
-        )
-        next_memory = tuple(
-            _join(array.stack(), _rows_axis(name)) for array, name in zip(memories, ("memory", "memory_mask"))
-        )
-        return *totals, next_memory
+        return accumulate(step, features, micro_batches, zeros)
 
     def _micro_step(self, features: Features, counts, dropout_seed):
         """Returns gradients, loss, sums and next memory of part of a replica's rows."""
@@ -304,7 +277,7 @@ class Trainer(base_trainer.Trainer):
         steps = int(self.global_step.numpy()) - start_step
         nothing_kept = not self._train_loss.count.numpy()
         uncounted = _uncounted(self.train_metrics)  # before they begin anew
-        logs = _without(uncounted, super().train_loop_end())
+        logs = {name: value for name, value in super().train_loop_end().items() if name not in uncounted}
         if nothing_kept:
             logs["training_loss"] = tf.constant(float("nan"))
         else:
@@ -314,15 +287,14 @@ class Trainer(base_trainer.Trainer):
         seconds = time.perf_counter() - start_time
         if skipped := int(self.guard.skipped.numpy()) - start_skipped:
             logs["skipped_steps"] = tf.constant(skipped)
-        lengths = self._step_lengths(start_step, steps)
-        logs["tokens_per_second"] = tf.constant(sum(map(self.task.tokens_per_step, lengths)) / seconds)
+        lengths = self._lengths_of_steps(start_step, steps)
+        logs["tokens_per_second"] = tf.constant(sum(map(self.batching.tokens_of_step, lengths)) / seconds)
         return logs
 
     def bad_rows(self, step: int) -> list[int]:
-        """Returns the rows of a training step, over this process's replicas, with NaN or infinite outputs.
+        """Returns the rows of a step, over this process's replicas, whose outputs are NaN or infinite.
 
-        Args:
-            step: counted from 0. The model computes it again, with the weights and the memory of now.
+        The model computes the step (counted from 0) again, with the weights and the memory of now.
         """
 
         @tf.function(autograph=False)
@@ -333,13 +305,13 @@ class Trainer(base_trainer.Trainer):
             outputs = self.model(features, training=False)
             outputs = outputs if isinstance(outputs, Mapping) else {"outputs": outputs}
             finite = tf.ones([rows], tf.bool)
-            for value in tf.nest.flatten({n: v for n, v in outputs.items() if _rows_axis(n) == 0}):
+            for value in tf.nest.flatten({n: v for n, v in outputs.items() if rows_axis(n) == 0}):
                 if value.dtype.is_floating:
                     finite &= tf.reduce_all(tf.math.is_finite(tf.reshape(value, [rows, -1])), axis=1)
             return {"finite": finite}
 
-        data = self.distribute_dataset(self.task.build_inputs, self.config.task.train_data, start_step=step)
-        finite = self.strategy.run(finite_rows, args=(next(iter(data)),))
+        features = next(iter(self.distribute_dataset(self.batching.dataset, start_step=step)))
+        finite = self.strategy.run(finite_rows, args=(features,))
         return np.flatnonzero(~all_rows(self.strategy, finite)["finite"]).tolist()
 
     def eval_begin(self):
@@ -349,11 +321,10 @@ class Trainer(base_trainer.Trainer):
         self._eval_rows = []
 
     def create_eval_loop_fn(self, has_state: bool):
-        """Returns a loop over steps: one graph for all lengths, or one for each."""
         step = tf.function(self.eval_step)  # has a graph for each length that is not a tensor
 
         def loop(iterator, num_steps, state=None, reduce_fn=None):
-            for length in lengths_for_graph(self.task, int(num_steps), self._multiple):
+            for length in self.eval_batching.lengths_for_graph(int(num_steps), self._length_multiple):
                 state = reduce_fn(state, step(iterator, length))
             return state
 
@@ -362,13 +333,13 @@ class Trainer(base_trainer.Trainer):
     @tf.autograph.experimental.do_not_convert
     def eval_step(self, iterator, length: int | tf.Tensor | None = None):
         def replica_step(features):
-            features = self.task.cut(features, length, training=False)
+            features = self.eval_batching.cut(features, length)
             if self._eval_memory is not None:
                 features = {**features, **self.task.read_memory(self._eval_memory, features)}
             outputs = self.model(features, training=False)
             if self._eval_memory is not None:
                 self._eval_memory.write(*_next_memory(outputs))
-            self._update(self.validation_metrics, self.task.validation_sums(features, outputs))
+            _update(self.validation_metrics, self.task.validation_sums(features, outputs))
             return self.task.evaluation_rows(features, outputs)
 
         inputs, _ = self.next_eval_inputs(iterator)
@@ -380,32 +351,16 @@ class Trainer(base_trainer.Trainer):
 
     def eval_end(self, aggregated_logs=None):
         """Returns the metrics that something was counted for, and the task's report on all predictions."""
-        logs = _without(_uncounted(self.validation_metrics), super().eval_end(aggregated_logs))
+        uncounted, logs = _uncounted(self.validation_metrics), super().eval_end(aggregated_logs)
+        logs = {name: value for name, value in logs.items() if name not in uncounted}
         rows, self._eval_rows = self._eval_rows, []
         if rows and rows[0]:
             logs |= self.task.report({name: np.concatenate([row[name] for row in rows]) for name in rows[0]})
         return logs
 
-    @staticmethod
-    def _update(metrics, sums: Sums):
-        for metric in metrics:
-            metric.update_state(*sums[metric.name])
-
-
-def lengths_for_graph(task: Task, steps: int, multiple: int | None) -> list[int | tf.Tensor | None]:
-    """Returns the step_lengths of an evaluation, as tensors where one graph is for all of them."""
-    lengths = task.step_lengths(0, steps, training=False, multiple=multiple)
-    is_for_all = multiple is not None and task.any_length(training=False)
-    return [*map(tf.constant, lengths)] if is_for_all else lengths
-
 
 def all_rows(strategy: tf.distribute.Strategy, outputs) -> dict[str, np.ndarray]:
-    """Joins a step's rows of all replicas, those of other hosts included.
-
-    Args:
-        strategy: that ran the step.
-        outputs: name -> [B, ...] of each replica.
-    """
+    """Joins a step's outputs, name -> [B, ...] of each replica, over all replicas and hosts."""
 
     def join(values) -> np.ndarray:
         local = strategy.experimental_local_results(values)
@@ -434,31 +389,10 @@ def _uncounted(metrics: Sequence[Ratio]) -> set[str]:
     return {metric.name for metric in metrics if not metric.denominator.numpy()}
 
 
-def _without(names: set[str], logs: Mapping) -> dict:
-    return {name: value for name, value in logs.items() if name not in names}
-
-
 def _next_memory(outputs: Features) -> tuple[tf.Tensor, tf.Tensor]:
     return outputs["next_memory"], outputs["next_memory_mask"]
 
 
-def _rows_axis(name: str) -> int:
-    """Returns the axis of the rows: memories [L, B, M, D] have the layers before them."""
-    return 1 if name in ("memory", "next_memory") else 0
-
-
-def _split(value: tf.Tensor, parts: int, axis: int) -> tf.Tensor:
-    """Cuts an axis into equal parts and puts them first: [..., B, ...] -> [parts, ..., B / parts, ...]."""
-    # Of several hosts, tf.distribute forgets how many rows there are; a graph for any length knows no length.
-    shape = [tf.shape(value)[index] if size is None else size for index, size in enumerate(value.shape)]
-    value = tf.reshape(value, shape[:axis] + [parts, shape[axis] // parts] + shape[axis + 1 :])
-    axes = list(range(len(value.shape)))
-    return tf.transpose(value, [axis] + axes[:axis] + axes[axis + 1 :]) if axis else value
-
-
-def _join(value: tf.Tensor, axis: int) -> tf.Tensor:
-    """Undoes `_split`."""
-    axes = list(range(len(value.shape)))
-    value = tf.transpose(value, axes[1 : axis + 1] + [0] + axes[axis + 1 :]) if axis else value
-    shape = value.shape.as_list()
-    return tf.reshape(value, shape[:axis] + [-1] + shape[axis + 2 :])
+def _update(metrics: Sequence[Ratio], sums: Sums):
+    for metric in metrics:
+        metric.update_state(*sums[metric.name])

@@ -24,9 +24,6 @@ class Deaths:
     Args:
         note: file that outlives the process.
         deaths: processes that the shard has killed so far.
-
-    Raises:
-        UserError: processes die before they answer a batch.
     """
 
     def __init__(self, note: epath.Path, deaths: int):
@@ -44,11 +41,7 @@ class Deaths:
         self._alone = {row for batch in self._refused if len(batch) == 1 for row in batch}
 
     def answer(self, model: Answer, batch: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        """Answers a batch by the model.
-
-        Raises:
-            UserError: it may kill this process, as it has killed others.
-        """
+        """Answers a batch by the model; refuses one that may kill this process, as it has killed others."""
         rows = [hashlib.sha256(json.dumps(dict(inputs)).encode()).hexdigest() for inputs in batch]
         if rows in self._refused or self._alone.intersection(rows):
             raise UserError("the worker process died while it answered this row alone")

@@ -24,7 +24,6 @@ def writing(path: epath.Path, columns: Sequence[str], outputs: Outputs) -> Itera
 
     Args:
         columns: of the corpus, which are written as texts; jsonl has all columns of each row, as they are.
-        outputs: the answers' types.
 
     Yields:
         What writes a row: its columns and its answer.

@@ -2,15 +2,16 @@
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from absl import flags
 from etils import epath
 
-from run_scripts.common.sharded.options import ShardOptions
+from run_scripts.common.sharded.models import TextModel
+from run_scripts.common.sharded.options import ShardOptions, TextOptions
 from run_scripts.common.sharded.shard import UNFINISHED, RowModel, ShardJob, answer_shard, shard_name
 from tfrecord_builders import corpus
 from tfrecord_builders.common import runners
@@ -24,12 +25,7 @@ SCRATCH = "unfinished-scratch"  # what Beam's workers and the process that waits
 
 
 def first_rows(source: corpus.CorpusOptions, options: ShardOptions) -> list[corpus.CorpusRow]:
-    """Returns the first rows of a corpus that can be read: at least one.
-
-    Raises:
-        UserError: none of its first rows can be read.
-        FileNotFoundError: there is no such corpus.
-    """
+    """Returns the first rows of a corpus that can be read: at least one."""
     error = "it has no rows"
     for shard in corpus.plan_shards(corpus.find_sources(source, tables=True), options.shard_bytes):
         rows = list(corpus.read_rows(shard))
@@ -41,26 +37,19 @@ def first_rows(source: corpus.CorpusOptions, options: ShardOptions) -> list[corp
     raise UserError(f"the corpus {', '.join(source.input) or source.tfds_name} cannot be read: {error}")
 
 
-def run_texts(
-    name: str, model: RowModel, values: flags.FlagValues, weights: str, options: ShardOptions
-) -> None:
-    """Answers the column of a corpus with the text, as the flags say; see `run`.
+def run_texts(name: str, model: TextModel, texts: TextOptions, weights: str, options: ShardOptions) -> None:
+    """Answers the column of a corpus with the text; see `run`.
 
     Args:
-        name, model, options: as `run` takes them.
-        values: the flags of `options.define_text_flags`.
         weights: a file that changes with the model's weights.
-
-    Raises:
-        UserError: as `run`; or none of the first rows has that column.
     """
-    if not values.output_dir:
+    if not texts.output_dir:
         raise UserError("--output_dir is missing: the folder for the answers to a corpus")
-    source = options.corpus(values.data, values.text_field)
+    source = options.corpus(texts.data, model.text_field)
     rows = first_rows(source, options)
-    if not any(values.text_field in row.values for row in rows):
+    if not any(model.text_field in row.values for row in rows):
         raise UserError(
-            f"{rows[0].source} has the columns {', '.join(rows[0].values)}, expected {values.text_field!r}: "
+            f"{rows[0].source} has the columns {', '.join(rows[0].values)}, expected {model.text_field!r}: "
             f"name the one with the text by --text_field{other_delimiter(rows[0].values)}"
         )
     run(
@@ -68,8 +57,8 @@ def run_texts(
         model,
         source,
         options,
-        output_dir=values.output_dir,
-        batch_size=values.batch_size,
+        output_dir=texts.output_dir,
+        batch_size=texts.batch_size,
         settings={**dataclasses.asdict(model), "weights": fingerprint(weights)},
         columns=tuple(rows[0].values),
     )
@@ -96,10 +85,7 @@ def run(
 
     Args:
         name: of the shards, before their numbers.
-        model: which answers the rows.
-        source: of the rows.
-        options: how; resolved.
-        output_dir: folder for the shards.
+        options: resolved.
         batch_size: rows that are answered together.
         settings: all that the answers depend on besides the corpus and the options, as json can hold it.
         columns: of the corpus' first row, for formats whose files must all have the same.
@@ -108,6 +94,46 @@ def run(
         UserError: the corpus would include the answers, the folder holds those of another job, a worker
             failed, or more rows failed than may.
     """
+    _check_output(name, source, options, output_dir)
+    folder = files.make_folder(output_dir)
+    columns = () if options.output_format == "jsonl" else columns
+    sources = corpus.find_sources(source, tables=True)
+    snapshot = corpus.snapshot(sources)
+    shards = functools.partial(corpus.plan_shards, sources, options.shard_bytes)
+    noted = {
+        **settings,
+        "batch_size": batch_size,
+        "worker_threads": options.worker_threads,
+        "output_format": options.output_format,
+        "shard_mb": options.shard_mb,
+        "documents": source.documents,
+        "columns": list(columns),
+        "corpus": _corpus_summary(sources),
+    }
+    with ownership.folder_lease(folder, f"writing {name}", "--output_dir") as owner:
+        note = folder / f"{name}.json"
+        job = _open(note, noted)
+        if "num_shards" not in job:
+            job["num_shards"] = _count(shards())
+            files.write(note, json.dumps(job, indent=1))
+        files.make_folder(folder / f"{UNFINISHED}{name}")
+        first = ShardJob(
+            None, name, job["num_shards"], str(folder), model, batch_size,
+            options.worker_threads, options.output_format, columns,
+        )  # fmt: skip
+        with BuildProgress(sum(source.num_bytes for source in sources), name, True) as bar:
+            done = _answer(_jobs(first, shards(), job), options, folder, owner, bar)
+        snapshot.check()
+        counts = {count: sum(shard[count] for shard in done) for count in ("rows", "failed")}
+        files.write(note, json.dumps({**job, **counts, "shards": done}, indent=1))
+        files.remove_unfinished(folder, kept=ownership.FILE)  # of workers that died
+        for leftover in (f"{UNFINISHED}{name}", SCRATCH):
+            (folder / leftover).rmtree(missing_ok=True)
+    _report(name, folder, job["num_shards"], counts, options)
+
+
+def _check_output(name: str, source: corpus.CorpusOptions, options: ShardOptions, output_dir: str) -> None:
+    """Raises UserError if the folder is another's, or the answers would become part of the corpus."""
     folders.claim(output_dir, *folders.TAKE_RESULTS, flag="--output_dir")
     outputs = [f"{name}.json", shard_name(name, 0, 1, options.output_format)]
     outputs.append(shard_name(f"failed-{name}", 0, 1, "jsonl"))
@@ -117,57 +143,15 @@ def run(
                 f"the answers in --output_dir={output_dir} would become part of the corpus {path}: choose "
                 "another folder"
             )
-    folder = files.make_folder(output_dir)
-    columns = () if options.output_format == "jsonl" else columns
-    snapshot, sources = corpus.Snapshot(source.input), corpus.find_sources(source, tables=True)
 
-    def shards():
-        return corpus.plan_shards(sources, options.shard_bytes)
 
-    with ownership.owning(folder, f"writing {name}", "--output_dir") as owner:
-        note = folder / f"{name}.json"
-        job = _open(
-            note,
-            {
-                **settings,
-                "batch_size": batch_size,
-                "worker_threads": options.worker_threads,
-                "output_format": options.output_format,
-                "shard_mb": options.shard_mb,
-                "documents": source.documents,
-                "columns": list(columns),
-                "corpus": _corpus_summary(sources),
-            },
-        )
-        if "num_shards" not in job:
-            job["num_shards"] = _count(shards())
-            files.write(note, json.dumps(job, indent=1))
-        earlier = {shard["index"]: shard for shard in job.get("shards", ())}
-        files.make_folder(folder / f"{UNFINISHED}{name}")
-        jobs = (
-            ShardJob(
-                shard,
-                name,
-                job["num_shards"],
-                str(folder),
-                model,
-                batch_size,
-                options.worker_threads,
-                options.output_format,
-                columns,
-                earlier.get(shard.index),
-            )
-            for shard in shards()
-        )
-        with BuildProgress(sum(one.num_bytes for one in sources), name, True) as bar:
-            done = _answer(jobs, options, folder, owner, bar)
-        snapshot.check()
-        counts = {count: sum(shard[count] for shard in done) for count in ("rows", "failed")}
-        files.write(note, json.dumps({**job, **counts, "shards": done}, indent=1))
-        files.remove_unfinished(folder, kept=ownership.FILE)  # of workers that died
-        for leftover in (f"{UNFINISHED}{name}", SCRATCH):
-            (folder / leftover).rmtree(missing_ok=True)
-    _report(name, folder, job["num_shards"], counts, options)
+def _jobs(
+    template: ShardJob, shards: Iterable[corpus.CorpusShard], noted: Mapping[str, Any]
+) -> Iterator[ShardJob]:
+    """Yields the job of each shard, with what an earlier run has noted of it."""
+    earlier = {shard["index"]: shard for shard in noted.get("shards", ())}
+    for shard in shards:
+        yield dataclasses.replace(template, corpus_shard=shard, earlier=earlier.get(shard.index))
 
 
 def _count(shards: Iterable[corpus.CorpusShard]) -> int:
@@ -199,11 +183,11 @@ def _answer(
     )
     done: list[dict[str, Any]] = []
     with contextlib.closing(running):
-        for one, result in running:
+        for job, result in running:
             owner.check()
             kept = result.pop("kept")
             done.append(result)
-            bar.add(one.corpus_shard.source_bytes, one.corpus_shard.num_bytes, result["rows"], kept)
+            bar.add(job.corpus_shard.source_bytes, job.corpus_shard.num_bytes, result["rows"], kept)
     return sorted(done, key=lambda shard: shard["index"])
 
 

@@ -11,9 +11,12 @@ from run_scripts.common.answers import inputs_of_row
 from run_scripts.common.sharded.shard import Answerer, Inputs
 from tfrecord_builders.corpus import is_text
 from xlnet_tf.config import MOST_SEED
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.flags import option
 
+DTYPE_HELP = (
+    "Type of weights and activations; bfloat16 is less exact, faster on devices that compute with it."
+)
 _TEXT, _FLOAT, _INT = np.dtype(object), np.dtype(np.float32), np.dtype(np.int32)
 
 
@@ -53,11 +56,7 @@ class TextModel:
 
     path: str
     text_field: str = option("Column with the text.", "text")
-    dtype: str = option(
-        "Type of weights and activations; bfloat16 is less exact, faster on devices that compute with it.",
-        "float32",
-        choices=("float32", "bfloat16"),
-    )
+    dtype: str = option(DTYPE_HELP, "float32", choices=("float32", "bfloat16"))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -135,7 +134,7 @@ class Embedding(TextModel):
 def _text_reader(field: str):
     def read(row: Mapping[str, Any]) -> Inputs:
         if not is_text(row.get(field)):
-            found = shown(row[field]) if field in row else "missing"
+            found = short_repr(row[field]) if field in row else "missing"
             raise UserError(f"{field} is {found}; expected a text in UTF-8")
         return {"text": row[field]}
 

@@ -3,14 +3,16 @@
 import dataclasses
 import glob
 import os
+from collections.abc import Collection, Sequence
 
 from etils import epath
 
 from tfrecord_builders.common.runners import RunnerOptions, threads_of_machine
 from tfrecord_builders.corpus import CorpusOptions
-from xlnet_tf import flags, folders
+from xlnet_tf import folders
 from xlnet_tf.errors import UserError
-from xlnet_tf.flags import check_limits, option
+from xlnet_tf.flags import option
+from xlnet_tf.schema import check_fields
 
 FORMATS = ("jsonl", "parquet", "tfrecord")
 
@@ -42,9 +44,19 @@ class ShardOptions(RunnerOptions):
 
     def resolved(self) -> "ShardOptions":
         """Returns the options with all defaults filled in, and checked."""
-        check_limits(self)
+        check_fields(self)
         self.check_runner()
         return dataclasses.replace(self, num_workers=self.num_workers or threads_of_machine())
+
+    @staticmethod
+    def are_wanted(data: str, given: Collection[str]) -> bool:
+        """Returns whether a command that answers single files, too, is asked for shards.
+
+        Args:
+            given: the flags of these options that are given.
+        """
+        several = (glob.has_magic(data) or "," in data) and not epath.Path(data).exists()
+        return bool(given) or several or data.lower().endswith((".parquet", ".zst"))
 
     @property
     def shard_bytes(self) -> int:
@@ -56,9 +68,6 @@ class ShardOptions(RunnerOptions):
         Args:
             data: files, folders and globs, with commas between them; or one file whose name has commas.
             text_field: the column with the text, by which parquet files are cut.
-
-        Raises:
-            UserError: there is none.
         """
         names = [data] if os.path.exists(data) else [name for name in data.split(",") if name]
         if not names and not self.tfds_name:
@@ -73,36 +82,28 @@ class ShardOptions(RunnerOptions):
         )
 
 
-def define_text_flags() -> None:
-    """Defines the flags of a command that answers texts, besides those of its `models.TextModel`."""
-    flags.flags.DEFINE_string(
-        "data",
-        "",
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextOptions:
+    """Which texts are answered, those of flags or of a corpus, and where the answers to a corpus go."""
+
+    text: Sequence[str] | None = None  # each command has the flag with a help of its own
+    data: str = option(
         "Corpus: files, folders and globs, separated by commas. A row is a line of text, an object of jsonl, "
         "or a row of csv, tsv or parquet; all but parquet may be .gz or .zst.",
+        "",
     )
-    flags.flags.DEFINE_string("output_dir", "", "Folder for the shards; needed for a corpus.")
-    flags.flags.DEFINE_integer("batch_size", 8, "Texts that are read together.", 1)
-    flags.define_flags(ShardOptions)
+    output_dir: str = option("Folder for the shards; needed for a corpus.", "")
+    batch_size: int = option("Texts that are read together.", 8, least=1)
 
-
-def check_text_flags(values: flags.flags.FlagValues) -> None:
-    """Raises UserError if texts are given as well as a corpus, or as well as a folder for its answers."""
-    for name in ("data", "tfds_name"):
-        if values.text and values[name].value:
-            raise UserError(f"--text and --{name} are both given: expected one of them")
-    if values.text and values.output_dir:
-        raise UserError(
-            "--output_dir is given, but answers to --text are printed: to have them written, give the texts "
-            "in a file as --data"
-        )
-    if values.output_dir:  # before TensorFlow is loaded
-        folders.claim(values.output_dir, *folders.TAKE_RESULTS, flag="--output_dir")
-
-
-def is_wanted(values: flags.flags.FlagValues) -> bool:
-    """Returns whether a command that answers single files, too, is asked for shards."""
-    given = any(values[field.name].present for field in dataclasses.fields(ShardOptions))
-    data = values.data or ""
-    several = (glob.has_magic(data) or "," in data) and not epath.Path(data).exists()
-    return given or several or data.lower().endswith((".parquet", ".zst"))
+    def check(self, shards: ShardOptions) -> None:
+        """Raises UserError if texts are given as well as a corpus, or as well as a folder for its answers."""
+        for name, value in (("data", self.data), ("tfds_name", shards.tfds_name)):
+            if self.text and value:
+                raise UserError(f"--text and --{name} are both given: expected one of them")
+        if self.text and self.output_dir:
+            raise UserError(
+                "--output_dir is given, but answers to --text are printed: to have them written, give the "
+                "texts in a file as --data"
+            )
+        if self.output_dir:  # before TensorFlow is loaded
+            folders.claim(self.output_dir, *folders.TAKE_RESULTS, flag="--output_dir")

@@ -21,8 +21,8 @@ from run_scripts.common.sharded.deaths import Deaths
 from tfrecord_builders import corpus
 from xlnet_tf import files
 from xlnet_tf.errors import UserError, reason
-from xlnet_tf.job_notes import JobNotes, are_intact
-from xlnet_tf.sorted_windows import sorted_windows, text_bytes
+from xlnet_tf.records.job_notes import JobNotes, are_intact
+from xlnet_tf.text.sorted_windows import sorted_windows, text_bytes
 
 UNFINISHED = (
     "unfinished_"  # and the shards' name: folder of the notes of finished shards, until all are finished
@@ -40,7 +40,6 @@ class Answerer(NamedTuple):
     Attributes:
         read: from a row's columns to what is answered; raises UserError if they are wrong.
         answer: from a batch to an answer for each.
-        outputs: types of the answers.
         inputs: names of columns that an answer may repeat.
     """
 
@@ -64,9 +63,6 @@ class ShardJob:
     Args:
         name: of the shards, before their numbers: "predictions".
         num_shards: of the whole job.
-        batch_size: rows that are answered together.
-        threads: of a worker.
-        output_format: suffix of the shards.
         columns: of the first row, for formats whose files must all have the same.
         earlier: what an earlier run has noted of the shard, by a whole job.
         deaths: processes that the shard has killed so far.
@@ -111,9 +107,6 @@ def answer_shard(job: ShardJob) -> dict[str, Any]:
     Returns:
         Its index, the number of its rows and of those that failed, the sha256 of what was read and of each
         file, by name, and whether it was there.
-
-    Raises:
-        UserError: the model or a file of the corpus cannot be read, or the shard cannot be written.
     """
     rows = list(corpus.read_rows(job.corpus_shard))
     folder = epath.Path(job.folder)

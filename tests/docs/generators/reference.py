@@ -113,7 +113,8 @@ def _command(name: str, module: str, spelled: Callable[[str], str]) -> str:
 
 def described_flags(module: str) -> tuple[str, list[tuple[str, str]]]:
     """Returns a command's docstring and its flags with their help, as --help shows them."""
-    from xlnet_tf import command_line, errors
+    from xlnet_tf import errors
+    from xlnet_tf.cli import command_line
 
     found = []
 

@@ -13,5 +13,5 @@ TASK = TaskEntry(
     head="preference",
     variables=(("logits/kernel", "D 1", None, None), ("logits/bias", "1", None, None)),
     sequences=2,
-    settings=(Setting("margin", "task.margin", "float", "By how much the better text should win.", 0),),
+    settings=(Setting("margin", "task.margin", float, "By how much the better text should win.", 0),),
 )

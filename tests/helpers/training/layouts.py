@@ -103,7 +103,7 @@ def main(folder: pathlib.Path, names: list[str]):
         told, gradients = [], {}
         if resume:
             trainer.checkpoint.read(checkpoint).assert_consumed()
-            assert not trainer.changed_micro_batches()  # two micro-batches, or one on each of two devices
+            assert not trainer.resume_notices()  # two micro-batches, or one on each of two devices
         else:
             told = train_and_tell(trainer, 1)
             gradients = first_gradients(trainer, told[0][1])

@@ -72,7 +72,7 @@ def experiment():
 @task_factory.register_task_cls(ToyConfig)
 class ToyTask(FinetuningTask):
     TASK = "toy"
-    ALIKE = ("labels",)
+    MUST_AGREE = ("labels",)
 
     def build_head(self, encoder):
         return XLNetClassifier(encoder, 2, summary="mean")

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from run_scripts.adapt import __main__ as adapt
+from run_scripts.adapt import options
 from run_scripts.adapt.adaptation import Adaptation
 from tests.conftest import REPOSITORY, invent_texts
 from tests.helpers.command_flags import parsed
@@ -96,8 +97,8 @@ def arguments(folder, model_dir, **changes):
 
 def started(folder, model_dir, **changes):
     """Returns the adaptation that the command begins with."""
-    values = parsed(adapt.define_flags, *arguments(folder, model_dir, **changes))
-    return Adaptation(values, adapt.SETTINGS)
+    values = parsed(lambda: options.define_flags(adapt.SETTINGS), *arguments(folder, model_dir, **changes))
+    return Adaptation(*options.from_flags(adapt.SETTINGS, values), adapt.SETTINGS)
 
 
 def start(folder, model_dir, **changes):
@@ -260,7 +261,7 @@ def test_a_start_that_was_killed_before_it_wrote_its_settings_is_begun_again(fol
 
     own = tmp_path / "own"
     with monkeypatch.context() as patched:
-        patched.setattr(ownership, "owning", killed)
+        patched.setattr(ownership, "folder_lease", killed)
         with pytest.raises(KeyboardInterrupt):
             started(folder, own).prepare()
     (own / ownership.FILE).write_text("{}")  # the lease of a killed process

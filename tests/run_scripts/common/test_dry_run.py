@@ -191,7 +191,7 @@ def test_the_steps_of_all_lengths_are_compiled(tmp_path, small_tokenizer, monkey
     task = finetuning.build_task(params, toy_finetuning.ToyTask)
     text = dry_run.compiled(params, task, dry_run.machines(params.runtime, "v3-8"))
     assert "1 x 8" in text and "1 x 10" in text
-    epoch = [task.batches(training=True).length(step) for step in range(8)]
+    epoch = [task.data.batching(training=True).batches.length(step) for step in range(8)]
     assert {*epoch} == {8, 10}
     total = sum(seconds[length] for length in epoch)
     assert f"One pass over the data, 8 steps, takes {total:.1f} s by these estimates." in text
@@ -282,7 +282,8 @@ def test_the_manuals_run_on_a_slice_fits_together(tmp_path):
         experiment.define_dry_run_flags()
 
     values = parsed(define, *arguments, "--preset=tiny", "--memory_len=8")
-    params = experiment.load(pretraining.EXPERIMENT, pretrain.SETTINGS, values)
+    options = experiment.run_options(pretrain.SETTINGS, values)
+    params = experiment.load(pretraining.EXPERIMENT, pretrain.SETTINGS, options)
     task = pretraining.build_task(params)
     rows = dry_run.check(
         params, task, dry_run.machines(params.runtime, values.topology), str(tmp_path / "model")

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from run_scripts.common import answers, predict_served
+from run_scripts.common import answers
+from run_scripts.common.predicting import served
 from tests.conftest import REPOSITORY
 from tests.helpers.serving.fake_server import grpc_server, rest_server
 from xlnet_tf.errors import UserError
@@ -76,7 +77,7 @@ def test_answers_do_not_overwrite_fields_of_a_row(client, tmp_path, capsys):
     row = {"query": "q", "passages": ["a"]}
     rows = [row, row | {"scores": [1]}, row | {"scores": [2]}, row | {"scores": [1], "given_scores": 2}]
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    ask = functools.partial(predict_served.ask, client, batch_size=2)
+    ask = functools.partial(served.ask, client, batch_size=2)
     lines = answers.answered_lines(str(data), ask, client.signature.inputs)
     assert json.loads(next(lines))["scores"] == pytest.approx([0.1])
     labelled = json.loads(next(lines))
@@ -153,7 +154,7 @@ def test_a_signature_without_an_answer_for_each_row_is_refused(inputs, outputs, 
             return {name: np.ones([1] * rank, np.float32) for name, rank in outputs.items()}
 
     with pytest.raises(UserError, match=message):
-        list(predict_served.ask(Client(Transport(), "odd"), [{"text": "a"}] * 3, batch_size=1))
+        list(served.ask(Client(Transport(), "odd"), [{"text": "a"}] * 3, batch_size=1))
 
 
 @pytest.mark.parametrize("line", ["text", '["a"]', "{"])
@@ -201,7 +202,7 @@ def test_an_error_keeps_the_answers_of_before(client, address, tmp_path):
 
 def test_what_a_line_lacks_is_named(client):
     with pytest.raises(UserError, match="passages missing"):
-        list(predict_served.ask(client, [{"query": "a", "passage": ["b"]}], 8))
+        list(served.ask(client, [{"query": "a", "passage": ["b"]}], 8))
 
 
 @pytest.mark.parametrize(
@@ -234,5 +235,5 @@ def test_entities_are_those_of_the_row_alone():
     outputs = {"num_entities": TensorInfo(np.dtype(np.int32), 1), "entity": TensorInfo(np.dtype(object), 2)}
     signature = Signature({"text": TensorInfo(np.dtype(object), 1)}, outputs)
     client = types.SimpleNamespace(signature=signature, predict=lambda inputs: answered)
-    found = list(predict_served.ask(client, [{"text": "a"}, {"text": "b"}], 2))
+    found = list(served.ask(client, [{"text": "a"}, {"text": "b"}], 2))
     assert found == [{"num_entities": 1, "entity": ["a"]}, {"num_entities": 2, "entity": ["b", "c"]}]

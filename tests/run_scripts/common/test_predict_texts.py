@@ -7,8 +7,8 @@ import tarfile
 
 import pytest
 
-from run_scripts.common import predict_texts
 from run_scripts.common.answers import rows_of_file
+from run_scripts.common.predicting import texts
 from tests.conftest import REPOSITORY
 from tests.helpers.commands import run_command
 from tests.helpers.serving.toys import built
@@ -99,7 +99,7 @@ def test_an_interrupted_prediction_resumes(run, table, tmp_path, monkeypatch):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     flags = [f"--data={table}", "--column=text=review"]
     predict(run, *flags, f"--output_dir={whole}")
-    monkeypatch.setattr(predict_texts, "_LINES_KEPT", 3)
+    monkeypatch.setattr(texts, "_LINES_KEPT", 3)
     answer_texts = text_answers.answer_texts
     answered = []
 

@@ -14,21 +14,19 @@ import time
 
 import pyarrow.parquet
 import pytest
-from absl import flags
 from hypothesis import given
 from hypothesis import strategies as st
 
 from run_scripts.common.answers import inputs_of_row
 from run_scripts.common.sharded import job, models, shard
-from run_scripts.common.sharded.options import ShardOptions, is_wanted
+from run_scripts.common.sharded.options import ShardOptions
 from tests.conftest import REPOSITORY
-from tests.helpers import command_flags, row_models
+from tests.helpers import row_models
 from tests.helpers.profiles import examples
 from tfrecord_builders import corpus
 from tfrecord_builders.common import runners
 from tfrecord_builders.corpus.rows import NotUtf8
 from xlnet_tf.errors import UserError
-from xlnet_tf.flags import define_flags
 
 TWO_PROCESSES = "--runner=FnApiRunner --direct_num_workers=2 --direct_running_mode=multi_processing"
 _WORDS = st.text("abc ", max_size=9).map(lambda text: {"text": text})
@@ -142,12 +140,8 @@ def test_globs_and_several_files_ask_for_shards(tmp_path, monkeypatch, data, wan
     monkeypatch.chdir(tmp_path)
     (tmp_path / "part [1].jsonl").touch()
     (tmp_path / "part,1.jsonl").touch()
-
-    def define():
-        flags.DEFINE_string("data", "", "")
-        define_flags(ShardOptions)
-
-    assert is_wanted(command_flags.parsed(define, f"--data={data}")) == wanted
+    assert ShardOptions.are_wanted(data, given=()) == wanted
+    assert ShardOptions.are_wanted(data, given=["runner"])
 
 
 def test_the_reason_of_a_row_names_no_place_in_a_batch():

@@ -14,11 +14,11 @@ from xlnet_tf.serving.graph import text_answers
 from xlnet_tf.serving.graph.module import LOWEST, ServingModule
 from xlnet_tf.serving.graph.signatures import plain
 from xlnet_tf.serving.graph.text_answers import RowFunction, answer_texts
-from xlnet_tf.sorted_windows import sorted_windows, text_bytes
 from xlnet_tf.tasks.multiple_choice.serving import MultipleChoiceModule
 from xlnet_tf.tasks.ranking.serving import RankingModule
 from xlnet_tf.tasks.tagging.serving import TaggingModule
 from xlnet_tf.text.cleaning import CARD_FILE
+from xlnet_tf.text.sorted_windows import sorted_windows, text_bytes
 
 
 def rows_of(kind, module) -> list[dict]:

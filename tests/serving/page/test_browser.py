@@ -326,7 +326,7 @@ def test_without_a_language_model_nothing_speaks_of_one(browser, problems, serve
                 page.wait_for_selector("#curl")
             text = page.inner_text("body")
             assert "factorization" not in text and page.locator("nav").is_hidden()
-            assert text.count("--explain=FOLDER") == 1 and text.count("--model=FOLDER") == (not served)
+            assert text.count("--language_model=FOLDER") == 1 and text.count("--model=FOLDER") == (not served)
             visible = [
                 each.get_attribute("id") for each in page.locator("main > section").all() if each.is_visible()
             ]

@@ -19,7 +19,8 @@ from xlnet_tf.serving import models
 from xlnet_tf.tasks import prediction, seeds
 from xlnet_tf.tasks.classification import task as classification
 from xlnet_tf.tasks.classification.files import write_files
-from xlnet_tf.tasks.finetuning import build_task, finetune, read_metrics
+from xlnet_tf.tasks.finetuning import build_task, finetune
+from xlnet_tf.training.early_stopping import read_metrics
 
 STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")
 # Each text holds one to three of these words, which alone decide about its label.
@@ -123,12 +124,12 @@ def test_it_learns_and_predicts_into_files(data, run, tmp_path):
     scores = task.score(examples, predictions)
     assert scores["score"] == read_metrics(f"{data}/run/best")["score"] > 0.85
     assert task.constant_score(examples) < scores["score"] - 0.1
-    assert not task.outputs_alike(examples, predictions)
+    assert not task.has_collapsed(examples, predictions)
     same = {
         **predictions,
         "outputs": np.broadcast_to(predictions["outputs"][:1], predictions["outputs"].shape),
     }
-    assert task.outputs_alike(examples, same)
+    assert task.has_collapsed(examples, same)
     header, rows = read_tsv(tmp_path / "predictions.tsv")
     lines = [json.loads(line) for line in (tmp_path / "predictions.jsonl").read_text().splitlines()]
     with (data / "dev.csv").open(newline="") as file:
@@ -366,7 +367,7 @@ def test_an_epoch_of_balanced_sampling_has_as_many_of_each_class(data):
     params = settings(data, changes)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ExampleSet, "column", lambda self, name: labels)
-        batches = classification.ClassificationTask(params.task).batches(training=True)
+        batches = classification.ClassificationTask(params.task).data.batching(training=True).batches
         epoch = labels[np.concatenate([batches.numbers(step) for step in range(16)])]
     assert sorted(np.bincount(epoch)) == [42, 43, 43]
     params.task.sampling = "often"

@@ -17,9 +17,10 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.passages import Passage
 from xlnet_tf.tasks import prediction
-from xlnet_tf.tasks.finetuning import finetune, read_metrics
+from xlnet_tf.tasks.finetuning import finetune
 from xlnet_tf.tasks.question_answering import task as question_answering
 from xlnet_tf.text.special_tokens import CLS_ID
+from xlnet_tf.training.early_stopping import read_metrics
 from xlnet_tf.training.progress import read_history
 
 STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")

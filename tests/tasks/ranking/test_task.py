@@ -213,7 +213,7 @@ def test_equal_scores_for_all_candidates_give_a_warning(run, data, caplog):
     assert "all alike" not in caplog.text
     caplog.set_level(logging.WARNING, logger="absl")
     flat = {**predictions, "score": np.full_like(predictions["score"], 0.3)}
-    opened.task.warn_if_alike(examples, flat)
+    opened.task.warn_if_collapsed(examples, flat)
     assert f"the model's scores are all alike for {examples.folder}" in caplog.text
     assert opened.task.score(examples, flat)["map"] < 0.8
 

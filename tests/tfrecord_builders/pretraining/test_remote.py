@@ -66,5 +66,5 @@ def test_errors_of_remote_file_systems_are_one_line(bucket, monkeypatch, capsys)
 
 
 def test_errors_of_operations_are_not_file_system_errors():
-    with pytest.raises(tf.errors.NotFoundError), errors.of_file_systems():
+    with pytest.raises(tf.errors.NotFoundError), errors.tf_errors_as_user_errors():
         tf.io.read_file("/none").numpy()

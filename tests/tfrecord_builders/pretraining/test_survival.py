@@ -14,7 +14,7 @@ from tests.tfrecord_builders.conftest import make_text
 from tfrecord_builders.corpus import shards
 from tfrecord_builders.pretraining import worker
 from xlnet_tf.errors import UserError
-from xlnet_tf.ownership import owning
+from xlnet_tf.ownership import folder_lease
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 MEMORY = pathlib.Path("/dev/shm")  # a disk in memory, where nothing waits for fsync
@@ -68,7 +68,7 @@ def test_what_a_whole_set_has_lost_is_built_again(build, tmp_path):
 
 def test_a_second_build_of_the_same_folder_is_refused(build, tmp_path):
     refused = pytest.raises(UserError, match=rf"{tmp_path} is in use by process \d+ .*building records")
-    with owning(tmp_path, "building records", "--output_dir"), refused:
+    with folder_lease(tmp_path, "building records", "--output_dir"), refused:
         build(tmp_path)
     assert build(tmp_path).records
 

@@ -102,7 +102,7 @@ def test_missing_damaged_and_badly_encoded_files(tmp_path):
     with pytest.raises(UserError, match="is a folder without Parquet or Arrow files: give a file"):
         list(read_sentences(tmp_path))
     (tmp_path / "cut.gz").write_bytes(gzip.compress(COLUMNS.encode())[:-12])
-    with pytest.raises(UserError, match="damaged gzip"):
+    with pytest.raises(UserError, match="cut.gz cannot be read to its end"):
         list(read_sentences(tmp_path / "cut.gz"))
     (tmp_path / "latin.txt").write_bytes("Ka O\nM\xfcn O\n".encode("latin-1"))
     with pytest.raises(UserError, match=r"latin.txt:2: byte 2 \(fc\)"):

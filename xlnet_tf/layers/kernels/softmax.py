@@ -1,8 +1,8 @@
 """The sum of values by the softmax of scores, with a gradient in fewer passes over the probabilities.
 
 Replaces softmax, dropout and matmul with their own gradients, which take more passes over all probabilities.
-What each key's part is compared with, sum_j w_j (v_j . g), is the result . g, if that is in float32. Of a
-rounded result it would leave in the gradient what all tokens have in common: then the parts are summed,
+What each key's part is compared with, sum_j w_j (v_j . g), is the result . g, if that is in float32. A
+rounded result would leave in the gradient what all tokens have in common: then the parts are summed,
 which is another pass. Numbers differ by rounding.
 """
 
@@ -30,7 +30,7 @@ def softmax_sum(
         product: of matrices of the values' type, in that type or float32.
 
     Returns:
-        [B, N, Q, H].
+        [B, N, Q, H], in the product's type.
     """
     if keep_mask is not None:
         values /= tf.cast(1 - rate, values.dtype)  # instead of the weights, which are many more
@@ -43,16 +43,17 @@ def softmax_sum(
         result = product(weights, values)
 
         def gradient(upstream):
-            weights_gradient = product(upstream, values, transpose_b=True)
+            narrow = tf.cast(upstream, values.dtype)
+            weights_gradient = product(narrow, values, transpose_b=True)
             result_sum = None
             if result.dtype == tf.float32:
-                result_sum = tf.reduce_sum(tf.cast(upstream, tf.float32) * result, axis=-1, keepdims=True)
+                result_sum = tf.reduce_sum(upstream * result, axis=-1, keepdims=True)
             return (
                 scores_gradient(result_sum, weights_gradient, weights, probabilities),
-                tf.matmul(weights, upstream, transpose_a=True),
+                tf.matmul(weights, narrow, transpose_a=True),
             )
 
-        return tf.cast(result, values.dtype), gradient
+        return result, gradient
 
     return weighted_sum(scores, values)
 

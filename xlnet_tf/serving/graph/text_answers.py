@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.generation.sampling import is_whole
 from xlnet_tf.serving.graph.signatures import check_size, plain
-from xlnet_tf.sorted_windows import sorted_windows, text_bytes
 from xlnet_tf.text.inputs import check_no_table, check_text
+from xlnet_tf.text.sorted_windows import sorted_windows, text_bytes
 
 _WINDOW = 64  # batches that are sorted together
 _WINDOW_BYTES = 1 << 24  # of text, after which a window ends early
@@ -115,7 +115,7 @@ def rows_of(
     names = ", ".join(name if rank == 1 else f"{name} (a list)" for name, rank in ranks.items())
     given = {name: _as_lists(value) for name, value in (dict(zip(ranks, texts)) | inputs).items()}
     if len(texts) + len(inputs) != len(ranks) or given.keys() != ranks.keys():
-        found = ", ".join([*map(shown, texts), *inputs])
+        found = ", ".join([*map(short_repr, texts), *inputs])
         raise UserError(f"this model answers {names}; found {found or 'nothing'}.")
     for name, value in given.items():
         check_no_table(value, name)
@@ -125,13 +125,13 @@ def rows_of(
     if not all(lists.values()) and many:
         one, several = (next(name for name, is_list in lists.items() if is_list == kind) for kind in (0, 1))
         raise UserError(
-            f"{several} is a list, {one} is {shown(given[one])}; expected lists of "
+            f"{several} is a list, {one} is {short_repr(given[one])}; expected lists of "
             "equal length, or one text each."
         )
     columns = {name: given[name] if many else [given[name]] for name in ranks}
     for (name, column), rank in zip(columns.items(), ranks.values()):
         if not isinstance(column, list):
-            raise UserError(f"{name} is {shown(column)}; expected a text, or a list of them.")
+            raise UserError(f"{name} is {short_repr(column)}; expected a text, or a list of them.")
         for index, value in enumerate(column):
             where = f"{name}[{index}]" if many else name
             if rank == 1:
@@ -139,7 +139,7 @@ def rows_of(
                 check_size(value, where)
                 continue
             if _depth(value) != 1:
-                raise UserError(f"{where} is {shown(value)}; expected a list of texts.")
+                raise UserError(f"{where} is {short_repr(value)}; expected a list of texts.")
             for number, text in enumerate(value):
                 check_text(text, f"{where}[{number}]")
                 check_size(text, f"{where}[{number}]")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from xlnet_tf import files
-from xlnet_tf.errors import shown_as_json
+from xlnet_tf.errors import short_json
 from xlnet_tf.serving.graph.signatures import TensorInfo
 from xlnet_tf.serving.local.loaded import called, invalid
 
@@ -42,10 +42,10 @@ def parse(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise invalid(f"JSON Parse error: {str(error)[:200]}") from None
     if not isinstance(document, dict):
-        raise invalid(f"JSON Value: {shown_as_json(document)} Is not object")
+        raise invalid(f"JSON Value: {short_json(document)} Is not object")
     if not isinstance(document.get("signature_name", ""), str):
         raise invalid(
-            f"JSON Value: {shown_as_json(document)} not formatted correctly. 'signature_name' key must be "
+            f"JSON Value: {short_json(document)} not formatted correctly. 'signature_name' key must be "
             "a string value."
         )
     return document
@@ -102,7 +102,7 @@ def _columns_of_rows(rows: Any, expected: Mapping[str, TensorInfo]) -> dict[str,
             raise invalid(f"Expecting value/list but got object at item {number} of input list")
         if named and set(row) != set(expected):
             raise invalid(
-                f"Failed to process element: {number} of '{_ROWS}' list. JSON object: {shown_as_json(row)} "
+                f"Failed to process element: {number} of '{_ROWS}' list. JSON object: {short_json(row)} "
                 f"keys must be equal to: {','.join(sorted(expected))}"
             )
     return {name: [row[name] for row in rows] if named else rows for name in expected}
@@ -127,7 +127,7 @@ def to_array(value: Any, dtype: np.dtype, name: str) -> np.ndarray:
     for found in flat:
         if type(found) not in kinds:
             raise invalid(
-                f"JSON Value: {shown_as_json(found)} is not of expected type: {called(dtype)}, input {name}"
+                f"JSON Value: {short_json(found)} is not of expected type: {called(dtype)}, input {name}"
             )
     if dtype.kind == "O":
         return np.array([_string(text) for text in flat] + [None], object)[:-1].reshape(sizes)
@@ -145,7 +145,7 @@ def _flatten(value: Any, sizes: Sequence[int], level: int, flat: list[Any]) -> N
         return
     if not isinstance(value, list):
         raise invalid(
-            f"JSON Value: {shown_as_json(value)} found at incorrect level: {level + 1} in the JSON DOM. "
+            f"JSON Value: {short_json(value)} found at incorrect level: {level + 1} in the JSON DOM. "
             f"Expected at level: {len(sizes)}"
         )
     if len(value) != sizes[level]:
@@ -162,7 +162,7 @@ def _string(value: str | Mapping[str, Any]) -> bytes:
     if isinstance(value, str):
         return value.encode()
     if set(value) != {_B64} or not isinstance(value[_B64], str):
-        raise invalid(f"JSON Value: {shown_as_json(value)} not formatted correctly for base64 data")
+        raise invalid(f"JSON Value: {short_json(value)} not formatted correctly for base64 data")
     try:
         text = value[_B64].translate(_NO_SPACES)
         return base64.b64decode(text if "=" in text else text + "=" * (-len(text) % 4), validate=True)

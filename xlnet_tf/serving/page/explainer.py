@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xlnet_tf.errors import UserError, shown_as_json
+from xlnet_tf.errors import UserError, short_json
 from xlnet_tf.generation import gap_parsing, scoring
 from xlnet_tf.generation.infilling import fill_stepwise
 from xlnet_tf.generation.language_model import XLNetLanguageModel
@@ -83,7 +83,7 @@ class Explainer:
         if not _are(str, choices) or len(choices) > len(order):
             raise UserError(f"There are {len(order)} gaps to fill; expected at most as many pieces.")
         if unknown := [piece for piece in choices if piece not in self._ids]:
-            raise UserError(f"{shown_as_json(unknown[0])} is not a piece of the vocabulary.")
+            raise UserError(f"{short_json(unknown[0])} is not a piece of the vocabulary.")
 
         positions = layout.order.numpy()[0]
         layout = layout._replace(order=tf.constant(positions[order][None]))
@@ -169,7 +169,7 @@ class Explainer:
         """
         layers = self._model.encoder.config.n_layer
         if not _are(int, [layer]) or not 0 <= layer < layers:
-            raise UserError(f"The layer is {shown_as_json(layer)}; expected a number from 0 to {layers - 1}.")
+            raise UserError(f"The layer is {short_json(layer)}; expected a number from 0 to {layers - 1}.")
         features, is_scored, ranks, order = self._in_order(text, given, order, MOST_IN_MASKS)
         rank = tf.where(is_scored, ranks + 1, 0)
         maps = attention_maps(

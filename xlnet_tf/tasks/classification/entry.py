@@ -6,22 +6,22 @@ from xlnet_tf.tasks.flags import IN_SEGMENTS, LABELS, SUMMARY
 
 _OF_TEXTS = (
     SUMMARY,
-    Setting("head_name", "task.model.head_name", "string",
+    Setting("head_name", "task.model.head_name", str,
             "The data set in the names of the head's variables. Default: the preset's name, or task."),
     *IN_SEGMENTS,
 )  # fmt: skip
 _SAMPLING = Setting("sampling", "task.sampling", ("uniform", "balanced"),
                     "Whether training sees each example equally often, or each class.")  # fmt: skip
 _ALERTS = (
-    Setting("alert_label", "task.alert.label", "string", "The class whose texts are alerts."),
-    Setting("alert_precision", "task.alert.precision", "float",
+    Setting("alert_label", "task.alert.label", str, "The class whose texts are alerts."),
+    Setting("alert_precision", "task.alert.precision", float,
             "What alerts must reach on the dev examples, with as much recall as possible.", 0),
-    Setting("alert_recall", "task.alert.recall", "float",
+    Setting("alert_recall", "task.alert.recall", float,
             "What alerts must reach on the dev examples, with as much precision as possible.", 0),
 )  # fmt: skip
 _EXPORT_OF_TEXTS = (
-    Setting("head_name", "", "string", "Which head, if there are several."),
-    Setting("pair", "", "boolean", "The model is of pairs of texts."),
+    Setting("head_name", "", str, "Which head, if there are several."),
+    Setting("pair", "", bool, "The model is of pairs of texts."),
 )
 CLASSIFICATION = TaskEntry(
     name="classification",

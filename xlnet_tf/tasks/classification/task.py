@@ -22,10 +22,11 @@ from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks import compatibility, label_losses
 from xlnet_tf.tasks.classification import metrics
 from xlnet_tf.tasks.classification.files import write_files
-from xlnet_tf.tasks.finetuning import FinetuningTask, alike, register, row_weights
+from xlnet_tf.tasks.finetuning import FinetuningTask, register
 from xlnet_tf.tasks.label_losses import BALANCED, UNIFORM, LabelConfig
 from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import SummaryModelConfig
+from xlnet_tf.tasks.scoring import is_constant, row_weights
 from xlnet_tf.training.task import Ratio, weighted
 
 EXPERIMENT = "xlnet/classification"
@@ -89,7 +90,7 @@ class ClassificationTask(FinetuningTask):
         "labelled": bool,
     }
     ANSWERED = "labelled"
-    ALIKE = ("kind", "labels")
+    MUST_AGREE = ("kind", "labels")
 
     def __init__(self, params: ClassificationConfig, *args, trained_on: ExampleSet | None = None, **kwargs):
         super().__init__(params, *args, trained_on=trained_on, **kwargs)
@@ -135,8 +136,8 @@ class ClassificationTask(FinetuningTask):
         settings = examples.settings
         if (kind := settings["kind"]) not in metrics.METRICS:
             raise compatibility.wrong_setting(examples, "kind", f"one of {', '.join(metrics.METRICS)}")
-        known, asked = metrics.METRICS[kind], settings["metrics"]
-        if not asked or not set(asked) <= set(known):
+        known, names = metrics.METRICS[kind], settings["metrics"]
+        if not names or not set(names) <= set(known):
             raise compatibility.wrong_setting(examples, "metrics", f"some of {', '.join(known)}")
         compatibility.check_labels(examples, {"classification": 2, "multi_label": 1, "regression": 0}[kind])
 
@@ -203,8 +204,8 @@ class ClassificationTask(FinetuningTask):
         return Probabilities(predictions["outputs"], targets, self.labels, exclusive, predictions["logits"])
 
     def report(self, rows):
-        found = super().report(rows)
-        if np.isnan(found[self.BEST_METRIC]):
+        metrics_of_set = super().report(rows)
+        if np.isnan(metrics_of_set[self.BEST_METRIC]):
             logging.log_first_n(
                 logging.WARNING,
                 "%s is undefined for the dev examples, as all have one label: no evaluation counts as the "
@@ -212,7 +213,7 @@ class ClassificationTask(FinetuningTask):
                 1,
                 self.shown_metric,
             )
-        return found
+        return metrics_of_set
 
     def units(self, examples, predictions):
         """Adds which texts are alerts by the threshold that the run has stored; in training, it has none."""
@@ -239,9 +240,9 @@ class ClassificationTask(FinetuningTask):
     def shown_metric(self):
         return self.example_set.settings["metrics"][0]
 
-    def outputs_alike(self, examples, predictions):
+    def has_collapsed(self, examples, predictions):
         """Leaves out the labels, which are floats for regression."""
-        return alike(predictions["outputs"], axis=0)
+        return is_constant(predictions["outputs"], axis=0)
 
     def constant_score(self, examples):
         targets = examples.column("label")
@@ -264,11 +265,7 @@ class ClassificationTask(FinetuningTask):
         return self.best_metrics().get("alert_threshold", np.nan)
 
     def alert_threshold(self) -> float:
-        """Returns the probability from which a text is an alert.
-
-        Raises:
-            UserError: no evaluation has found it.
-        """
+        """Returns the probability from which a text is an alert."""
         threshold = self.best_metrics().get("alert_threshold", np.nan)
         if np.isnan(threshold):
             raise UserError(
@@ -279,11 +276,11 @@ class ClassificationTask(FinetuningTask):
         return threshold
 
     def shortfall(self, metrics):
-        wish, found = self.task_config.alert, metrics.get("alert_precision", np.nan)
-        if not found < wish.precision:
+        wish, precision = self.task_config.alert, metrics.get("alert_precision", np.nan)
+        if not precision < wish.precision:
             return ""
         return (
-            f"alerts on {wish.label!r} have a precision of {found:.4f} and a recall of "
+            f"alerts on {wish.label!r} have a precision of {precision:.4f} and a recall of "
             f"{metrics['alert_recall']:.4f}, and --alert_precision asks for {wish.precision:g}"
         )
 

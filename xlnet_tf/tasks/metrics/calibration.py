@@ -21,7 +21,6 @@ class Probabilities(NamedTuple):
     Attributes:
         values: [N, C].
         targets: bool [N, C], which of them came true.
-        labels: names of the C.
         exclusive: whether one of an example's C comes true, or each may.
         logits: [N, C], that softmax or sigmoid made the values of; None: they cannot be served with a
             temperature.
@@ -40,7 +39,6 @@ class Bin(NamedTuple):
     Attributes:
         confidence: their mean.
         frequency: the share that came true.
-        count: how many there are.
     """
 
     confidence: float
@@ -93,7 +91,6 @@ class Point(NamedTuple):
         threshold: from it on, the label is said.
         precision: the share of those said that are right; nan if none is said.
         recall: the share of those with the label that are said; nan if none has it.
-        said: how many are.
     """
 
     threshold: float
@@ -110,7 +107,6 @@ def threshold_curve(
     Args:
         values: its probabilities [N].
         targets: bool [N].
-        thresholds: to try.
     """
     points = []
     for threshold in (round(float(each), 4) for each in thresholds):
@@ -133,7 +129,6 @@ def fit_temperature(
     Args:
         logits: [N, C].
         targets: bool [N, C].
-        exclusive: whether the classes exclude each other, and share one temperature.
         labels: names of the C, for messages; none: they go by their numbers.
 
     Returns:

@@ -49,10 +49,7 @@ def intervals(score: Scorer, units: Units, samples: int = SAMPLES, seed: int = 0
     """Computes the intervals of all metrics by the percentile bootstrap.
 
     Args:
-        score: from units to metrics.
-        units: of the set.
         samples: sets drawn from it, with replacement.
-        seed: of the draws.
 
     Returns:
         By metric. Samples in which a metric is undefined (AUC of one class) are left out; nan if all are.
@@ -73,30 +70,28 @@ def differences(
     much as the models do, the models themselves counted.
 
     Args:
-        score: from units to metrics.
         first, second: the same units, with the answers of one model and of the other.
-        samples, seed: as in `intervals`.
 
     Source: Noreen, Computer-Intensive Methods for Testing Hypotheses, 1989; Yeh, COLING 2000.
     """
     if count(first) != count(second):
         raise ValueError(f"{count(first)} and {count(second)} units: expected the same set")
-    found = _minus(score(first), score(second))
+    observed = _minus(score(first), score(second))
     draws = [
         _minus(score(_take(first, rows)), score(_take(second, rows)))
         for rows in _draws(count(first), samples, seed, "intervals of differences")
     ]
     exchanges = np.random.default_rng([seed, 1])
-    as_extreme = dict.fromkeys(found, 1)  # the models as they are
+    as_extreme = dict.fromkeys(observed, 1)  # the models as they are
     for _ in ProgressBar(range(samples), desc="exchanges", leave=False):
         exchanged = exchanges.random(count(first)) < 0.5
         mixed = _minus(score(_mix(exchanged, first, second)), score(_mix(exchanged, second, first)))
-        for name, value in found.items():
+        for name, value in observed.items():
             # Sums in another order may differ in their last digits.
             as_extreme[name] += not abs(mixed.get(name, np.nan)) < abs(value) * (1 - 1e-9)
     return {
         name: Difference(value, _percentiles(draws, name), as_extreme[name] / (samples + 1))
-        for name, value in found.items()
+        for name, value in observed.items()
     }
 
 

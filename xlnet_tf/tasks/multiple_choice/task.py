@@ -10,11 +10,12 @@ from xlnet_tf.models.multiple_choice import XLNetMultipleChoice
 from xlnet_tf.records.examples import option_letters
 from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
-from xlnet_tf.tasks.finetuning import FinetuningTask, alike, register, row_weights
+from xlnet_tf.tasks.finetuning import FinetuningTask, register
 from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import SummaryModelConfig
 from xlnet_tf.tasks.multiple_choice.files import write_files
 from xlnet_tf.tasks.multiple_choice.metrics import accuracies
+from xlnet_tf.tasks.scoring import is_constant, row_weights
 from xlnet_tf.tasks.settings import FinetuningConfig
 from xlnet_tf.training.task import Ratio, weighted
 
@@ -35,7 +36,7 @@ class MultipleChoiceTask(FinetuningTask):
     TASK = "multiple_choice"
     SETTINGS = {"num_choices": int, "max_qa_len": int, "answered": bool}
     ANSWERED = "answered"
-    ALIKE = ("num_choices",)
+    MUST_AGREE = ("num_choices",)
 
     def build_head(self, encoder):
         options = self.task_config.model.head_options()
@@ -56,9 +57,9 @@ class MultipleChoiceTask(FinetuningTask):
     def predictions(self, features, outputs):
         return {"probabilities": tf.nn.softmax(outputs), "logits": outputs, "label": features["label"]}
 
-    def outputs_alike(self, examples, predictions):
+    def has_collapsed(self, examples, predictions):
         """Compares the options of each question."""
-        return alike(predictions["probabilities"], axis=1)
+        return is_constant(predictions["probabilities"], axis=1)
 
     def units(self, examples, predictions):
         return {**predictions, "level": np.array([row["level"] for row in examples.sidecar()])}

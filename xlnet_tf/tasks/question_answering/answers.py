@@ -19,9 +19,7 @@ class Question(NamedTuple):
     """A question and its windows.
 
     Attributes:
-        id: of the question.
         answers: the texts that are right; empty if it has no answer, None if they are not known.
-        passage: that it is about.
         windows: parts of the passage.
         record: number of the first window's record; those of the others follow.
     """
@@ -37,7 +35,6 @@ class Candidate(NamedTuple):
     """A possible answer.
 
     Attributes:
-        text: as it stands in the passage.
         begin: position of its first character.
         start_log_prob, end_log_prob: of its first token in its window, and of its last one given the first.
     """
@@ -52,7 +49,6 @@ class Prediction(NamedTuple):
     """What the model says about a question.
 
     Attributes:
-        question: what was asked.
         candidates: answers of different texts, best first; may be empty.
         no_answer_logit: the lowest of its windows; the higher, the less likely there is an answer.
     """
@@ -91,8 +87,6 @@ def predict(
         questions: their records are rows of the beams.
         beams: start_top_log_probs and start_top_index [R, K], end_top_log_probs and end_top_index [R, K, E],
             and no_answer_logits [R], as models.question_answering.XLNetQuestionAnswering gives them.
-        n_best: most candidates of a question.
-        max_answer_len: most tokens of an answer.
 
     Source: run_squad.py of the original, which never takes the last token of a passage.
     """

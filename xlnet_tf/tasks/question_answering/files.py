@@ -20,12 +20,7 @@ def write_files(
     null_odds.json: id -> no-answer logit; where that is above the threshold, the answer is empty.
 
     Args:
-        predictions: of all questions.
-        folder: for the files.
         threshold: None if every question has an answer (SQuAD 1.1).
-
-    Returns:
-        The paths.
     """
     contents = {
         "predictions.json": {p.question.id: p.answer(threshold) for p in predictions},

@@ -17,7 +17,6 @@ def question_scores(predictions: Sequence[Prediction], unanswerable: bool) -> di
     Questions whose answers are not known are left out; so are, in 1.1, those without one.
 
     Args:
-        predictions: of questions, some with known answers.
         unanswerable: whether a question may have no answer (SQuAD 2.0).
 
     Returns:
@@ -65,11 +64,13 @@ def score(
         precise = {f"precise_{name}": value for name, value in found._asdict().items()}
     if threshold is None:  # as the run will answer
         threshold = precise["precise_threshold"] if precise else best["best_f1_threshold"]
-    given = {name: np.where(logits > threshold, refused, questions[name]) for name in ("exact", "f1")}
-    scores = {name: float(np.mean(values)) for name, values in given.items()}
+    thresholded = {name: np.where(logits > threshold, refused, questions[name]) for name in ("exact", "f1")}
+    scores = {name: float(np.mean(values)) for name, values in thresholded.items()}
     for name, rows in (("has_answer", has_answer), ("no_answer", ~has_answer)):
         if rows.any():
-            scores |= {f"{name}_{metric}": float(np.mean(values[rows])) for metric, values in given.items()}
+            scores |= {
+                f"{name}_{metric}": float(np.mean(values[rows])) for metric, values in thresholded.items()
+            }
     scores.pop("no_answer_f1", None)  # the same as no_answer_exact
     return {**scores, **best, **precise}
 
@@ -78,7 +79,6 @@ class PreciseThreshold(NamedTuple):
     """From which no-answer logit on to refuse, so that the answers given are right often enough.
 
     Attributes:
-        threshold: the logit.
         precision: the share of the given answers that are exactly right, from 0 to 1.
         answered: the share of all questions that get one.
     """
@@ -112,7 +112,6 @@ def best_threshold(answered: np.ndarray, refused: np.ndarray, logits: np.ndarray
     Args:
         answered: [N] what each question scores with its best candidate.
         refused: [N] what it scores with none.
-        logits: [N] no-answer logits.
 
     Returns:
         The mean score, and the threshold: SQuAD's own scorer has the logit of the last question that is
@@ -143,7 +142,6 @@ def score_v1(dataset: list[dict], answers: Mapping[str, str]) -> dict[str, float
 
     Args:
         dataset: the "data" of SQuAD's json.
-        answers: question id -> text.
     """
     scores = squad_evaluate_v1_1.evaluate(dataset, answers)
     return {"exact": 100 * scores["exact_match"], "f1": 100 * scores["final_f1"]}

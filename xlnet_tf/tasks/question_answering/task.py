@@ -12,18 +12,18 @@ from xlnet_tf.models.question_answering import XLNetQuestionAnswering, span_loss
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
-from xlnet_tf.tasks.finetuning import FinetuningTask, register, row_weights
+from xlnet_tf.tasks.finetuning import FinetuningTask, register
 from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import SegmentsModelConfig
 from xlnet_tf.tasks.question_answering import answers as squad_answers
 from xlnet_tf.tasks.question_answering import files as squad_files
 from xlnet_tf.tasks.question_answering import metrics as squad_metrics
+from xlnet_tf.tasks.scoring import row_weights
 from xlnet_tf.tasks.settings import FinetuningConfig
 from xlnet_tf.text.graph.passage_windows import window_tokens
 from xlnet_tf.training.task import Ratio, weighted
 
 EXPERIMENT = "xlnet/question_answering"
-_TARGETS = {"answer_first": "start_position", "answer_last": "end_position"}
 
 
 @dataclasses.dataclass
@@ -65,10 +65,6 @@ class QuestionAnsweringTask(FinetuningTask):
 
     Without unanswerable questions (SQuAD 1.1) the last is neither trained nor used. A model that is trained
     with them also takes sets without any; not the other way round.
-
-    Raises:
-        UserError: see FinetuningTask; or only the set to evaluate has unanswerable questions; or there are no
-            dev examples on which a run could find the threshold of answer_precision.
     """
 
     TASK = "question_answering"
@@ -76,6 +72,7 @@ class QuestionAnsweringTask(FinetuningTask):
     IN_PERCENT = True
     TOKEN_COLUMNS = ("answer_mask",)
     POSITION_COLUMNS = ("start_position", "end_position")
+    TRAINING_NAMES = {"answer_first": "start_position", "answer_last": "end_position"}
     POSITION_PREDICTIONS = ("start_top_index", "end_top_index")
     SETTINGS = {"unanswerable": bool, "max_question_len": int, "stride": int, "answered": bool}
     ANSWERED = "answered"
@@ -134,17 +131,8 @@ class QuestionAnsweringTask(FinetuningTask):
         return XLNetQuestionAnswering(encoder, **options)
 
     @property
-    def least_length(self):
+    def min_length(self):
         return max(self.task_config.model.start_top, self.task_config.model.end_top)
-
-    def build_inputs(self, params, input_context=None, start_step: int = 0):
-        """Returns batches; only in training does the model read where the answer begins."""
-        dataset = super().build_inputs(params, input_context, start_step)
-        if params is not self.task_config.train_data:
-            return dataset
-        return dataset.map(
-            lambda features: {_TARGETS.get(name, name): value for name, value in features.items()}
-        )
 
     def build_metrics(self, training: bool = True):
         return [Ratio(name) for name in ("loss", "start_accuracy", "end_accuracy")] if training else []
@@ -154,8 +142,8 @@ class QuestionAnsweringTask(FinetuningTask):
             features = {name: value for name, value in features.items() if name != "is_impossible"}
 
         def hits(logits, positions):
-            found = tf.argmax(logits, axis=-1, output_type=tf.int32) == tf.cast(positions, tf.int32)
-            return tf.cast(found, tf.float32)
+            predicted = tf.argmax(logits, axis=-1, output_type=tf.int32) == tf.cast(positions, tf.int32)
+            return tf.cast(predicted, tf.float32)
 
         return weighted(
             row_weights(features),
@@ -197,11 +185,11 @@ class QuestionAnsweringTask(FinetuningTask):
         return Probabilities(values, ~questions["has_answer"][:, None], ["no answer"], exclusive=False)
 
     def shortfall(self, metrics):
-        wish, found = self.task_config.answer_precision, metrics.get("precise_precision", np.nan)
-        if not found < wish:
+        wish, precision = self.task_config.answer_precision, metrics.get("precise_precision", np.nan)
+        if not precision < wish:
             return ""
         return (
-            f"with the best threshold {found:.4f} of the answers given, to "
+            f"with the best threshold {precision:.4f} of the answers given, to "
             f"{metrics['precise_answered']:.1%} of the questions, are right, and --answer_precision asks for "
             f"{wish:g}"
         )

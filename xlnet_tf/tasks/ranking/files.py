@@ -21,7 +21,6 @@ class RankedQuery:
     """A query and its candidates, in the order of the input.
 
     Attributes:
-        id, text: of the query.
         missing: relevance of relevant passages that are not candidates.
         passages: id -> (text, score, relevance).
     """
@@ -38,8 +37,8 @@ class RankedQuery:
 
     def ranked(self) -> list[tuple[str, str, float]]:
         """Returns (id, text, score) of all candidates, best first."""
-        found = [(name, text, score) for name, (text, score, _) in self.passages.items()]
-        return [found[index] for index in ranking(np.array([score for *_, score in found]))]
+        passages = [(name, text, score) for name, (text, score, _) in self.passages.items()]
+        return [passages[index] for index in ranking(np.array([score for *_, score in passages]))]
 
 
 def ranked_queries(
@@ -50,7 +49,6 @@ def ranked_queries(
     Args:
         records: the lines of examples.jsonl.
         scores: [records, K].
-        relevance: [records, K].
 
     Returns:
         The queries, in the order of the records. A passage that several records of a query have, as in
@@ -70,9 +68,6 @@ def write_files(queries: Iterable[RankedQuery], folder: epath.PathLike) -> list[
 
     The first has lines of query-id, Q0, passage-id, rank, score and tag, as trec_eval reads them; white space
     in ids becomes an underscore. The second has query_id, query and id, text and score of its passages.
-
-    Returns:
-        The files' paths.
     """
     folder = files.make_folder(folder)
     with files.replacing(folder / RUN_FILE) as run, files.replacing(folder / JSONL_FILE) as jsonl:

@@ -67,7 +67,6 @@ def average_precision(ties: Sequence[_Tie], missing: int = 0) -> float:
     """Returns the mean, over all relevant passages, of the precision at their ranks.
 
     Args:
-        ties: all candidates, best first.
         missing: relevant passages that were not ranked; their precision is 0.
     """
     total, relevant_before = 0.0, 0
@@ -86,7 +85,6 @@ def reciprocal_rank(ties: Sequence[_Tie], cut: int | None = None) -> float:
     """Returns one over the rank of the first relevant passage; 0 without one.
 
     Args:
-        ties: all candidates, best first.
         cut: ranks that count; None: all.
     """
     tie = next((tie for tie in ties if tie.relevant), None)
@@ -107,10 +105,7 @@ def ndcg(ties: Sequence[_Tie], relevance: Sequence[int], missing: Sequence[int],
     """Returns the discounted gain of the first `cut` ranks over that of the best possible ranking.
 
     Args:
-        ties: all candidates, best first.
-        relevance: int [n], of the candidates.
         missing: relevance of passages that were not ranked.
-        cut: ranks that count.
     """
     gains = np.concatenate([np.full(tie.count, tie.gain) for tie in ties])
     best = np.sort(np.concatenate([relevance, np.asarray(missing, np.int64)]))[::-1]
@@ -121,7 +116,6 @@ def query_metrics(queries: Iterable[Judged], relevant_from: int = 1) -> dict[str
     """Computes the metrics of each query.
 
     Args:
-        queries: the candidates of each query.
         relevant_from: smallest relevance that counts as relevant for MAP and MRR; nDCG takes all grades.
 
     Returns:

@@ -9,11 +9,12 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.models.multiple_choice import XLNetRanker
 from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
-from xlnet_tf.tasks.finetuning import FinetuningTask, alike, register, row_weights
+from xlnet_tf.tasks.finetuning import FinetuningTask, register
 from xlnet_tf.tasks.model_config import SummaryModelConfig
 from xlnet_tf.tasks.ranking import losses as ranking_losses
 from xlnet_tf.tasks.ranking.files import ranked_queries, write_files
 from xlnet_tf.tasks.ranking.metrics import mean_metrics, query_metrics
+from xlnet_tf.tasks.scoring import is_constant, row_weights
 from xlnet_tf.tasks.settings import FinetuningConfig
 from xlnet_tf.training.task import Ratio
 
@@ -40,7 +41,7 @@ class RankingTask(FinetuningTask):
     BEST_METRIC = "map"
     SETTINGS = {"relevant_from": int, "max_query_len": int, "judged": bool}
     ANSWERED = "judged"
-    ALIKE = ("relevant_from",)
+    MUST_AGREE = ("relevant_from",)
 
     def build_head(self, encoder):
         settings = self.task_config
@@ -71,11 +72,11 @@ class RankingTask(FinetuningTask):
     def predictions(self, features, outputs):
         return {"score": outputs, "relevance": features["relevance"]}
 
-    def outputs_alike(self, examples, predictions):
+    def has_collapsed(self, examples, predictions):
         """Compares the candidates of each query: those of others are never ranked with them."""
         scores = [query.judged().scores for query in _queries(examples, predictions)]
         several = [values for values in scores if len(values) > 1]
-        return bool(several) and all(alike(values, axis=0) for values in several)
+        return bool(several) and all(is_constant(values, axis=0) for values in several)
 
     def units(self, examples, predictions):
         queries = [query.judged() for query in _queries(examples, predictions)]

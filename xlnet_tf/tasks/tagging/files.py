@@ -23,11 +23,9 @@ class TaggedSentence:
     """A sentence and its tags.
 
     Attributes:
-        id: of the sentence.
         text: what offsets count in.
         offsets: [begin, end) of each word in the text.
         gold: the true tags; None if they are not known.
-        predicted: the model's.
     """
 
     id: str
@@ -43,12 +41,7 @@ class TaggedSentence:
 
 
 def tagged_sentences(examples: ExampleSet, predictions: Mapping[str, np.ndarray]) -> list[TaggedSentence]:
-    """Puts windows together again: every word of the input, once.
-
-    Args:
-        examples: made by tfrecord_builders/tagging/build.py.
-        predictions: tags, int [records, T], numbers of labels.
-    """
+    """Puts windows together again: every word of the input, once."""
     labels = examples.settings["labels"]
     sentences = []
     for tags, example in zip(predictions["tags"], examples.sidecar(), strict=True):
@@ -72,11 +65,11 @@ def entities(sentence: TaggedSentence, tags: Sequence[str]) -> list[dict[str, An
     Returns:
         For each entity start and end (the character after its last) in the text, label, text.
     """
-    found = []
+    result = []
     for label, first, last in get_entities(list(tags)):
         start, end = sentence.offsets[first][0], sentence.offsets[last][1]
-        found.append({"start": start, "end": end, "label": label, "text": sentence.text[start:end]})
-    return found
+        result.append({"start": start, "end": end, "label": label, "text": sentence.text[start:end]})
+    return result
 
 
 def write_files(sentences: Iterable[TaggedSentence], folder: epath.PathLike) -> list[str]:
@@ -85,9 +78,6 @@ def write_files(sentences: Iterable[TaggedSentence], folder: epath.PathLike) -> 
     The first has a word a line, with its true tag, if that is known, and the predicted one, and a blank line
     after each sentence: what conlleval reads (`conlleval -d '\\t'`). The second has id, text and entities of
     each sentence, and the true entities if they are known.
-
-    Returns:
-        The files' paths.
     """
     folder = files.make_folder(folder)
     with files.replacing(folder / TSV_FILE) as tsv, files.replacing(folder / JSONL_FILE) as jsonl:

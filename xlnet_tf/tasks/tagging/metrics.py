@@ -54,8 +54,8 @@ def _rates(counts: np.ndarray) -> tuple[float, float, float]:
 
 
 def _strict_entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
-    [found] = Entities([list(tags)], IOB2).entities
-    return {(entity.tag, entity.start, entity.end) for entity in found}
+    [sentence] = Entities([list(tags)], IOB2).entities
+    return {(entity.tag, entity.start, entity.end) for entity in sentence}
 
 
 def type_table(gold: Tags, predicted: Tags) -> str:

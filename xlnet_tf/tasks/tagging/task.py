@@ -13,10 +13,11 @@ from xlnet_tf.models.token_classifier import XLNetTokenClassifier
 from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks import compatibility
-from xlnet_tf.tasks.finetuning import FinetuningTask, register, row_weights
+from xlnet_tf.tasks.finetuning import FinetuningTask, register
 from xlnet_tf.tasks.label_losses import LabelConfig, training_losses
 from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import SegmentsModelConfig
+from xlnet_tf.tasks.scoring import row_weights
 from xlnet_tf.tasks.tagging import files as tagging_predictions
 from xlnet_tf.tasks.tagging import metrics as tagging_metrics
 from xlnet_tf.training.task import Ratio, weighted
@@ -39,7 +40,7 @@ class TaggingTask(FinetuningTask):
     BEST_METRIC = "f1"
     SETTINGS = {"labels": list[str], "tagged": bool, "stride": int}
     ANSWERED = "tagged"
-    ALIKE = ("labels",)
+    MUST_AGREE = ("labels",)
     TOKEN_COLUMNS = ("tags",)
     TOKEN_PREDICTIONS = ("tags", "logits")
 
@@ -103,7 +104,7 @@ class TaggingTask(FinetuningTask):
     def tables(self, examples, predictions):
         return tagging_metrics.type_table(*_gold_and_predicted(examples, predictions))
 
-    def outputs_alike(self, examples, predictions):
+    def has_collapsed(self, examples, predictions):
         """Compares the tags of all words: one tag for all is a collapse unless it is the true one."""
         gold, predicted = _gold_and_predicted(examples, predictions)
         tags = set(itertools.chain(*predicted))

@@ -11,50 +11,53 @@ A corpus is embedded into shards, by many processes or, with --runner=beam, on m
 job resumes; rows that cannot be embedded are listed in failed-embeddings-*.jsonl with the reason.
 """
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 
-from absl import flags
-
 from run_scripts.common.answers import json_line
 from run_scripts.common.sharded import models
-from run_scripts.common.sharded import options as sharded
+from run_scripts.common.sharded.options import ShardOptions, TextOptions
 from tfrecord_builders.common.runners import threads_of_machine
-from xlnet_tf import command_line, errors, hub
-from xlnet_tf.flags import define_flags, from_flags
+from xlnet_tf import errors, hub
+from xlnet_tf.cli import command_line
+from xlnet_tf.flags import define_flags, from_flags, option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EmbedOptions(TextOptions):
+    """Whose vectors, and of which texts."""
+
+    model_dir: str = option(
+        "Folder of a model: a run's, of save_pretrained, of export (of a pretrained model), the original's, "
+        "Hugging Face's, or hf://OWNER/NAME."
+    )
+    text: Sequence[str] | None = option("Text to embed.", None, repeated=True)
 
 
 def main(_: Sequence[str]) -> None:
-    values = flags.FLAGS
-    sharded.check_text_flags(values)
-    hub.require(values.model_dir)
+    options, shards = from_flags(EmbedOptions), from_flags(ShardOptions)
+    options.check(shards)
+    hub.require(options.model_dir)
     from run_scripts.common.sharded import formats, job
     from xlnet_tf.serving.models import find_embedder
 
-    embedder = from_flags(models.Embedding, path=values.model_dir)
-    if not values.text:
-        source = find_embedder(values.model_dir, values.checkpoint, values.layer, values.dtype)
-        options = from_flags(sharded.ShardOptions).resolved()
-        job.run_texts("embeddings", embedder, values, source.file, options)
+    embedding = from_flags(models.Embedding, path=options.model_dir)
+    if not options.text:
+        source = find_embedder(options.model_dir, embedding.checkpoint, embedding.layer, embedding.dtype)
+        job.run_texts("embeddings", embedding, options, source.file, shards.resolved())
         return
     import tensorflow as tf
 
     tf.config.run_functions_eagerly(True)  # of few texts, a graph takes longer to trace
-    answerer = embedder.load(threads_of_machine())
-    for text, answer in zip(values.text, answerer.answer([{"text": text} for text in values.text])):
+    answers = embedding.load(threads_of_machine()).answer([{"text": text} for text in options.text])
+    for text, answer in zip(options.text, answers, strict=True):
         sys.stdout.write(json_line({"text": text, **formats.plain_answer(answer)}))
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string(
-        "model_dir",
-        None,
-        "Folder of a model: a run's, of save_pretrained, of export (of a pretrained model), the original's, "
-        "Hugging Face's, or hf://OWNER/NAME.",
-        required=True,
-    )
-    flags.DEFINE_multi_string("text", None, "Text to embed.")
+    define_flags(EmbedOptions)
     define_flags(models.Embedding)
-    sharded.define_text_flags()
+    define_flags(ShardOptions)
     command_line.require_one_of("text", "data", "tfds_name")
     errors.run(main)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from absl import flags
 
 from run_scripts.common.answers import (
     LINES_FILE,
@@ -18,39 +17,33 @@ from run_scripts.common.answers import (
     parsed,
     rows_of_flags,
 )
+from run_scripts.common.predicting.options import PredictOptions
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.client import Client, connect
 from xlnet_tf.serving.graph.signatures import TensorInfo, plain, printable, without_padding
 
 
-def define_flags():
-    """Defines the flags that only a server needs."""
-    flags.DEFINE_string(
-        "server", "", "Ask TensorFlow Serving: HOST:8501 for REST, grpc://HOST:8500 for gRPC."
-    )
-    flags.DEFINE_string("model", "", "Name of the served model.")
-    flags.DEFINE_string("signature", "serving_default", "What to ask of the served model.")
-
-
-def main(values: flags.FlagValues):
+def predict(options: PredictOptions):
     """Asks the server; prints the answers or writes them to --output_dir."""
-    if not values.model or bool(values.input) == bool(values.data):
+    if not options.model or bool(options.input) == bool(options.data):
         raise UserError("--server asks for --model=NAME, and for either --input=NAME=VALUE or --data=FILE")
-    client = connect(values.server, values.model, values.signature)
-    columns = chosen_columns(values.column, client.signature.inputs)
-    answer = functools.partial(ask, client, batch_size=values.batch_size, columns=columns)
-    lines = answered_lines(values.data, answer, client.signature.inputs)
-    if values.input:
-        rows = rows_of_flags(values.input, client.signature.inputs)
-        print("\n\n".join(describe(answer) for answer in ask(client, rows, values.batch_size)))
-    elif values.output_dir:
-        folder = files.make_folder(values.output_dir)
-        with files.replacing(folder / LINES_FILE) as file:
-            file.writelines(lines)
-        print(f"  {folder / LINES_FILE}")
-    else:
+    client = connect(options.server, options.model, options.signature)
+    inputs = client.signature.inputs
+    if options.input:
+        rows = rows_of_flags(options.input, inputs)
+        print("\n\n".join(map(describe, ask(client, rows, options.batch_size))))
+        return
+    columns = chosen_columns(options.column, inputs)
+    answer = functools.partial(ask, client, batch_size=options.batch_size, columns=columns)
+    lines = answered_lines(options.data, answer, inputs)
+    if not options.output_dir:
         sys.stdout.writelines(lines)
+        return
+    folder = files.make_folder(options.output_dir)
+    with files.replacing(folder / LINES_FILE) as file:
+        file.writelines(lines)
+    print(f"  {folder / LINES_FILE}")
 
 
 def ask(
@@ -65,9 +58,6 @@ def ask(
         rows: by column; what the model does not take is left out.
         batch_size: most rows of a request. Rows whose lists have other lengths go into requests of their own.
         columns: of the inputs; None: they are called as the inputs.
-
-    Raises:
-        UserError: what is asked of the model gives no answer for each row; a row or an answer is wrong.
     """
     names, outputs = client.signature.inputs, client.signature.outputs
     if single := [name for name, output in outputs.items() if output.rank == 0]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from absl import flags
 
-from xlnet_tf import shell_completion
+from xlnet_tf.cli import shell_completion
 
 # Flags of the original's, Model Garden's and Hugging Face's scripts: what our commands call the same.
 OTHER_NAMES = {
@@ -67,18 +67,14 @@ OTHER_NAMES = {
 
 
 def parse(argv: Sequence[str], positional: str | None = None) -> list[str]:
-    """Parses the flags of a command; the `flags_parser` of `absl.app.run`.
+    """Parses the flags of a command; the `flags_parser` of `absl.app.run`; returns the program alone.
 
     --help shows the command's docstring and every flag, whichever module defines it; absl shows only those
     of the main module. It exits with status 0, and so do absl's other help flags. Wrong or missing arguments
     exit with status 1 and one line on stderr.
 
     Args:
-        argv: the program and its arguments.
         positional: the flag that an argument without a name stands for; None: there is no such.
-
-    Returns:
-        The program alone: no command takes anything but flags.
     """
     values, problem = flags.FLAGS, ""
     argv = _named(argv, positional, values) if positional else argv
@@ -235,7 +231,6 @@ def described(
     """Returns the names and meanings of a command's flags, the required ones first and marked.
 
     Args:
-        values: the flags.
         required: groups of flags, of which one each must be given; None: as the validators say.
     """
     own = {flag.name: flag for flag in _flags_of_command(values)}

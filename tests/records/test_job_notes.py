@@ -4,7 +4,7 @@ import json
 
 from xlnet_tf import manifest_checksum
 from xlnet_tf.files import sha256
-from xlnet_tf.job_notes import JobNotes, are_intact
+from xlnet_tf.records.job_notes import JobNotes, are_intact
 
 
 def test_a_note_is_read_as_it_was_written_or_not_at_all(tmp_path):

@@ -5,20 +5,43 @@ r"""Serves exported models on this machine, with TensorFlow Serving's REST and g
 For development and small deployments where no container runs. Production belongs to TensorFlow Serving: the
 same exports, the same requests. Concurrent requests are answered together; new versions of a model are loaded
 as they appear. A page, `http://localhost:8501/`, asks the models, and looks inside the language model of
---explain. Ctrl-C ends it. Needs `pip install 'xlnet-tf[serve]'`.
+--language_model. Ctrl-C ends it. Needs `pip install 'xlnet-tf[serve]'`.
 """
 
+import dataclasses
 import json
 import os
 import threading
 from collections.abc import Sequence
 
-from absl import flags
-
-from xlnet_tf import command_line, errors, hub
+from xlnet_tf import errors, hub
+from xlnet_tf.cli import command_line
 from xlnet_tf.errors import UserError
+from xlnet_tf.flags import define_flags, from_flags, option
 
 EXTRA = "serve"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """What is served, where, and within which limits."""
+
+    model: Sequence[str] = option("Folder of an exported model, or of one version of it.", (), repeated=True)
+    models_config: str | None = option("A models.config of TensorFlow Serving, instead of --model.", None)
+    language_model: str | None = option(
+        "A pretrained model, folder or name, for the page to look inside.", None, aliases=("explain",)
+    )
+    host: str = option("Address to listen on; 0.0.0.0: every one of this machine.", "localhost")
+    rest_port: int = option("Port of the REST API; 0: any free one.", 8501, least=0, most=65535)
+    grpc_port: int = option("Port of the gRPC API; 0: any free one.", 8500, least=0, most=65535)
+    allowed_hosts: Sequence[str] = option(
+        "Names that requests may ask for, besides localhost and addresses.", ()
+    )
+    batching: bool = option("Answer concurrent requests together.", True)
+    max_batch: int = option("Most rows of a batch.", 32, least=1, most=1024)
+    max_megabytes: float = option("Largest request.", 16.0, least=0.001, most=1024)
+    timeout: float = option("Most seconds of a request.", 60.0, least=0.1, most=3600)
+    max_requests: int = option("Most requests at a time; others are refused.", 64, least=1, most=512)
 
 
 def check_extra() -> None:
@@ -33,39 +56,39 @@ def check_extra() -> None:
 
 def main(_: Sequence[str]) -> None:
     check_extra()
-    values = flags.FLAGS
-    if values.model and values.models_config:
+    options = from_flags(ServeOptions)
+    if options.model and options.models_config:
         raise UserError("give either --model or --models_config")
-    for folder in values.model:
+    for folder in options.model:
         if "://" not in folder and not os.path.isdir(folder):  # said before TensorFlow is loaded
             raise UserError(f"{folder} is not a folder: expected one that `xlnet-tf export` has written")
-    hub.require(values.explain, "--explain: ")
+    hub.require(options.language_model, "--language_model: ")
     from xlnet_tf.serving.local import guard, models, server
 
     errors.quiet_abseil()
-    if values.models_config:
-        configs = models.of_config_file(values.models_config)
+    if options.models_config:
+        configs = models.of_config_file(options.models_config)
     else:
-        configs = [models.of_folder(folder) for folder in values.model]
+        configs = [models.of_folder(folder) for folder in options.model]
     if len({config.name for config in configs}) < len(configs):
         raise UserError("two models have the same name: their folders' last parts must differ")
     limits = guard.Limits(
-        tuple(name.lower() for name in values.allowed_hosts),
-        round(values.max_megabytes * 1e6),
-        values.timeout,
-        values.max_requests,
+        tuple(name.lower() for name in options.allowed_hosts),
+        round(options.max_megabytes * 1e6),
+        options.timeout,
+        options.max_requests,
     )
-    names = [*(config.name for config in configs), *filter(None, [values.explain])]
+    names = [*(config.name for config in configs), *filter(None, [options.language_model])]
     print(f"Loading {', '.join(names)} ...", flush=True)
     with server.serving(
         configs,
-        host=values.host,
-        rest_port=values.rest_port,
-        grpc_port=values.grpc_port,
+        host=options.host,
+        rest_port=options.rest_port,
+        grpc_port=options.grpc_port,
         limits=limits,
-        batching=values.batching,
-        max_batch=values.max_batch,
-        pages=page_routes(values.explain),
+        batching=options.batching,
+        max_batch=options.max_batch,
+        pages=page_routes(options.language_model),
     ) as running:
         print(describe(running), flush=True)
         threading.Event().wait()
@@ -107,19 +130,6 @@ def example(address: str, name: str, model) -> str:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_multi_string("model", [], "Folder of an exported model, or of one version of it.")
-    flags.DEFINE_string("models_config", None, "A models.config of TensorFlow Serving, instead of --model.")
-    flags.DEFINE_string("explain", None, "A pretrained model, folder or name, for the page to look inside.")
-    command_line.require_one_of("model", "models_config", "explain")
-    flags.DEFINE_string("host", "localhost", "Address to listen on; 0.0.0.0: every one of this machine.")
-    flags.DEFINE_integer("rest_port", 8501, "Port of the REST API; 0: any free one.", 0, 65535)
-    flags.DEFINE_integer("grpc_port", 8500, "Port of the gRPC API; 0: any free one.", 0, 65535)
-    flags.DEFINE_list(
-        "allowed_hosts", [], "Names that requests may ask for, besides localhost and addresses."
-    )
-    flags.DEFINE_bool("batching", True, "Answer concurrent requests together.")
-    flags.DEFINE_integer("max_batch", 32, "Most rows of a batch.", 1, 1024)
-    flags.DEFINE_float("max_megabytes", 16.0, "Largest request.", 0.001, 1024)
-    flags.DEFINE_float("timeout", 60.0, "Most seconds of a request.", 0.1, 3600)
-    flags.DEFINE_integer("max_requests", 64, "Most requests at a time; others are refused.", 1, 512)
+    define_flags(ServeOptions)
+    command_line.require_one_of("model", "models_config", "language_model")
     errors.run(main)

@@ -27,15 +27,12 @@ def end_while_importing() -> None:
     To be called by the package, which is imported first; in any other program it does nothing.
     """
     if sys.argv[0] == "-m" or sys.argv[0].endswith("/xlnet-tf"):  # only then: later it is the command's path
-        for number in heeded():
+        for number in unignored_signals():
             signal.signal(number, _end_at_once)
 
 
 class Signals:
     """Turns Ctrl-C and SIGTERM, inside of a `with` block, into a KeyboardInterrupt.
-
-    Args:
-        after_ctrl_c: what the line after Ctrl-C ends with; "" for nothing.
 
     Attributes:
         received: number of the first signal; None while there is none. The KeyboardInterrupt may come out of
@@ -52,7 +49,7 @@ class Signals:
         import threading
 
         self._handled = threading.Event()
-        self._before: dict[int, object] = dict.fromkeys(heeded())
+        self._before: dict[int, object] = dict.fromkeys(unignored_signals())
         for number in self._before:  # at the very end, when the status is settled and no handler is called
             atexit.register(signal.signal, number, signal.SIG_IGN)
         self._unraisable, sys.unraisablehook = sys.unraisablehook, self._raise_later
@@ -130,7 +127,7 @@ def end_processes(others: Iterable[object]) -> None:
         process.terminate()
 
 
-def heeded() -> list[int]:
+def unignored_signals() -> list[int]:
     """Returns the signals that whoever started this process has not told it to ignore."""
     return [number for number in EXIT_STATUS if signal.getsignal(number) != signal.SIG_IGN]
 

@@ -1,10 +1,8 @@
-"""What the scripts share that estimate what a run needs: their settings as flags, their tables."""
+"""A set of pretraining records of a corpus, and the tables of what it takes."""
 
 import dataclasses
 import math
 from collections.abc import Mapping
-
-from absl import flags
 
 from xlnet_tf.flags import option
 from xlnet_tf.records.shards import framed_bytes
@@ -52,16 +50,15 @@ class Records:
         return self.jobs * self.num_passes
 
 
-def in_proportion(paper: Records, values: flags.FlagValues, *names: str) -> dict[str, float]:
-    """Returns fields that measure a corpus, for a corpus of which one of them is given.
+def in_proportion(paper: Records, given: Mapping[str, float], *names: str) -> dict[str, float]:
+    """Returns fields that measure a corpus, in the proportions of the paper's.
 
     Args:
-        paper: the figures of the paper's corpus, whose proportions are taken.
-        values: the parsed flags.
-        *names: of the fields; the first that was given counts.
+        given: what is known of the corpus, by field.
+        *names: of the fields; the first that is given counts.
     """
-    given = next((name for name in names if values[name].present), names[0])
-    share = values[given].value / getattr(paper, given)
+    known = next((name for name in names if name in given), names[0])
+    share = given.get(known, getattr(paper, known)) / getattr(paper, known)
     return {name: getattr(paper, name) * share for name in names}
 
 

@@ -1,0 +1,147 @@
+"""Answers texts with a fine-tuned model: `run_scripts.predict` with --input, or with a file as --data."""
+
+import functools
+import itertools
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from etils import epath
+
+from run_scripts.common.answers import (
+    LINES_FILE,
+    answered_lines,
+    check_columns,
+    chosen_columns,
+    describe,
+    inputs_of_row,
+    rows_of_file,
+    rows_of_flags,
+)
+from run_scripts.common.predicting.options import PredictOptions
+from run_scripts.common.sharded import job, models
+from run_scripts.common.sharded.options import ShardOptions
+from xlnet_tf import files, ownership
+from xlnet_tf.errors import UserError, reason
+from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.serving.graph.signatures import TensorInfo
+
+_BAR = {"desc": "predict", "unit": "text"}
+_LINES_KEPT = 10_000  # in a piece
+_MOST_EAGER = 64  # rows that are answered before a graph, which is faster then, has been traced
+
+
+def answer(options: PredictOptions, dtype: str | None):
+    """Answers --input or the rows of a file: prints the answers, or writes them to --output_dir.
+
+    Args:
+        dtype: of the weights; None: as the model's run has it.
+    """
+    import tensorflow as tf
+
+    from xlnet_tf.serving.graph.text_answers import answer_texts
+    from xlnet_tf.serving.models import find_source
+
+    if options.input:
+        first, named = None, [pair.partition("=")[0] for pair in options.input]
+    else:  # before anything that takes time
+        first = next(rows_of_file(options.data))
+        named = [*first, *(pair.partition("=")[0] for pair in options.column)]
+    source = find_source(options.model_dir, options.checkpoint, named)
+    weights = _kind_of_weights(dtype, source)
+    columns = {name: TensorInfo(np.dtype(object), rank) for name, rank in source.ranks.items()}
+    chosen = chosen_columns(options.column, columns)
+    rows = rows_of_flags(options.input, columns) if options.input else [first]
+    for row in rows:
+        inputs_of_row(row, source.ranks, chosen, "--input" if options.input else f"{options.data}, row 1")
+
+    def answers(rows: Iterator[Mapping[str, Any]], first: int = 0) -> Iterator[dict[str, Any]]:
+        texts = (
+            inputs_of_row(row, source.ranks, chosen, f"{options.data or '--input'}, row {number}")
+            for number, row in enumerate(rows, first + 1)
+        )
+        try:
+            yield from answer_texts(served(), texts, options.batch_size)
+        except tf.errors.InvalidArgumentError as error:  # such as a question without options
+            raise UserError(f"the model refuses a row: {reason(error)}") from error
+
+    served = functools.cache(lambda: source.load(weights))
+    if options.input:
+        tf.config.run_functions_eagerly(len(rows) <= _MOST_EAGER)
+        print("\n\n".join(map(describe, answers(iter(rows)))))
+        return
+    if not options.output_dir:
+        with ProgressBar(answered_lines(options.data, answers, columns), **_BAR) as lines:
+            sys.stdout.writelines(lines)
+        return
+    fingerprint = {
+        "data": job.fingerprint(options.data),
+        "columns": chosen,
+        "weights": [weights, *job.fingerprint(source.file)],
+    }
+    path = _write(options, fingerprint, answers, columns)
+    print(f"weights: {source.path}\n  {path}")
+
+
+def refuse_devices(devices: Iterable[str]):
+    """Raises UserError if a flag asks for other devices than texts are answered on."""
+    if others := [f"--{flag}" for flag in devices if flag != "dtype"]:
+        raise UserError(
+            f"{', '.join(others)}: texts are answered on one CPU or GPU. For other devices, build a set of "
+            "examples from the texts and give its folder as --data"
+        )
+
+
+def answer_corpus(options: PredictOptions, dtype: str | None, shards: ShardOptions):
+    """Answers the rows of a corpus into shards in --output_dir."""
+    from xlnet_tf.serving.models import find_source
+
+    pairs = [pair.partition("=")[::2] for pair in options.column]
+    # The column with a text by which parquet files are cut; which inputs the model has is not known yet.
+    source = shards.corpus(options.data or "", pairs[0][1] if pairs else "text")
+    rows = job.first_rows(source, shards)
+    named = (*rows[0].values, *(name for name, _ in pairs))
+    model = find_source(options.model_dir, options.checkpoint, named)
+    chosen = chosen_columns(options.column, model.ranks)
+    if not any(set(chosen.values()) <= set(row.values) for row in rows):
+        check_columns(rows[0].values, model.ranks, chosen, f"{rows[0].source}, row 1")
+    weights = _kind_of_weights(dtype, model)
+    job.run(
+        "predictions",
+        models.Predicting(options.model_dir, options.checkpoint, named, weights, tuple(chosen.items())),
+        source,
+        shards,
+        output_dir=options.output_dir,
+        batch_size=options.batch_size,
+        settings={"inputs": chosen, "weights": [weights, *job.fingerprint(model.file)]},
+        columns=tuple(rows[0].values),
+    )
+    print(f"weights: {model.path}")
+
+
+def _kind_of_weights(dtype: str | None, source) -> str:
+    from xlnet_tf.serving.models import BFLOAT16, FLOAT32
+
+    return BFLOAT16 if (dtype or source.dtype) == BFLOAT16 else FLOAT32
+
+
+def _write(options: PredictOptions, fingerprint: dict, answers, columns) -> epath.Path:
+    """Writes the answers to a file in --output_dir, after those that an interrupted prediction has kept."""
+    from xlnet_tf.tasks.pieces import Pieces
+
+    folder = files.make_folder(options.output_dir)
+    with ownership.folder_lease(folder, "predicting", "--output_dir") as owner:
+        pieces = Pieces(folder / "unfinished_answers", fingerprint, suffix=".jsonl")
+        done = sum(1 for _ in pieces.read_lines())
+        answered = answered_lines(options.data, functools.partial(answers, first=done), columns, done)
+        with ProgressBar(answered, initial=done, **_BAR) as bar:
+            lines = iter(bar)
+            while piece := [*itertools.islice(lines, _LINES_KEPT)]:
+                files.write(pieces.rows(done), "".join(piece))
+                done += len(piece)
+        owner.check()
+        with files.replacing(folder / LINES_FILE, "wb") as file:
+            file.writelines(pieces.read_lines())
+        pieces.remove()
+    return folder / LINES_FILE

@@ -1,0 +1,59 @@
+"""Uploads a model to the Hugging Face hub: weights, tokenizer, and a README.md with metrics and settings."""
+
+import dataclasses
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.flags import option
+
+HUB = "hf://"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UploadOptions:
+    """How a model is uploaded, and what its README.md says."""
+
+    private: bool = option("Of an upload: make the new model private.", False)
+    update: bool = option("Of an upload: add a commit to a model that exists.", False)
+    dry_run: bool = option("Of an upload: show what would be uploaded, and contact nobody.", False)
+    license: str = option(
+        "For the hub's README.md, as the hub calls it: apache-2.0, mit, ...; empty: left out.", ""
+    )
+    language: str = option("Likewise: code of the texts' language, as en; empty: left out.", "")
+    dataset: str = option("Likewise: name of the training data, as glue or OWNER/NAME; empty: left out.", "")
+
+
+def upload(source: str, name: str, target_format: str, options: UploadOptions) -> None:
+    """Uploads a model, or shows what would be uploaded.
+
+    Args:
+        name: OWNER/NAME of the model on the hub.
+    """
+    from xlnet_tf import checkpoints  # which --help need not wait for
+    from xlnet_tf.checkpoints import publishing
+
+    publishing.check_name(name)
+    facts = publishing.Facts(options.license, options.language, options.dataset)
+    with publishing.prepared(source, facts, target_format, name) as folder:
+        for line in checkpoints.differences(checkpoints.open_checkpoint(source), target_format):
+            print(f"note: {line}")
+        paths = sorted(folder.iterdir())
+        if not options.dry_run:
+            size = sum(path.stat().length for path in paths)
+            print(
+                f"uploading {len(paths)} files, {size:,} bytes, to {HUB}{name}; if the hub stops answering, "
+                "its library tries again for some minutes",
+                flush=True,
+            )
+            print(publishing.push(folder, name, private=options.private, update=options.update))
+            return
+        print(f"to be uploaded to {HUB}{name}{' (private)' * options.private}:")
+        for path in paths:
+            print(f"  {path.name:<28}{path.stat().length:>16,} bytes")
+        print(f"\n{(folder / publishing.README).read_text()}\nnothing was uploaded: --dry_run")
+
+
+def refuse(given: dict[str, object]) -> None:
+    """Raises UserError for flags of uploads where nothing is uploaded."""
+    if given:
+        names = ", ".join(f"--{name}" for name in given)
+        raise UserError(f"{names}: for an upload to the hub: give --output={HUB}OWNER/NAME")

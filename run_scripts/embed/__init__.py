@@ -1,1 +1,0 @@
-"""The command embed: vectors of texts and of corpora. Begin with `__main__.py`."""

@@ -1,1 +1,0 @@
-"""The command `export`: SavedModels of trained models. Begin with `__main__.py`."""

@@ -1,1 +1,0 @@
-"""The command `serve`: a local server of exported models. Begin with `__main__.py`."""

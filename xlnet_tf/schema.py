@@ -1,0 +1,197 @@
+"""Which values a field may have: its type is the annotation's, its limits are the field's.
+
+    @dataclasses.dataclass(frozen=True)
+    class Window:
+        length: int = limited(512, least=7)
+        mode: str = limited("fast", choices=("fast", "exact"))
+
+`check_fields(Window(length=5))` raises "length is 5, expected at least 7". `check_object` expects of an
+object of JSON exactly these fields, of the same types and limits.
+"""
+
+import dataclasses
+import functools
+import math
+import os
+import types
+import typing
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from xlnet_tf.errors import UserError, short_repr
+
+_LISTS = (list, tuple, Sequence)
+_ACCEPTED = {
+    bool: bool,
+    int: int,
+    float: (int, float),
+    str: (str, os.PathLike),
+    list: (list, tuple),
+    tuple: (list, tuple),
+    Sequence: Sequence,
+    dict: dict,
+}
+_WORDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    dict: "an object with fields",
+}
+_PARTS = {int: " of whole numbers", float: " of numbers", str: " of texts"}
+
+
+class Limits(NamedTuple):
+    """Which values of its type a field may have.
+
+    Attributes:
+        choices: all of them; empty: any.
+        least, most: the smallest and the largest number allowed.
+        above, below: numbers that are just too small and just too large.
+    """
+
+    choices: Sequence[Any] = ()
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    below: float | None = None
+
+    def allow(self, value: Any) -> bool:
+        return (
+            (not self.choices or value in self.choices)
+            and (self.least is None or value >= self.least)
+            and (self.most is None or value <= self.most)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
+
+    def __str__(self) -> str:
+        if self.choices:
+            return f"one of {', '.join(map(str, self.choices))}"
+        if self.least is not None and self.most is not None:
+            return f"{self.least} to {self.most}"
+        words = {
+            "at least": self.least,
+            "more than": self.above,
+            "at most": self.most,
+            "less than": self.below,
+        }
+        return " and ".join(f"{word} {limit}" for word, limit in words.items() if limit is not None)
+
+
+UNLIMITED = Limits()
+
+
+class Kind(NamedTuple):
+    """What an annotation says: `Sequence[str] | None` is a Sequence, whose parts are str, or None."""
+
+    type: Any
+    part: Any
+    is_optional: bool
+
+    def expected(self, value: Any, limits: Limits) -> str:
+        """Returns what is expected instead of a value, in words; "" if it is right."""
+        if self.type not in _ACCEPTED:
+            return ""
+        # For Python, True is a number and a text is a sequence.
+        is_other = isinstance(value, bool | str) and type(value) is not self.type
+        if is_other or not isinstance(value, _ACCEPTED[self.type]):
+            if self.type in _LISTS:
+                return f"a list{_PARTS.get(self.part, '')}"
+            words = [_WORDS[self.type]] * (not limits.choices) + [str(limits)] * any(limits)
+            return " of ".join(words)
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            return "a number between -2**63 and 2**63 - 1"
+        if isinstance(value, float) and not math.isfinite(value):
+            return "a finite number"
+        return "" if limits.allow(value) else str(limits)
+
+
+@functools.cache
+def kind_of(hint: Any) -> Kind:
+    """Returns what an annotation says."""
+    is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
+    options = typing.get_args(hint) if is_union else (hint,)
+    first = next((option for option in options if option is not types.NoneType), types.NoneType)
+    kind, parts = typing.get_origin(first) or first, typing.get_args(first)
+    return Kind(kind, parts[0] if parts and kind in _LISTS else None, types.NoneType in options)
+
+
+def limited(default: Any = dataclasses.MISSING, **limits: Any) -> Any:
+    """Returns a dataclass' field whose values have `Limits`."""
+    return dataclasses.field(default=default, metadata={"limits": Limits(**limits)})
+
+
+def limits_of(field: dataclasses.Field) -> Limits:
+    """Returns the limits of a dataclass' field."""
+    return field.metadata.get("limits", UNLIMITED)
+
+
+def check_fields(instance: Any, where: str = "") -> None:
+    """Raises UserError if a field of a dataclass' instance is not of its type or not in its limits.
+
+    Args:
+        where: what stands before the field's name in the message.
+    """
+    for field, kind in _fields(type(instance)):
+        if text := _problem(where + field.name, getattr(instance, field.name), kind, limits_of(field)):
+            raise UserError(text)
+
+
+def check_object(values: Any, cls: type, where: str, fix: str = "") -> None:
+    """Raises UserError unless an object of JSON has the fields of a dataclass, each of its type and limits.
+
+    Keyword-only fields may be missing: files of earlier versions lack them. Those that dataclasses do not
+    compare (`compare=False`) are not in files.
+
+    Args:
+        where: the object is, for the message.
+        fix: what to do about it.
+    """
+    if text := problem("", values, cls):
+        raise UserError(f"{where}: {text}{fix and f': {fix}'}")
+
+
+def problem(name: str, value: Any, hint: Any, limits: Limits = UNLIMITED) -> str:
+    """Returns what is wrong with a value, such as "size is 0, expected at least 1"; "" if nothing is.
+
+    Args:
+        hint: the annotation of its type; a dataclass stands for an object of JSON.
+    """
+    return _problem(name, value, kind_of(hint), limits)
+
+
+def _problem(name: str, value: Any, kind: Kind, limits: Limits) -> str:
+    if value is None and kind.is_optional:
+        return ""
+    if expected := kind.expected(value, limits):
+        return f"{name} is {short_repr(value)}, expected {expected}"
+    if kind.part:
+        part = kind_of(kind.part)
+        parts = (_problem(f"{name}[{index}]", each, part, UNLIMITED) for index, each in enumerate(value))
+        return next(filter(None, parts), "")
+    if dataclasses.is_dataclass(kind.type) and not isinstance(value, kind.type):
+        return _problem_of_object(name, value, kind.type)
+    return ""
+
+
+def _problem_of_object(name: str, values: Any, cls: type) -> str:
+    before, prefix = (f"{name}: ", f"{name}.") if name else ("", "")
+    if not isinstance(values, dict):
+        return f"{before}expected an object with fields, found {short_repr(values)}"
+    fields = {field.name: (field, kind) for field, kind in _fields(cls) if field.compare}
+    required = {name for name, (field, _) in fields.items() if not field.kw_only}
+    wrong = {"missing": required - values.keys(), "unknown": values.keys() - fields.keys()}
+    if text := "; ".join(f"{word} {', '.join(sorted(names))}" for word, names in wrong.items() if names):
+        return f"{before}fields {text}; expected exactly {', '.join(fields)}"
+    for name, value in values.items():
+        field, kind = fields[name]
+        if text := _problem(prefix + name, value, kind, limits_of(field)):
+            return text
+    return ""
+
+
+@functools.cache
+def _fields(cls: type) -> tuple[tuple[dataclasses.Field, Kind], ...]:
+    hints = typing.get_type_hints(cls)
+    return tuple((field, kind_of(hints[field.name])) for field in dataclasses.fields(cls))

@@ -1,0 +1,106 @@
+"""What a training reads: its data, and how the rows of its steps are made."""
+
+import abc
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+
+Features = Mapping[str, tf.Tensor]
+
+
+class Batching(abc.ABC):
+    """Which rows make each step of a training or an evaluation. By default, rows are whole.
+
+    Attributes:
+        has_dynamic_length: whether one graph can compute the rows of all steps, whatever their length.
+        compiled_lengths: the few lengths that rows are cut to else, or numbers of packed rows; None: they are
+            whole.
+    """
+
+    has_dynamic_length = False
+    compiled_lengths: Sequence[int | None] = (None,)
+
+    @abc.abstractmethod
+    def dataset(
+        self, input_context: tf.distribute.InputContext | None = None, start_step: int = 0
+    ) -> tf.data.Dataset:
+        """Returns one host's batches of one replica each, in the order of the replicas.
+
+        Args:
+            start_step: steps that were taken before; the data continues where they ended.
+        """
+
+    @property
+    @abc.abstractmethod
+    def steps(self) -> int:
+        """Steps that read everything once."""
+
+    @abc.abstractmethod
+    def tokens_of_step(self, length: int | None = None) -> int:
+        """Returns how many tokens a step reads whose rows are cut to a length; None: to none."""
+
+    def lengths_of_steps(self, first: int, steps: int, multiple: int | None = None) -> list[int | None]:
+        """Returns to how many tokens the rows of each step are cut, or how many packed rows there are.
+
+        None: rows are whole.
+
+        Args:
+            first: step, counted from 0.
+            multiple: that dynamic lengths are of; None: each is one of `compiled_lengths`.
+        """
+        return [None] * steps
+
+    def lengths_for_graph(self, steps: int, multiple: int | None) -> list[int | tf.Tensor | None]:
+        """Returns `lengths_of_steps` of the first steps, as tensors where one graph is for all of them."""
+        lengths = self.lengths_of_steps(0, steps, multiple)
+        is_for_all = multiple is not None and self.has_dynamic_length
+        return [*map(tf.constant, lengths)] if is_for_all else lengths
+
+    def cut(self, features: Features, length: int | tf.Tensor | None) -> Features:
+        """Cuts whole rows to a length of `lengths_of_steps`, or packs them into that many."""
+        return features
+
+    def describe_rows(self, step: int, rows: Sequence[int]) -> list[str]:
+        """Returns which records or examples some rows of a step's global batch are, one line each."""
+        return [f"row {row} of the batch" for row in rows]
+
+
+class TaskData(abc.ABC):
+    """What a task trains and evaluates on."""
+
+    @abc.abstractmethod
+    def batching(self, training: bool, replicas: int = 1, accumulation_steps: int = 1) -> Batching:
+        """Returns which rows make each step.
+
+        Args:
+            training: whether to train; else to evaluate.
+            replicas, accumulation_steps: into how many micro-batches a training step is split.
+        """
+
+    @abc.abstractmethod
+    def use_tf_reader(self, train_steps: int) -> None:
+        """Has TensorFlow alone read the data, for hosts that run no Python of ours."""
+
+    def dev_set(self) -> str:
+        """Returns a digest of what is evaluated on, wherever it lies; asked only if there is something.
+
+        Data that do not override it do not tell dev sets apart.
+        """
+        return ""
+
+    def warnings(self) -> list[str]:
+        """Returns what should be mended before training; --dry_run shows it."""
+        return []
+
+    @property
+    @abc.abstractmethod
+    def bytes(self) -> int:
+        """Bytes that `check` reads."""
+
+    @abc.abstractmethod
+    def check(self) -> None:
+        """Compares all files with their checksums; raises UserError that names the damaged one and where."""
+
+    @abc.abstractmethod
+    def difference(self, model_dir: str) -> list[str]:
+        """Returns in what the training data differ from those of the run in model_dir, one line each."""
