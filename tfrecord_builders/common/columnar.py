@@ -27,11 +27,7 @@ _NAMED_SPLIT = re.compile(r"(.*[-_.])?(?P<split>train|test|dev|validation|valid|
 
 
 def kind_of(path: epath.Path) -> str:
-    """Returns "parquet" or "arrow" for such a file or a folder of such files; "" for anything else.
-
-    Raises:
-        UserError: a folder holds several splits, or files of both kinds.
-    """
+    """Returns "parquet" or "arrow" for such a file or a folder of such files; "" for anything else."""
     if not path.is_dir():
         return _SUFFIXES.get(path.suffix.lower(), "")
     if (path / DICT_FILE).exists():
@@ -49,12 +45,7 @@ def kind_of(path: epath.Path) -> str:
 
 
 def read(path: epath.Path, kind: str) -> Iterator[LabelledRow]:
-    """Yields the rows of a file, or of all files of a folder, of one of KINDS.
-
-    Raises:
-        UserError: a file is damaged or is something else, a column is not UTF-8, or a folder has no such
-            files.
-    """
+    """Yields the rows of a file, or of all files of a folder, of one of KINDS."""
     number = 1
     for file in _files(path, kind):
         batches = _parquet_batches(file) if kind == "parquet" else _arrow_batches(file)
@@ -138,14 +129,12 @@ def part_features(features: Any, name: str) -> Any:
 
 
 def with_names(value: Any, features: Any) -> Any:
-    """Returns a value with the names of its classes for their numbers.
+    """Returns a value with the names of its classes for their numbers; class -1, as test data have it, is "".
 
     Args:
         value: of json's types.
         features: what it is, as `datasets` describes it: a mapping of columns, or {"_type": "ClassLabel",
             "names": [...]}, or another _type, perhaps with its items' "feature"; None: not known.
-
-    Class -1, as test data have it, is none: "".
     """
     if value is None or not isinstance(features, Mapping):
         return value

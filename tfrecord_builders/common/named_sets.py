@@ -36,21 +36,12 @@ def is_name(source: str | os.PathLike) -> bool:
 
 
 def check(name: str) -> None:
-    """Opens a split of a data set, which may fetch it.
-
-    Raises:
-        UserError: there is no such data set or split, it cannot be fetched, or what reads it is not
-            installed.
-    """
+    """Opens a split of a data set, which may fetch it; raises UserError if that is not possible."""
     _on_hub(name) if name.startswith(HUB) else _prepared(name)
 
 
 def read(name: str) -> Iterator[LabelledRow]:
-    """Yields the rows of a split of a data set, in its order.
-
-    Raises:
-        UserError: as `check`; or a row is damaged.
-    """
+    """Yields the rows of a split of a data set, in its order."""
     return _hub_rows(name) if name.startswith(HUB) else _prepared_rows(name)
 
 
@@ -147,12 +138,8 @@ def prepared_builder(name: str, data_dir: str = "", advice: str = "the name, and
     """Opens a data set of TensorFlow Datasets that has been prepared; nothing is downloaded.
 
     Args:
-        name: of the data set.
-        data_dir: where it is; "": TensorFlow Datasets' own folder.
+        data_dir: "": TensorFlow Datasets' own folder.
         advice: what to check if there is no such data set.
-
-    Raises:
-        UserError: it is unknown or not prepared.
     """
     import tensorflow_datasets as tfds
 

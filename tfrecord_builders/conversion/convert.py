@@ -41,10 +41,6 @@ MAX_BREAKS = 0.125  # of the records, where rows may break off; more of them mea
 def convert(options: ConversionOptions, progress: bool = False) -> tuple[Manifest, list[str]]:
     """Converts records.
 
-    Args:
-        options: which and how.
-        progress: whether to draw a progress bar on stderr.
-
     Returns:
         (the manifest, which has been written last; what the records lack and a user should know).
 
@@ -130,18 +126,12 @@ def _new_manifest(
 
 
 class _Conversion:
-    """Files on their way into a set.
-
-    Args:
-        manifest: of the set, without shards.
-        reader: of the files' format.
-        word_starts: bool [V], pieces that start a word.
-        stream_segments: longest stream; None: a row is one.
+    """Files on their way into a set, whose manifest has no shards yet.
 
     Attributes:
         shards: those that are finished.
         has_eod: whether an <eod> has been seen.
-        notes: what was noticed.
+        notes: for the user.
     """
 
     def __init__(

@@ -30,9 +30,6 @@ def find(inputs: Sequence[str], num_cores: int | None = None) -> ExternalSet:
     Args:
         inputs: folders, or paths or globs of meta files.
         num_cores: num_cores_per_host of the build; None: what the meta files say.
-
-    Raises:
-        UserError: there are none, a meta file lacks a field, or they differ.
     """
     metas = []
     for name in inputs:
@@ -98,15 +95,12 @@ def border_pieces(pieces: Sequence[str]) -> np.ndarray:
 
 
 def borders_agree(borders: np.ndarray, ids: np.ndarray, is_border: np.ndarray) -> np.ndarray:
-    """Says in which records the borders of words are where the tokenizer has them.
+    """Returns bool [S, B]: whether the borders of words are where the tokenizer has them.
 
     Args:
         borders: int64 [S, B, any], positions, the last of them T; -1 after.
         ids: int64 [S, B, T].
         is_border: bool [V].
-
-    Returns:
-        bool [S, B].
     """
     count, rows, seq_len = ids.shape
     found = np.zeros((count * rows, seq_len + 2), bool)

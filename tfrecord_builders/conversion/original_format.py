@@ -38,9 +38,6 @@ def find(inputs: Sequence[str], num_cores: int | None = None) -> ExternalSet:
     Args:
         inputs: folders (save_dir, or tfrecords in it), or paths or globs of record_info files.
         num_cores: num_core_per_host of the build; None: what corpus_info.json says.
-
-    Raises:
-        UserError: there is no record_info, or it is wrong, or the files differ.
     """
     infos = []
     for name in inputs:
@@ -121,11 +118,10 @@ def _num_cores(info: epath.Path, numbers: dict[str, Any]) -> int:
 class Written:
     """What became of a set that was written in the original's format.
 
-    Args:
+    Attributes:
         files: names of the TFRecord files.
         steps: batches in all of them.
-        records: that were written.
-        dropped: that did not fill a step of all rows.
+        dropped: records that did not fill a step of all rows.
     """
 
     files: list[str]
@@ -144,7 +140,7 @@ def write(
 ) -> Written:
     """Writes a set in the original's format, for its train.py and other readers of it.
 
-    The records of a direction, in the set's order, are cut into as many equal rows as a batch has of it.
+    The records of a direction, in the set's order, are dealt out to as many equal rows as a batch has of it.
     What is not needed to train is not there: is_masked has as many special tokens as targets are missing
     from num_predict (the original's reader drops them), and the next token after A and B, which no target
     uses, is CLS where the records do not show it.
@@ -155,9 +151,6 @@ def write(
         num_cores: that share them, num_core_per_host.
         num_tasks: files for each pass.
         report: called with the number of records written since the last call.
-
-    Returns:
-        What was written.
 
     Raises:
         UserError: the set cannot be written so: its objective, its directions, too few records.

@@ -18,7 +18,7 @@ class OriginalReader:
 
     Attributes:
         num_predict: slots for targets of the set.
-        notes: what was noticed while reading.
+        notes: for the user.
     """
 
     functional_tokens = "ordered"  # `_local_perm` gives SEP and CLS a position in the order
@@ -78,10 +78,7 @@ class OriginalReader:
 
 
 class ModelGardenReader:
-    """Reads Model Garden's records: targets are drawn, by this library's rules.
-
-    Attributes: as `OriginalReader`'s.
-    """
+    """Reads Model Garden's records: targets are drawn, by this library's rules."""
 
     functional_tokens = "context"  # its reader lets everything see SEP and CLS
 
@@ -144,8 +141,6 @@ def _segments(file: ExternalFile, source: ExternalSet, names, chunks, vocab_size
 
     Args:
         names: ids, segment_ids, label -> the format's names of them.
-        chunks: of the file, as `int64_records.read_steps` gives them.
-        vocab_size: V.
 
     Yields:
         (number of the first step, the file's columns, input_ids, segment_ids, next_sentence, special and

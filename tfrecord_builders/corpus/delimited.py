@@ -27,11 +27,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TablePart(FilePart):
-    """A stretch of whole rows of a file.
-
-    Attributes:
-        columns: their names.
-    """
+    """A stretch of whole rows of a file."""
 
     columns: tuple[str, ...]
     dialect: Dialect
@@ -77,11 +73,7 @@ def _damage(row: bytes, error: Exception) -> str:
 
 
 class TableSplitter(FileSplitter):
-    """Splits a table between rows; as quotes hide line ends, it is read from its begin to its end.
-
-    Raises:
-        UserError: the first row, which names the columns, is damaged, or has a name twice.
-    """
+    """Splits a table between rows; as quotes hide line ends, it is read from its begin to its end."""
 
     def __init__(self, path: epath.Path):
         super().__init__(path)

@@ -43,12 +43,8 @@ def split_sentences(language: str, lines: Sequence[str]) -> list[str]:
     """Splits paragraphs into sentences.
 
     Args:
-        language: ISO 639 code, one of LANGUAGES.
         lines: a paragraph each; "" ends a document. `<eop>` at a paragraph's end stays glued to its last
             sentence.
-
-    Returns:
-        Sentences, and "" where documents end.
     """
     sentences = []
     for line in lines:

@@ -26,11 +26,9 @@ SHOWN = 3  # failures of each kind that are shown
 class Failure:
     """One position where an invariant does not hold.
 
-    Args:
+    Attributes:
         record: its number in the file; None: the whole file.
         byte: where that record begins in the file.
-        found: what is there.
-        expected: what should be.
     """
 
     file: str
@@ -54,8 +52,6 @@ class CheckReport:
     """What a check has found.
 
     Attributes:
-        records: how many were checked.
-        shards: likewise.
         counts: invariant -> records or files that break it.
         failures: invariant -> the first of them.
     """
@@ -116,13 +112,6 @@ class CheckReport:
 
 def check(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> CheckReport:
     """Checks every record and every file of a set, and what the manifest says of them.
-
-    Args:
-        num_workers: processes.
-        progress: whether to draw a progress bar on stderr.
-
-    Returns:
-        What was found.
 
     Raises:
         UserError: the set has another tokenizer than the manifest says; nothing else can be checked then.

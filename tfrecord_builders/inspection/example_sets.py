@@ -19,11 +19,7 @@ _MOST_LABELS = 20  # with more, the table and the picture have the most frequent
 
 
 def load(folder: str) -> dict[str, ExampleSet]:
-    """Loads the sets of a folder of splits, or a set alone: split -> set.
-
-    Raises:
-        FileNotFoundError, UserError: there is no set.
-    """
+    """Loads the sets of a folder of splits, or a set alone: split -> set."""
     splits = [path.name for path in files.entries(folder) if (path / "manifest.json").exists()]
     if not splits:
         examples = ExampleSet.load(folder)

@@ -36,7 +36,7 @@ _NEVER = (PAD_ID, MASK_ID)  # SEP and CLS have their positions; <s> and </s> are
 class Broken:
     """An invariant and the records of a shard that break it.
 
-    Args:
+    Attributes:
         records: int [...], their numbers in the shard.
         explain: gives what was found in a record and what was expected; for the records that are shown.
     """
@@ -49,14 +49,13 @@ class Broken:
 def broken_records(
     manifest: Manifest, shard: Shard, columns: Mapping[str, np.ndarray], text: RecoveredText
 ) -> Iterator[Broken]:
-    """Checks every record of a shard.
+    """Yields every invariant that does not hold in a shard.
+
+    Large shards are checked part by part, so a name may come again.
 
     Args:
         columns: its records, name -> [S, ...].
         text: the corpus shard's text, from this shard or from that of another pass.
-
-    Yields:
-        Every invariant that does not hold; large shards are checked part by part, so a name may come again.
     """
     for broken in _broken_scalars(manifest, shard, columns, text):
         if len(broken.records):

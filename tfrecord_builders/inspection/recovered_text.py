@@ -46,13 +46,12 @@ def contiguous(manifest: Manifest, columns: Mapping[str, np.ndarray]) -> np.ndar
 def source_positions(
     ids: np.ndarray, b_follows: np.ndarray, number: np.ndarray, reuse_len: int
 ) -> np.ndarray:
-    """Says where in the text the tokens of records come from.
+    """Returns where in the text the tokens of records come from.
 
     Args:
         ids: int [S, T].
         b_follows: bool [S], whether B follows A.
         number: int [S], of the record among those of its direction.
-        reuse_len: tokens R of the first part.
 
     Returns:
         int32 [S, T], positions in reading direction; -1 for SEP, CLS and a B that comes from elsewhere.
@@ -67,11 +66,9 @@ def source_positions(
 
 
 class RecoveredText:
-    """The text of a corpus shard.
+    """The text of a corpus shard, from the records of one shard that was made of it.
 
     Args:
-        shard: one of the record shards made of it.
-        columns: its records.
         usable: bool [S], the records that can be relied on.
 
     Attributes:
@@ -126,7 +123,6 @@ class RecoveredText:
             lengths: int [Q].
             before: int [Q], the last position where a stretch may begin before its window.
             after: int [Q], the first position where it may begin after it.
-            direction: of the stretches and positions.
 
         Returns:
             bool [Q]. A stretch that may lie where the text is not known counts as found.

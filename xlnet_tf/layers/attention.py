@@ -66,7 +66,7 @@ def attend(
     attended = kernels.softmax_sum(scores, values, rate, seed)
     if context.query_mask is not None:
         attended *= tf.cast(context.query_mask, attended.dtype)
-    return kernels.merge_heads(attended, weights.output)
+    return kernels.merge_heads(attended, weights.output, stream.dtype)
 
 
 def attention_scores(

@@ -2,27 +2,16 @@
 
 import gzip
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-from tests.conftest import REPOSITORY
+from tests.helpers.records.builders import ARTICLE, OWN
 from tfrecord_builders.race.build import RaceOptions, build_race, join_option, option_sequences
 from tfrecord_builders.race.questions import read_questions
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
-
-ARTICLE = {
-    "id": "high7.txt",
-    "article": "Ka tomi ren. Sol du velan.",
-    "questions": ["Ka _ ren ?", "Sol du ?"],
-    "options": [["tomi", "velan", "qui", "bor"], ["ka", "to", "mi", "ren"]],
-    "answers": ["B", "D"],
-}
-OWN = {"context": "Ka tomi.", "question": "Ren ?", "options": ["sol", "du", "ve"], "answer": 2}
 
 
 def write_jsonl(path, objects):
@@ -176,34 +165,6 @@ def test_empty_texts_are_skipped_and_counted(tmp_path, tokenizer_file):
     }
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({**OWN, "answer": "D"}, r"own.jsonl:2: the answer is 'D', expected A to C"),
-        ({**OWN, "answer": 3}, r"own.jsonl:2: the answer is '3'"),
-        ({**OWN, "answer": 0.5}, r"own.jsonl:2: the answer is '0.5'"),
-        ({**OWN, "answer": -1}, r"own.jsonl:2: no answer, expected one for each training question"),
-        ({**OWN, "answer": "1" * 5000}, r"own.jsonl:2: the answer is '111"),
-        ({**OWN, "options": ["a", "b"], "answer": 0}, r"own.jsonl:2: 2 options, expected 3"),
-        ({**OWN, "options": "abc"}, r"own.jsonl:2: options is 'abc', expected a list"),
-        ({"context": "Ka.", "options": ["a", "b", "c"]}, r"own.jsonl:2.*question"),
-        ({**ARTICLE, "options": ["tomi", "velan"]}, r"own.jsonl:2 question 1: options are tomi"),
-        ({**ARTICLE, "options": [["a", 1], []]}, r"own.jsonl:2 question 1: .* expected a list"),
-        (
-            {**OWN, "options": [{"text": "a"}] * 3},
-            r'own.jsonl:2: options are {"text": "a"}, .* a list of texts',
-        ),
-        ({**OWN, "options": []}, r"own.jsonl:2: there are no options"),
-        ({**OWN, "answer": None}, r"own.jsonl:2: no answer, expected one for each training question"),
-        ({**ARTICLE, "answers": ["A"]}, r"own.jsonl:2: 2 questions, 2 lists of options and 1 answers"),
-    ],
-)
-def test_bad_questions_are_named_with_file_and_line(tmp_path, tokenizer_file, row, message):
-    path = write_jsonl(tmp_path / "own.jsonl", [OWN, row])
-    with pytest.raises(UserError, match=message):
-        build(tmp_path, tokenizer_file, train=[path])
-
-
 def test_a_key_given_twice_is_refused(tmp_path, tokenizer_file):
     """In a table, and in a file as RACE has them."""
     twice = json.dumps(ARTICLE).replace('"id"', '"article": "Mi.", "id"')
@@ -217,25 +178,11 @@ def test_a_key_given_twice_is_refused(tmp_path, tokenizer_file):
 
 def test_impossible_options_are_refused(tmp_path, tokenizer_file):
     path = write_jsonl(tmp_path / "own.jsonl", [OWN])
-    with pytest.raises(UserError, match="max_qa_len is 128, expected 1 to 44"):
-        build(tmp_path, tokenizer_file, train=[path], max_qa_len=128)
-    with pytest.raises(UserError, match="no data: give --train"):
-        build(tmp_path, tokenizer_file)
     with pytest.raises(UserError, match=f"--dev is '{path},', with an empty path: remove a comma"):
         build(tmp_path, tokenizer_file, dev=[path, ""])
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="has no .txt files"):
         build(tmp_path, tokenizer_file, train=[str(tmp_path / "empty")])
-
-
-def test_the_script_prints_a_table_or_what_is_wrong(tmp_path, tokenizer_file):
-    path = write_jsonl(tmp_path / "own.jsonl", [OWN])
-    command = [sys.executable, "-m", "tfrecord_builders.race", f"--tokenizer={tokenizer_file}"]
-    command += [f"--train={path}", f"--output_dir={tmp_path / 'records'}", "--seq_len=48"]
-    good = subprocess.run([*command, "--max_qa_len=24"], capture_output=True, text=True, cwd=REPOSITORY)
-    assert good.returncode == 0 and "examples" in good.stdout and "3 x 48" in good.stdout, good.stderr
-    bad = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
-    assert bad.returncode == 1 and bad.stderr.startswith("ERROR: max_qa_len is 128, expected 1 to 44")
 
 
 def test_the_real_development_set(tmp_path, shared):

@@ -2,13 +2,10 @@
 
 import collections
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-from tests.conftest import REPOSITORY
 from tfrecord_builders.ranking.build import RankingOptions, build_ranking
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
@@ -165,52 +162,6 @@ def test_a_relevance_is_a_whole_number_however_it_is_spelled(tmp_path, tokenizer
         path = write(tmp_path / "p.tsv", "query\tpassage\trelevance", *lines)
         built = build(tmp_path, tokenizer_file, dev=path)["dev"]
         assert sorted(built.arrays()["relevance"][0]) == [-1, 0, 1, 3]
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (["query\ttext\trelevance", "ka\tto\t1"], r"p.tsv:2.*'passage'.*query, text, relevance"),
-        (["query\tpassage\trelevance", "ka\tto\tyes"], r"p.tsv:2: the relevance is 'yes'"),
-        (["query\tpassage\trelevance", "ka\tto\t-1"], r"p.tsv:2: the relevance is '-1'"),
-        (["query\tpassage\trelevance", "ka\tto\t1", "ka\tmi"], r"p.tsv:3: 2 fields where there are 3"),
-        (["query_id\tquery\tpassage\trelevance", "1\tka\tto\t1", "1\tmi\tto\t1"],
-         r"p.tsv:3: query 1 is 'mi', but 'ka' in .*p.tsv:2"),
-        (["query\tpassage\trelevance"], r"p.tsv gives no examples: it is empty"),
-        (["query\tpassage\trelevance", "ka\tto\t0"], r"no examples: query without a relevant passage \(1\)"),
-    ],
-)  # fmt: skip
-def test_bad_tables_are_named_with_file_and_line(tmp_path, tokenizer_file, lines, message):
-    path = write(tmp_path / "p.tsv", *lines)
-    with pytest.raises(UserError, match=message):
-        build(tmp_path, tokenizer_file, train=path)
-
-
-def test_options_that_do_not_fit(tmp_path, tokenizer_file):
-    for options, message in [
-        ({}, "no data: give --train"),
-        ({"dev": "x", "format": "msmarco"}, "format is 'msmarco', expected one of table"),
-        ({"dev": "x", "format": "trec"}, "needs --collection and --run"),
-        ({"train": "x", "format": "trec", "collection": "c", "run": "r"}, "needs --qrels"),
-        ({"dev": "x", "run": "r"}, "are for format=trec, not table"),
-        ({"dev": "x", "max_query_len": 29}, "max_query_len is 29, expected 1 to 28"),
-    ]:
-        with pytest.raises(UserError, match=message):
-            build(tmp_path, tokenizer_file, **options)
-    files = {"train": support_csv(tmp_path / "a.csv"), "dev": str(tmp_path / "nowhere.tsv")}
-    with pytest.raises(FileNotFoundError, match="nowhere.tsv"):
-        build(tmp_path, tokenizer_file, **files, **SUPPORT)
-    assert not (tmp_path / "records").exists()  # not even train's, which come first
-
-
-def test_the_script_prints_a_table_or_what_is_wrong(tmp_path, tokenizer_file):
-    command = [sys.executable, "-m", "tfrecord_builders.ranking", f"--tokenizer={tokenizer_file}"]
-    command += [f"--train={support_csv(tmp_path / 's.csv')}", f"--output_dir={tmp_path / 'records'}"]
-    columns = [f"--{name}={column}" for name, column in SUPPORT.items()]
-    good = subprocess.run([*command, *columns], capture_output=True, text=True, cwd=REPOSITORY)
-    assert good.returncode == 0 and "8 x 128" in good.stdout, good.stderr
-    bad = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
-    assert bad.returncode == 1 and "s.csv:2: there is no column 'query'" in bad.stderr
 
 
 class TestWikiQA:

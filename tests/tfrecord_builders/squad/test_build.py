@@ -5,16 +5,14 @@ import dataclasses
 import gzip
 import json
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
 
-from tests.conftest import REPOSITORY
-from tfrecord_builders.squad import data as squad_data
+from tests.helpers.records.builders import PASSAGE, question
+from tests.helpers.records.builders import squad_file as write
 from tfrecord_builders.squad.build import (
     SKIPPED_FILE,
     Span,
@@ -24,31 +22,13 @@ from tfrecord_builders.squad.build import (
     token_span,
     training_columns,
 )
-from tfrecord_builders.squad.data import SquadAnswer, locate, read_squad
 from xlnet_tf.errors import UserError
-from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.passages import Passage
 from xlnet_tf.text.graph.passage_windows import window_tokens
 from xlnet_tf.text.offsets import encode_with_offsets
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.windows import Window
-
-PASSAGE = "Katomi ren  sol, du velan 5,000 quibor. " * 4 + "Mi ka to!"
-
-
-def question(text, answer=None, begin=None, **fields):
-    """A question of SQuAD's json; `begin` None: where the answer is."""
-    answers = [] if answer is None else [{"text": answer, "answer_start": begin}]
-    if answers and begin is None:
-        answers[0]["answer_start"] = PASSAGE.index(answer)
-    return {"id": text, "question": text, "answers": answers, **fields}
-
-
-def write(path, *questions, context=PASSAGE, version="1.1"):
-    paragraphs = [{"context": context, "qas": list(questions)}]
-    path.write_text(json.dumps({"version": version, "data": [{"title": "t", "paragraphs": paragraphs}]}))
-    return str(path)
 
 
 @pytest.fixture
@@ -129,21 +109,6 @@ def test_answers_in_segments_are_the_characters_that_were_marked(build):
         found.add(line["id"])
         crossing += begin // 16 != end // 16
     assert len(found) == len(asked) and crossing > 5
-
-
-@pytest.mark.parametrize(
-    ("sizes", "message"),
-    [
-        ({"segment_len": 15}, "segment_len is 15, expected a divisor of seq_len 40 that is smaller"),
-        ({"segment_len": 40}, "segment_len is 40, expected a divisor of seq_len 40 that is smaller"),
-        ({"segment_len": 10}, "max_question_len is 8, expected 1 to 6, so that segment_len 10 has room"),
-        ({"segment_len": -1}, "segment_len"),
-    ],
-)
-def test_segments_that_cannot_be_are_refused(build, tmp_path, sizes, message):
-    with pytest.raises(UserError, match=message):
-        build(train=[question("Ka?", "sol")], sizes=sizes)
-    assert not (tmp_path / "out").exists()
 
 
 def test_the_last_token_of_a_passage_can_be_the_answer(build):
@@ -245,36 +210,6 @@ def test_splits_agree_on_the_version(build):
     assert build(version="v2.0", test=[{"id": "c", "question": "c"}])["test"].settings["unanswerable"]
 
 
-@pytest.mark.parametrize(("begin", "nearest"), [(0, 0), (-5, 0), (3, 3), (4, 3), (5, 6), (100, 6)])
-def test_answers_are_found_where_they_are_nearest(begin, nearest):
-    assert locate("ka ka ka ka", SquadAnswer("ka ka", begin)) == (nearest, nearest + 5)
-    assert locate("ka to", SquadAnswer("mi", begin)) is None
-    assert locate("ka to", SquadAnswer("", begin)) is None
-
-
-@pytest.mark.parametrize(
-    ("answer", "begin", "found"),
-    [
-        ("mi ren", 4, "mi\r\nren"),
-        ("ren sol", 8, "ren  sol"),
-        ("sol,\tdu", 13, "sol, du"),
-        ("to mi\nren", 0, "to\tmi\r\nren"),
-        ("mi", None, "mi"),
-        ("mi  ren", None, "mi\r\nren"),
-        ("5km", 0, "5 km"),
-        ("sol ,du", 0, "sol, du"),
-        ("ka to", 30, "ka to"),  # as it is written, though another is nearer
-        ("ka to", 36, "ka \nto"),  # unless that is where it is said to be
-        ("ka mi", 0, None),
-        (" ", 0, None),
-    ],
-)
-def test_answers_may_have_other_white_space_than_the_passage(answer, begin, found):
-    passage = "to\tmi\r\nren  sol, du 5 km ka to. A \u00a0 ka \nto"
-    span = locate(passage, SquadAnswer(answer.strip(), begin))
-    assert found == (None if span is None else passage[slice(*span)])
-
-
 def test_answers_that_differ_in_white_space_are_learned_and_counted(build):
     context = "Katomi ren\r\nsol du\tvelan  quibor mi."
     answers = {"ren sol": 7, "du velan": 16, "velan quibor": 0, "quibor mi": 26}
@@ -284,14 +219,6 @@ def test_answers_that_differ_in_white_space_are_learned_and_counted(build):
     counts = examples.statistics
     assert counts["questions whose answer has other white space than the passage"] == 3
     assert counts["questions with a wrong answer_start, repaired"] == 1 and not examples.skipped
-
-
-def test_whole_numbers_are_ids_and_offsets(tmp_path):
-    first = {"id": 7, "question": "q", "answers": [{"text": "sol", "answer_start": 12.0}]}
-    second = {"id": "x", "question": "q", "answers": [{"text": 5000, "answer_start": "25"}]}
-    [passage] = read_squad(write(tmp_path / "a.json", first, second)).passages
-    assert [one.id for one in passage.questions] == ["7", "x"]
-    assert [one.answers for one in passage.questions] == [[("sol", 12)], [("5000", 25)]]
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet"])
@@ -331,28 +258,6 @@ def test_a_column_of_one_answer_is_located_in_the_passage(tmp_path, tokenizer_fi
     }
 
 
-def test_answers_of_a_table_are_near_their_start_if_it_is_given(tmp_path):
-    rows = [
-        {"context": "ka to ka", "question": "a?", "answer": "ka", "answer_start": 6},
-        {"context": "ka to ka", "question": "b?", "answers": ["to", "ka"]},
-        {"context": "ka to ka", "question": "c?", "answers": {"text": ["to", "ka"]}},
-        {
-            "context": "ka to ka",
-            "question": "d?",
-            "answers": [{"text": "to"}, {"text": "ka", "answer_start": 0}],
-        },
-        {"context": "ka to ka", "question": "e?", "answer": None, "is_impossible": True},
-        {"context": "ka to ka", "question": "f?", "answer": "to", "is_impossible": False},
-    ]
-    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    [passage] = read_squad(tmp_path / "t.jsonl").passages
-    both = [("to", None), ("ka", None)]
-    assert [one.answers for one in passage.questions] == [
-        [("ka", 6)], both, both, [("to", None), ("ka", 0)], [], [("to", None)],
-    ]  # fmt: skip
-    assert [one.impossible for one in passage.questions] == [False, False, False, False, True, False]
-
-
 def test_token_spans(tokenizer_file):
     text = "  katomi  ren (5,000)."
     encoded = encode_with_offsets(XLNetTokenizer(tokenizer_file), text)
@@ -375,90 +280,6 @@ def test_targets_of_windows():
     }
     nothing = {"answer_first": 9, "answer_last": 9, "is_impossible": 1}
     assert training_columns(None, window, 2) == training_columns(Span(14, 15), window, 2) == nothing
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{", "is not json"),
-        ("[]", r"found \[\], expected an object with data, a list"),
-        ('{"data": []}', "has no questions"),
-        ('{"data": [{"paragraphs": [{"qas": []}]}]}', r"data\[0\].paragraphs\[0\]: context is None"),
-        ("[" * 100_000, "is not json"),
-        ('{"data": [{"paragraphs": [{"context": "a\\ud83d", "qas": []}]}]}', "context has '.ud83d', half"),
-        ('{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": 7.5}]}]}]}', r"id is 7.5.*a str"),
-        ('{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": true}]}]}]}', r"id is True.*a str"),
-        ('{"data": [{"paragraphs": [{"context": "a", "context": "b"}]}]}', '"context" is given twice: keep'),
-    ],
-)
-def test_files_that_are_not_squad(tmp_path, content, message):
-    path = tmp_path / "wrong.json"
-    path.write_text(content)
-    with pytest.raises(UserError, match=f"wrong.json.*{message}"):
-        read_squad(path)
-
-
-def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(squad_data, "_MAX_BYTES", 1000)
-    (tmp_path / "b.json.gz").write_bytes(gzip.compress(b" " * 10**6 + b"{}"))
-    with pytest.raises(UserError, match="b.json.gz has more than 1,000 bytes of json: split it"):
-        read_squad(tmp_path / "b.json.gz")
-
-
-def test_wrong_answers_and_ids_are_named(tmp_path):
-    bad = {"id": "q", "question": "q", "answers": [{"text": "sol"}]}
-    with pytest.raises(UserError, match=r"qas\[0\].answers: answer_start is None, expected .* a int"):
-        read_squad(write(tmp_path / "a.json", bad))
-    with pytest.raises(UserError, match=r"qas\[1\]: id 'a' is that of .*qas\[0\], too"):
-        read_squad(write(tmp_path / "b.json", question("a"), question("a")))
-    (tmp_path / "c.json.gz").write_bytes(b"plain")
-    for damaged in (b"plain", gzip.compress(b'{"data": []}' * 99)[:-9]):
-        (tmp_path / "c.json.gz").write_bytes(damaged)
-        with pytest.raises(UserError, match="c.json.gz cannot be read to its end"):
-            read_squad(tmp_path / "c.json.gz")
-    with pytest.raises(FileNotFoundError):
-        read_squad(tmp_path / "absent.json")
-    with pytest.raises(UserError, match="is a folder without Parquet or Arrow files: give a file"):
-        read_squad(tmp_path)
-
-
-def test_rows_with_an_empty_id_are_named_by_their_line(tmp_path):
-    row = {"id": None, "context": "sol du", "question": "?", "answers": {"text": [], "answer_start": []}}
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps({**row, "id": name}) + "\n" for name in (None, "x", "")))
-    [passage] = read_squad(path).passages
-    assert [question.id for question in passage.questions] == [f"{path}:1", "x", f"{path}:3"]
-
-
-def test_nothing_to_learn_from_is_an_error(tmp_path, tokenizer_file):
-    path = write(tmp_path / "train.json", question("a?", "nowhere", 0))
-    with pytest.raises(UserError, match=r"train.json gives no examples: answer not in the passage \(1\)"):
-        build_squad(SquadOptions(str(tokenizer_file), str(tmp_path / "records"), train=path))
-    assert not (tmp_path / "records/train/manifest.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "no data"),
-        ({"dev": "x", "seq_len": 20, "max_question_len": 17}, "max_question_len is 17, expected 1 to 16"),
-        ({"dev": "x", "stride": 0}, "stride is 0"),
-    ],
-)
-def test_options_that_do_not_fit(tokenizer_file, tmp_path, options, message):
-    with pytest.raises(UserError, match=message):
-        build_squad(SquadOptions(str(tokenizer_file), str(tmp_path), **options))
-
-
-def test_the_command(tmp_path, tokenizer_file):
-    path = write(tmp_path / "train.json", question("a?", "sol"), question("b?", "nowhere", 0))
-    command = [sys.executable, "-m", "tfrecord_builders.squad", f"--tokenizer={tokenizer_file}"]
-    command += [f"--train={path}", f"--output_dir={tmp_path / 'records'}"]
-    good = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
-    assert good.returncode == 0 and "skipped: answer not in the passage" in good.stdout, good.stderr
-    assert "pieces of a passage, longest" in good.stdout
-    bad = subprocess.run([*command, "--seq_len=40"], capture_output=True, text=True, cwd=REPOSITORY)
-    assert bad.returncode == 1 and bad.stderr.startswith("ERROR: max_question_len is 64, expected 1 to 36")
 
 
 @pytest.mark.parametrize("name", ["dev-v1.1.from-explorer", "dev-v2.0.from-explorer", "cs224n_dev-v2.0"])
@@ -487,16 +308,3 @@ def test_real_answers_are_aligned(shared, tmp_path, name):
     answerable = examples.statistics["questions"] - examples.statistics["questions without an answer"]
     assert len(found) == answerable > 100
     assert exact >= 0.98 * answerable
-
-
-def test_a_tokenizer_with_byte_fallback_is_refused_and_the_old_set_stays(
-    tmp_path, tokenizer_file, byte_fallback_file
-):
-    data = write(tmp_path / "train.json", question("Q?", "sol"))
-    options = SquadOptions(str(tokenizer_file), str(tmp_path / "out"), train=data)
-    build_squad(options)
-    with pytest.raises(
-        UserError, match=r"bytes.model has byte fallback.*give a SentencePiece model without.*--tokenizer"
-    ):
-        build_squad(dataclasses.replace(options, tokenizer=str(byte_fallback_file)))
-    assert ExampleSet.load(tmp_path / "out" / "train").records

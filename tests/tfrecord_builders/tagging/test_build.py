@@ -12,7 +12,6 @@ from tfrecord_builders.tagging.build import TaggingOptions, build_tagging
 from tfrecord_builders.tagging.data import AnnotatedText, Entity, TaggedWords, read_sentences
 from tfrecord_builders.tagging.words import SentenceEncoder
 from xlnet_tf.errors import UserError
-from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks.tagging.files import TaggedSentence, entities, tagged_sentences
 from xlnet_tf.text.cleaning import clean_text
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID, UNK_ID
@@ -270,83 +269,6 @@ def test_sentences_without_words_are_counted(tmp_path, tokenizer_file):
     assert examples.records == 1
     path = tmp_path / "train.jsonl"
     assert examples.skipped == {"no words": {"count": 2, "places": [f"{path}:1", f"{path}:2"]}}
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"train": "ka B-X\n", "dev": "ka B-X\n\nto O\nmi I-Y\n"},
-            r"dev.txt:4: unknown type 'Y'; known are X",
-        ),
-        ({"train": "ka B-X\n", "dev": "ka\nto\n"}, r"dev.txt:1: no tags"),
-        (
-            {"train": "ka B-X\n", "test": [{"text": "ka"}, {"tokens": ["to"], "tags": ["O"]}]},
-            r"jsonl:2: tags, but",
-        ),
-        ({"train": "\n\n-DOCSTART- O\n"}, r"no sentences in .*train.txt"),
-        ({"train": "ka B-X\n", "dev": ""}, r"no sentences in .*dev.txt"),
-        ({"train": "ka O\n"}, r"no entities in .*train.txt"),
-        ({"train": "ka O\nto N\n"}, r"train.txt:2: the tag is 'N', expected O, .* column \(--tag_column"),
-        (
-            {"train": [{"tokens": ["ka", "to"], "tags": [0, 3]}]},
-            r"train.jsonl:1: the tag is '0', expected O, .*for numbers write the names of the tags",
-        ),
-        ({"train": [{"tokens": ["ka"], "tags": None}]}, r"train.jsonl:1: no tags"),
-        (
-            {"train": [{"id": 1, "tokens": ["ka"], "ner_tags": [1]}]},
-            r"train.jsonl:1: no tags among the fields id, tokens, ner_tags\. .*--tags_column.*for numbers",
-        ),
-        (
-            {"train": "ka B-X\n", "dev": [{"tokens": ["ka"], "tags": ["O"]}], "tags_column": "labels"},
-            r"dev.jsonl:1: no tags among the fields tokens, tags\. .*'labels' \(--tags_column",
-        ),
-        ({"train": [{"text": "ka", "spans": []}]}, r"train.jsonl:1: no tags among the fields text, spans"),
-        (
-            {"train": [{"tokens": ["ka"], "tags": ["-100"]}]},
-            r"train.jsonl:1: the tag is '-100'.*for numbers write the names",
-        ),
-        ({"train": "ka B-X\nto X\n"}, r"train.txt:2: the tag is 'X', expected O, B-TYPE, I-TYPE"),
-        ({"train": "ka I-X\n", "repair": False}, r"train.txt:1: I-X is not allowed"),
-        ({"test": "ka\n"}, "give --types"),
-        ({}, "no data"),
-        ({"train": "ka B-X\n", "types": ["X", "Y", "X"]}, "--types are 'X', 'Y', 'X'; expected .* once"),
-        ({"train": "ka B-X\n", "types": [""]}, "--types are ''; expected names"),
-        ({"train": "ka B-X\n", "stride": 23}, "stride is 23, expected 1 to 22"),
-        ({"train": "ka B-X\n", "seq_len": 6}, "seq_len is 6"),
-        ({"train": "ka B-X\n", "scheme": "bieo"}, "scheme is 'bieo'"),
-    ],
-)
-def test_bad_input_is_an_error_and_no_set(tmp_path, tokenizer_file, options, message):
-    with pytest.raises(UserError, match=message):
-        build(tmp_path, tokenizer_file, **options)
-    split = "test" if "test" in options else "dev" if "dev" in options else "train"
-    with pytest.raises(FileNotFoundError):
-        ExampleSet.load(tmp_path / split)
-
-
-def test_a_missing_file_is_reported_before_any_split_is_written(tmp_path, tokenizer_file):
-    (tmp_path / "train.txt").write_text("ka B-X\n")
-    files = {"train": [str(tmp_path / "train.txt")], "dev": [str(tmp_path / "dve.txt")]}
-    with pytest.raises(FileNotFoundError, match="dve.txt does not exist"):
-        build_tagging(TaggingOptions(str(tokenizer_file), str(tmp_path / "records"), **files))
-    assert not (tmp_path / "records").exists()
-
-
-def test_a_missing_tokenizer_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="none.model does not exist"):
-        build(tmp_path, tmp_path / "none.model", train="ka B-X\n")
-
-
-def test_texts_are_refused_with_byte_fallback_and_the_old_set_stays(
-    tmp_path, tokenizer_file, byte_fallback_file
-):
-    rows = [{"text": "ka to", "entities": [{"start": 0, "end": 2, "label": "X"}]}]
-    build(tmp_path, tokenizer_file, train=rows)
-    with pytest.raises(UserError, match=r"bytes.model has byte fallback.*the text in .*train.jsonl:1 needs"):
-        build(tmp_path, byte_fallback_file, train=rows)
-    assert ExampleSet.load(tmp_path / "train").records == 1
-    assert build(tmp_path, byte_fallback_file, train="ka B-X\n", overwrite=True)["train"].records == 1
 
 
 @pytest.mark.parametrize(

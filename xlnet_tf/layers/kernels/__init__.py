@@ -41,8 +41,8 @@ class Kernels(Protocol):
     def project_heads(self, stream: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         """Projects vectors [B, Q, D] by weights [D, N, H] to heads [B, N, Q, H]."""
 
-    def merge_heads(self, heads: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-        """Projects heads [B, N, Q, H] by weights [D, N, H] back to [B, Q, D]."""
+    def merge_heads(self, heads: tf.Tensor, weights: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+        """Projects heads [B, N, Q, H] of softmax_sum by weights [D, N, H] back to [B, Q, D] in a type."""
 
     def add_biases(self, queries: tf.Tensor, biases: list[tf.Tensor]) -> list[tf.Tensor]:
         """Adds each bias [N, H] to the queries [B, N, Q, H]: one result for each bias."""
@@ -84,7 +84,10 @@ class Kernels(Protocol):
         """
 
     def softmax_sum(self, scores, values, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
-        """Sums values [B, N, K, H] by the softmax of scores [B, N, Q, K], with dropout of the weights."""
+        """Sums values [B, N, K, H] by the softmax of scores [B, N, Q, K], with dropout of the weights.
+
+        The result [B, N, Q, H] is in the values' type or float32.
+        """
 
     def keep_mask(self, shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
         """Draws which elements of a shape dropout keeps: bool, false with probability `rate`."""

@@ -38,9 +38,9 @@ class GraphKernels(ReferenceKernels):
         length = stream.shape[1] or tf.shape(stream)[1]
         return tf.transpose(tf.reshape(rows, [-1, length, heads, width]), [0, 2, 1, 3])
 
-    def merge_heads(self, heads, weights):
+    def merge_heads(self, heads, weights, dtype):
         d_model, count, width = weights.shape
-        rows = tf.reshape(tf.transpose(heads, [0, 2, 1, 3]), [-1, count * width])
+        rows = tf.reshape(tf.transpose(tf.cast(heads, dtype), [0, 2, 1, 3]), [-1, count * width])
         rows = self.matmul(rows, tf.reshape(weights, [-1, count * width]), transpose_b=True)
         return tf.reshape(rows, [-1, heads.shape[2] or tf.shape(heads)[2], d_model])
 

@@ -1,0 +1,125 @@
+"""Questions as they are read: SQuAD's json and tables; answers are found in their passages."""
+
+import gzip
+import json
+
+import pytest
+
+from tests.helpers.records.builders import question
+from tests.helpers.records.builders import squad_file as write
+from tfrecord_builders.squad import data as squad_data
+from tfrecord_builders.squad.data import SquadAnswer, locate, read_squad
+from xlnet_tf.errors import UserError
+
+
+@pytest.mark.parametrize(("begin", "nearest"), [(0, 0), (-5, 0), (3, 3), (4, 3), (5, 6), (100, 6)])
+def test_answers_are_found_where_they_are_nearest(begin, nearest):
+    assert locate("ka ka ka ka", SquadAnswer("ka ka", begin)) == (nearest, nearest + 5)
+    assert locate("ka to", SquadAnswer("mi", begin)) is None
+    assert locate("ka to", SquadAnswer("", begin)) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "begin", "found"),
+    [
+        ("mi ren", 4, "mi\r\nren"),
+        ("ren sol", 8, "ren  sol"),
+        ("sol,\tdu", 13, "sol, du"),
+        ("to mi\nren", 0, "to\tmi\r\nren"),
+        ("mi", None, "mi"),
+        ("mi  ren", None, "mi\r\nren"),
+        ("5km", 0, "5 km"),
+        ("sol ,du", 0, "sol, du"),
+        ("ka to", 30, "ka to"),  # as it is written, though another is nearer
+        ("ka to", 36, "ka \nto"),  # unless that is where it is said to be
+        ("ka mi", 0, None),
+        (" ", 0, None),
+    ],
+)
+def test_answers_may_have_other_white_space_than_the_passage(answer, begin, found):
+    passage = "to\tmi\r\nren  sol, du 5 km ka to. A \u00a0 ka \nto"
+    span = locate(passage, SquadAnswer(answer.strip(), begin))
+    assert found == (None if span is None else passage[slice(*span)])
+
+
+def test_whole_numbers_are_ids_and_offsets(tmp_path):
+    first = {"id": 7, "question": "q", "answers": [{"text": "sol", "answer_start": 12.0}]}
+    second = {"id": "x", "question": "q", "answers": [{"text": 5000, "answer_start": "25"}]}
+    [passage] = read_squad(write(tmp_path / "a.json", first, second)).passages
+    assert [one.id for one in passage.questions] == ["7", "x"]
+    assert [one.answers for one in passage.questions] == [[("sol", 12)], [("5000", 25)]]
+
+
+def test_answers_of_a_table_are_near_their_start_if_it_is_given(tmp_path):
+    rows = [
+        {"context": "ka to ka", "question": "a?", "answer": "ka", "answer_start": 6},
+        {"context": "ka to ka", "question": "b?", "answers": ["to", "ka"]},
+        {"context": "ka to ka", "question": "c?", "answers": {"text": ["to", "ka"]}},
+        {
+            "context": "ka to ka",
+            "question": "d?",
+            "answers": [{"text": "to"}, {"text": "ka", "answer_start": 0}],
+        },
+        {"context": "ka to ka", "question": "e?", "answer": None, "is_impossible": True},
+        {"context": "ka to ka", "question": "f?", "answer": "to", "is_impossible": False},
+    ]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    [passage] = read_squad(tmp_path / "t.jsonl").passages
+    both = [("to", None), ("ka", None)]
+    assert [one.answers for one in passage.questions] == [
+        [("ka", 6)], both, both, [("to", None), ("ka", 0)], [], [("to", None)],
+    ]  # fmt: skip
+    assert [one.impossible for one in passage.questions] == [False, False, False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is not json"),
+        ("[]", r"found \[\], expected an object with data, a list"),
+        ('{"data": []}', "has no questions"),
+        ('{"data": [{"paragraphs": [{"qas": []}]}]}', r"data\[0\].paragraphs\[0\]: context is None"),
+        ("[" * 100_000, "is not json"),
+        ('{"data": [{"paragraphs": [{"context": "a\\ud83d", "qas": []}]}]}', "context has '.ud83d', half"),
+        ('{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": 7.5}]}]}]}', r"id is 7.5.*a str"),
+        ('{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": true}]}]}]}', r"id is True.*a str"),
+        ('{"data": [{"paragraphs": [{"context": "a", "context": "b"}]}]}', '"context" is given twice: keep'),
+    ],
+)
+def test_files_that_are_not_squad(tmp_path, content, message):
+    path = tmp_path / "wrong.json"
+    path.write_text(content)
+    with pytest.raises(UserError, match=f"wrong.json.*{message}"):
+        read_squad(path)
+
+
+def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(squad_data, "_MAX_BYTES", 1000)
+    (tmp_path / "b.json.gz").write_bytes(gzip.compress(b" " * 10**6 + b"{}"))
+    with pytest.raises(UserError, match="b.json.gz has more than 1,000 bytes of json: split it"):
+        read_squad(tmp_path / "b.json.gz")
+
+
+def test_wrong_answers_and_ids_are_named(tmp_path):
+    bad = {"id": "q", "question": "q", "answers": [{"text": "sol"}]}
+    with pytest.raises(UserError, match=r"qas\[0\].answers: answer_start is None, expected .* a int"):
+        read_squad(write(tmp_path / "a.json", bad))
+    with pytest.raises(UserError, match=r"qas\[1\]: id 'a' is that of .*qas\[0\], too"):
+        read_squad(write(tmp_path / "b.json", question("a"), question("a")))
+    (tmp_path / "c.json.gz").write_bytes(b"plain")
+    for damaged in (b"plain", gzip.compress(b'{"data": []}' * 99)[:-9]):
+        (tmp_path / "c.json.gz").write_bytes(damaged)
+        with pytest.raises(UserError, match="c.json.gz cannot be read to its end"):
+            read_squad(tmp_path / "c.json.gz")
+    with pytest.raises(FileNotFoundError):
+        read_squad(tmp_path / "absent.json")
+    with pytest.raises(UserError, match="is a folder without Parquet or Arrow files: give a file"):
+        read_squad(tmp_path)
+
+
+def test_rows_with_an_empty_id_are_named_by_their_line(tmp_path):
+    row = {"id": None, "context": "sol du", "question": "?", "answers": {"text": [], "answer_start": []}}
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps({**row, "id": name}) + "\n" for name in (None, "x", "")))
+    [passage] = read_squad(path).passages
+    assert [question.id for question in passage.questions] == [f"{path}:1", "x", f"{path}:3"]

@@ -1,0 +1,194 @@
+"""What all builders of labelled examples have in common: their commands, and what they say of wrong input."""
+
+import pytest
+
+from tests.helpers.commands import run_in_fork
+from tests.helpers.records.builders import ARTICLE, CLASSES, GOOD, OWN, build, question, write
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.examples import ExampleSet
+
+PAIR_COLUMNS = "query\tpassage\trelevance\n"
+NOWHERE = question("a?", "nowhere", 0)
+WITH_ANSWER = "no answer, expected one for each training question"
+
+
+def classification(**options):
+    return "classification", {"train": CLASSES, **options}
+
+
+def tagging(train="ka B-X\n", **options):
+    return "tagging", {**({"train": train} if train else {}), **options}
+
+
+def race(*rows, **options):
+    return "race", {"train": [OWN, *rows], **options}
+
+
+def ranking(train, **options):
+    return "ranking", {"train": train, **options}
+
+
+WRONG = [
+    (
+        classification(kind="ranking"),
+        "kind is 'ranking', expected one of classification, regression, multi_label",
+    ),
+    (classification(truncation="start"), "truncation is 'start', expected one of end, middle"),
+    (classification(metrics=["bleu"]), "metric 'bleu' is not for classification, which has accuracy"),
+    (classification(metrics=["f1"]), "f1 needs two labels, here are 3"),
+    (classification(format="xml"), "format is 'xml', expected one of csv"),
+    (classification(label_column=["a", "b"]), r"several label columns \(a, b\) are for --kind=multi_label"),
+    (classification(text_column=["body"]), r"train\.csv:2: there is no column 'body', only text, label"),
+    (classification(labels=["bad", "good"]), r"train\.csv:5: unknown label 'so-so'; known are bad, good"),
+    (
+        classification(labels=["bad", "good", "bad"]),
+        "--labels are bad, good, bad; expected at least 2, each of",
+    ),
+    (classification(labels=["bad"]), "--labels are bad; expected at least 2"),
+    (classification(labels=["1", "2"], kind="regression"), r"--labels \(1, 2\) are for classes"),
+    (classification(seq_len=2), "seq_len is 2"),
+    (classification(dev_fraction=1.5), "dev_fraction is 1.5"),
+    (classification(preset="sst-2"), "--preset=sst-2 knows its files: leave out --train"),
+    (classification(preset="sst-3"), "preset is 'sst-3', expected one of cola, sst-2"),
+    (classification(data_dir="glue"), "give --train .* or --preset and --data_dir"),
+    (
+        classification(train="text,label\nka,good\n"),
+        "only the label good in column 'label'; expected at least 2",
+    ),
+    (classification(dev="text,label\n"), r"dev\.csv has no rows"),
+    (("classification", {"test": CLASSES}), "without --train, the labels are not known: give --labels"),
+    (("classification", {"preset": "sst-2"}), "needs --data_dir"),
+    (tagging(dev="ka B-X\n\nto O\nmi I-Y\n"), r"dev.txt:4: unknown type 'Y'; known are X"),
+    (tagging(dev="ka\nto\n"), r"dev.txt:1: no tags"),
+    (tagging(test=[{"text": "ka"}, {"tokens": ["to"], "tags": ["O"]}]), r"jsonl:2: tags, but"),
+    (tagging("\n\n-DOCSTART- O\n"), r"no sentences in .*train.txt"),
+    (tagging(dev="\n"), r"no sentences in .*dev.txt"),
+    (tagging("ka O\n"), r"no entities in .*train.txt"),
+    (tagging("ka O\nto N\n"), r"train.txt:2: the tag is 'N', expected O, .* column \(--tag_column"),
+    (
+        tagging([{"tokens": ["ka", "to"], "tags": [0, 3]}]),
+        "jsonl:1: the tag is '0', .*for numbers write the names",
+    ),
+    (tagging([{"tokens": ["ka"], "tags": None}]), r"train.jsonl:1: no tags"),
+    (
+        tagging([{"id": 1, "tokens": ["ka"], "ner_tags": [1]}]),
+        r"train.jsonl:1: no tags among the fields id, tokens, ner_tags\. .*--tags_column.*for numbers",
+    ),
+    (
+        tagging(dev=[{"tokens": ["ka"], "tags": ["O"]}], tags_column="labels"),
+        r"dev.jsonl:1: no tags among the fields tokens, tags\. .*'labels' \(--tags_column",
+    ),
+    (tagging([{"text": "ka", "spans": []}]), r"train.jsonl:1: no tags among the fields text, spans"),
+    (tagging([{"tokens": ["ka"], "tags": ["-100"]}]), r"train.jsonl:1: the tag is '-100'.*for numbers"),
+    (tagging("ka B-X\nto X\n"), r"train.txt:2: the tag is 'X', expected O, B-TYPE, I-TYPE"),
+    (tagging("ka I-X\n", repair=False), r"train.txt:1: I-X is not allowed"),
+    (tagging("", test="ka\n"), "give --types"),
+    (tagging(types=["X", "Y", "X"]), "--types are 'X', 'Y', 'X'; expected .* once"),
+    (tagging(types=[""]), "--types are ''; expected names"),
+    (tagging(stride=23), "stride is 23, expected 1 to 22"),
+    (tagging(seq_len=6), "seq_len is 6"),
+    (tagging(scheme="bieo"), "scheme is 'bieo'"),
+    (race({**OWN, "answer": "D"}), r"train.jsonl:2: the answer is 'D', expected A to C"),
+    (race({**OWN, "answer": 3}), r"train.jsonl:2: the answer is '3'"),
+    (race({**OWN, "answer": 0.5}), r"train.jsonl:2: the answer is '0.5'"),
+    (race({**OWN, "answer": -1}), f"train.jsonl:2: {WITH_ANSWER}"),
+    (race({**OWN, "answer": None}), f"train.jsonl:2: {WITH_ANSWER}"),
+    (race({**OWN, "answer": "1" * 5000}), r"train.jsonl:2: the answer is '111"),
+    (race({**OWN, "options": ["a", "b"], "answer": 0}), r"train.jsonl:2: 2 options, expected 3"),
+    (race({**OWN, "options": "abc"}), r"train.jsonl:2: options is 'abc', expected a list"),
+    (race({"context": "Ka.", "options": ["a", "b", "c"]}), r"train.jsonl:2.*question"),
+    (race({**ARTICLE, "options": ["tomi", "velan"]}), r"train.jsonl:2 question 1: options are tomi"),
+    (race({**ARTICLE, "options": [["a", 1], []]}), r"train.jsonl:2 question 1: .* expected a list"),
+    (
+        race({**OWN, "options": [{"text": "a"}] * 3}),
+        r'train.jsonl:2: options are {"text": "a"}, .* list of texts',
+    ),
+    (race({**OWN, "options": []}), r"train.jsonl:2: there are no options"),
+    (race({**ARTICLE, "answers": ["A"]}), r"train.jsonl:2: 2 questions, 2 lists of options and 1 answers"),
+    (race(max_qa_len=128), "max_qa_len is 128, expected 1 to 44"),
+    (ranking("query\ttext\trelevance\nka\tto\t1\n"), r"train.tsv:2.*'passage'.*query, text, relevance"),
+    (ranking(PAIR_COLUMNS + "ka\tto\tyes\n"), r"train.tsv:2: the relevance is 'yes'"),
+    (ranking(PAIR_COLUMNS + "ka\tto\t-1\n"), r"train.tsv:2: the relevance is '-1'"),
+    (ranking(PAIR_COLUMNS + "ka\tto\t1\nka\tmi\n"), r"train.tsv:3: 2 fields where there are 3"),
+    (
+        ranking("query_id\tquery\tpassage\trelevance\n1\tka\tto\t1\n1\tmi\tto\t1\n"),
+        r"train.tsv:3: query 1 is 'mi', but 'ka' in .*train.tsv:2",
+    ),
+    (ranking(PAIR_COLUMNS), r"train.tsv gives no examples: it is empty"),
+    (ranking(PAIR_COLUMNS + "ka\tto\t0\n"), r"no examples: query without a relevant passage \(1\)"),
+    (("ranking", {"dev": "/x", "format": "msmarco"}), "format is 'msmarco', expected one of table"),
+    (("ranking", {"dev": "/x", "format": "trec"}), "needs --collection and --run"),
+    (("ranking", {"train": "/x", "format": "trec", "collection": "c", "run": "r"}), "needs --qrels"),
+    (("ranking", {"dev": "/x", "run": "r"}), "are for format=trec, not table"),
+    (("ranking", {"dev": "/x", "max_query_len": 29}), "max_query_len is 29, expected 1 to 28"),
+    (
+        ("squad", {"dev": "/x", "seq_len": 20, "max_question_len": 17}),
+        "max_question_len is 17, expected 1 to 16",
+    ),
+    (("squad", {"dev": "/x", "stride": 0}), "stride is 0"),
+    (
+        ("squad", {"dev": "/x", "segment_len": 15}),
+        "segment_len is 15, expected a divisor of seq_len 40 that is",
+    ),
+    (
+        ("squad", {"dev": "/x", "segment_len": 40}),
+        "segment_len is 40, expected a divisor of seq_len 40 that is",
+    ),
+    (
+        ("squad", {"dev": "/x", "segment_len": 10}),
+        "max_question_len is 8, expected 1 to 6, so that segment_len 10",
+    ),
+    (("squad", {"dev": "/x", "segment_len": -1}), "segment_len"),
+    (("squad", {"train": [NOWHERE]}), r"train.json gives no examples: answer not in the passage \(1\)"),
+]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"), WRONG, ids=lambda value: value[0] if type(value) is tuple else ""
+)
+def test_wrong_input_is_an_error_and_no_set(tmp_path, tokenizer_file, wrong, message):
+    builder, options = wrong
+    with pytest.raises(UserError, match=message):
+        build(builder, tmp_path, tokenizer_file, **options)
+    last = max({"train", "dev", "test"} & options.keys(), key=("train", "dev", "test").index, default="train")
+    assert not (tmp_path / "records" / last / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("builder", GOOD)
+def test_a_set_needs_data_that_are_there_and_a_tokenizer(tmp_path, tokenizer_file, builder):
+    """All of it is looked for before any split is written."""
+    no_data = "give --train" if builder == "classification" else "no data: give --train"
+    with pytest.raises(UserError, match=no_data):
+        build(builder, tmp_path, tokenizer_file)
+    with pytest.raises(FileNotFoundError, match="dve.csv"):
+        build(builder, tmp_path, tokenizer_file, train=GOOD[builder], dev=str(tmp_path / "dve.csv"))
+    with pytest.raises(FileNotFoundError, match="none.model does not exist"):
+        build(builder, tmp_path, tmp_path / "none.model", train=GOOD[builder])
+    assert not (tmp_path / "records").exists()
+
+
+@pytest.mark.parametrize("builder", GOOD)
+def test_the_command_prints_a_table_or_what_is_wrong(tmp_path, tokenizer_file, builder):
+    files = [f"--train={write(builder, tmp_path, 'train', GOOD[builder])}", f"--tokenizer={tokenizer_file}"]
+    command = [f"tfrecord_builders.{builder}", *files, f"--output_dir={tmp_path / 'records'}"]
+    good = run_in_fork(*command)
+    length = ExampleSet.load(tmp_path / "records/train").seq_len
+    assert good.returncode == 0 and "tokens of an example" in good.stdout and str(length) in good.stdout
+    bad = run_in_fork(*command, "--seq_len=5")
+    assert bad.returncode == 1 and bad.stderr.startswith("ERROR: ") and "5" in bad.stderr
+
+
+@pytest.mark.parametrize(
+    ("builder", "train"),
+    [
+        ("squad", GOOD["squad"]),
+        ("tagging", [{"text": "ka to", "entities": [{"start": 0, "end": 2, "label": "X"}]}]),
+    ],
+)
+def test_offsets_need_a_tokenizer_without_byte_fallback_and_the_old_set_stays(
+    tmp_path, tokenizer_file, byte_fallback_file, builder, train
+):
+    build(builder, tmp_path, tokenizer_file, train=train)
+    with pytest.raises(UserError, match=r"bytes.model has byte fallback.*--tokenizer"):
+        build(builder, tmp_path, byte_fallback_file, train=train)
+    assert ExampleSet.load(tmp_path / "records/train").records
