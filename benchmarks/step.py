@@ -83,11 +83,7 @@ for line in sys.stdin:
 
 
 class TrainingStep:
-    """A training step of a model on one batch.
-
-    Args:
-        loss_of: features -> loss, a scalar.
-    """
+    """A training step of a model on one batch; loss_of takes features."""
 
     def __init__(self, loss_of: Callable, model, optimizer, batch: Mapping[str, np.ndarray], xla: bool):
         import tensorflow as tf
