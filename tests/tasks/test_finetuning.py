@@ -677,12 +677,6 @@ def test_lengths_of_a_runs_dev_examples_are_not_those_of_other_sets(run, registe
     assert opened.task.data.batching(training=False).batches.length(0) > 4
 
 
-def test_a_batch_of_fewer_rows_than_micro_batches_is_refused(data, tmp_path):
-    params = settings(data, trainer={"accumulation_steps": 16})
-    with pytest.raises(UserError, match="batch_size is 8 with 1 replicas and accumulation_steps 16"):
-        finetune(params, toy.ToyTask, STRATEGY, str(tmp_path / "run"))
-
-
 def test_what_does_not_fit_is_refused(data, run, registered, tmp_path, small_tokenizer):
     toy.make_examples(tmp_path / "other" / "dev", small_tokenizer, 4, labels=("0", "1"))
     with pytest.raises(UserError, match="labels of .* is .*'0', '1'.* for .*'no', 'yes'"):

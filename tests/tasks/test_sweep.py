@@ -115,6 +115,16 @@ def settings(tmp_path, small_tokenizer):
     return changed
 
 
+def assert_refused(folder, variants, message, dry_run_message):
+    """Before anything is written."""
+    with pytest.raises(UserError, match=message):
+        sweep.sweep(variants, toy_finetuning.ToyTask, prepare(variants[0][1].runtime), str(folder))
+    planned = sweep.trainings(variants, toy_finetuning.ToyTask, str(folder))
+    with pytest.raises(UserError, match=dry_run_message):
+        dry_run.check_and_print_all(planned, None)
+    assert not folder.exists()
+
+
 @pytest.mark.parametrize(
     ("setting", "value", "message"),
     [
@@ -125,14 +135,8 @@ def settings(tmp_path, small_tokenizer):
 def test_a_variant_that_cannot_be_trained_is_found_before_the_first_is(
     tmp_path, settings, setting, value, message
 ):
-    good = settings()
-    variants = [({setting: 0.5}, good), ({setting: value}, settings(**{setting: value}))]
-    with pytest.raises(UserError, match=message):
-        sweep.sweep(variants, toy_finetuning.ToyTask, prepare(good.runtime), str(tmp_path / "sweep"))
-    planned = sweep.trainings(variants, toy_finetuning.ToyTask, str(tmp_path / "sweep"))
-    with pytest.raises(UserError, match=message):
-        dry_run.check_and_print_all(planned, None)
-    assert not (tmp_path / "sweep").exists()
+    variants = [({setting: 0.5}, settings()), ({setting: value}, settings(**{setting: value}))]
+    assert_refused(tmp_path / "sweep", variants, message, message)
 
 
 def test_a_variant_that_is_too_large_for_the_machine_is_found_before_the_first_is(
@@ -142,15 +146,8 @@ def test_a_variant_that_is_too_large_for_the_machine_is_found_before_the_first_i
     large.task.model.d_model = 1024
     variants = [({"d_model": 16}, settings()), ({"d_model": 1024}, large)]
     monkeypatch.setattr(os, "sysconf", lambda name: 2000)  # 4 MB; the two need 0.2 and 14
-    with pytest.raises(
-        UserError, match="d_model=1024: a step of .* tokens needs about 0 GB and this machine"
-    ):
-        sweep.sweep(variants, toy_finetuning.ToyTask, prepare(large.runtime), str(tmp_path / "sweep"))
-    with pytest.raises(UserError, match="d_model=1024: .*What fits: --batch_size="):
-        dry_run.check_and_print_all(
-            sweep.trainings(variants, toy_finetuning.ToyTask, str(tmp_path / "sweep")), None
-        )
-    assert not (tmp_path / "sweep").exists()
+    needed = "d_model=1024: a step of .* tokens needs about 0 GB and this machine"
+    assert_refused(tmp_path / "sweep", variants, needed, "d_model=1024: .*What fits: --batch_size=")
 
 
 def test_data_of_a_variant_that_cannot_be_read_are_found_before_the_first_is_trained(
@@ -167,9 +164,8 @@ def test_data_of_a_variant_that_cannot_be_read_are_found_before_the_first_is_tra
     other = settings()
     other.task.train_data.global_batch_size = 16
     variants = [({"batch_size": 8}, settings()), ({"batch_size": 16}, other)]
-    with pytest.raises(UserError, match="batch_size=16: batches of 16 cannot be read"):
-        sweep.sweep(variants, toy_finetuning.ToyTask, prepare(other.runtime), str(tmp_path / "sweep"))
-    assert not (tmp_path / "sweep").exists()
+    message = "batch_size=16: batches of 16 cannot be read"
+    assert_refused(tmp_path / "sweep", variants, message, message)
 
 
 def test_two_variants_of_one_folder_are_refused(tmp_path, settings):
@@ -220,7 +216,7 @@ def test_a_seed_that_is_trained_again_is_said(
 ):
     for name in there:
         (tmp_path / "run" / name).mkdir(parents=True, exist_ok=True)
-        (tmp_path / "run" / name / "params.yaml").touch()
+        (tmp_path / "run" / name / "params.yaml").write_text("{task: {}, trainer: {}}")
     monkeypatch.setattr(seeds, "runs", lambda *_: [])
     params = settings()
     seeds.finetune_seeds(

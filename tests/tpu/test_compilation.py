@@ -37,6 +37,13 @@ def test_an_implausible_time_is_replaced_by_that_at_peak_rates(seconds):
     assert made.is_at_peak and made.estimated_seconds == pytest.approx(0.11)
 
 
+@pytest.mark.parametrize(("name", "flops"), [("v2", 22.8e12), ("v3", 61.4e12), ("v5p", 394e12)])
+def test_the_time_of_a_large_product_is_the_compilers(name, flops):
+    """It reaches what the compiler (libtpu 0.0.42.1) counts at most: more than v2's peak was taken to be."""
+    cost = {"flops": flops, "bytes_accessed": 0, "seconds": 1.0}
+    assert not compilation.read_result(RESULT | {"cost": cost}, topologies.find(name)).is_at_peak
+
+
 def test_a_program_that_cannot_be_read_has_its_figures_all_the_same():
     """libtpu 0.0.52 fails on its own program for tpu7x."""
 

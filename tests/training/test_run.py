@@ -204,22 +204,14 @@ def test_an_evaluation_that_is_too_large_comes_with_its_own_advice(folder, tmp_p
 
 
 @pytest.mark.integration
-def test_the_curve_of_a_pretraining_has_early_points(folder, tmp_path):
-    params = settings(folder)
-    params.trainer.validation_interval = 8
+def test_loops_of_steps_end_at_early_evaluations_and_at_checkpoints(folder, tmp_path):
+    params = settings(folder, checkpoint_interval=3)
+    params.trainer.validation_interval, params.trainer.max_to_keep = 8, 9
     assert (params.trainer.train_steps, params.trainer.steps_per_loop) == (12, 2)
     pretraining.pretrain(params, str(tmp_path))
     history = read_history(str(tmp_path / "history.jsonl"))
     assert [line["step"] for line in history if line["kind"] == "dev"] == [0, 2, 4, 8, 12]
-    assert [line["step"] for line in history if line["kind"] == "train"] == [2, 4, 6, 8, 10, 12]
-
-
-@pytest.mark.integration
-def test_checkpoints_are_saved_at_their_steps_within_a_loop_of_steps(folder, tmp_path):
-    params = settings(folder, checkpoint_interval=3)
-    params.trainer.max_to_keep = 9
-    assert (params.trainer.train_steps, params.trainer.steps_per_loop) == (12, 2)
-    pretraining.pretrain(params, str(tmp_path))
+    assert [line["step"] for line in history if line["kind"] == "train"] == [2, 3, 4, 6, 8, 9, 11, 12]
     saved = {int(path.stem.removeprefix("ckpt-")) for path in tmp_path.glob("ckpt-*.index")}
     assert saved == {3, 6, 9, 12}
 

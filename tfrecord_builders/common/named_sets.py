@@ -36,21 +36,12 @@ def is_name(source: str | os.PathLike) -> bool:
 
 
 def check(name: str) -> None:
-    """Opens a split of a data set, which may fetch it.
-
-    Raises:
-        UserError: there is no such data set or split, it cannot be fetched, or what reads it is not
-            installed.
-    """
+    """Opens a split of a data set, which may fetch it; raises UserError if that is not possible."""
     _on_hub(name) if name.startswith(HUB) else _prepared(name)
 
 
 def read(name: str) -> Iterator[LabelledRow]:
-    """Yields the rows of a split of a data set, in its order.
-
-    Raises:
-        UserError: as `check`; or a row is damaged.
-    """
+    """Yields the rows of a split of a data set, in its order."""
     return _hub_rows(name) if name.startswith(HUB) else _prepared_rows(name)
 
 
@@ -65,8 +56,8 @@ def _hub_rows(name: str) -> Iterator[LabelledRow]:
 @functools.lru_cache(maxsize=8)
 def _on_hub(name: str) -> Any:
     """Returns a datasets.Dataset."""
-    found = _HUB_NAME.fullmatch(name)
-    if not found:
+    match = _HUB_NAME.fullmatch(name)
+    if not match:
         raise UserError(
             f"{name} is not the name of a split: expected {HUB}OWNER/NAME[:CONFIG][@REVISION]/SPLIT, such as "
             f"{HUB}nyu-mll/glue:sst2/train"
@@ -80,9 +71,9 @@ def _on_hub(name: str) -> Any:
         ) from None
     datasets.disable_progress_bars()
     # The commit is asked for first, so that an old copy never stands for what the hub cannot give.
-    commit = hub.commit_of_data_set(found["name"], found["revision"])
+    commit = hub.commit_of_data_set(match["name"], match["revision"])
     try:
-        return datasets.load_dataset(found["name"], found["config"], split=found["split"], revision=commit)
+        return datasets.load_dataset(match["name"], match["config"], split=match["split"], revision=commit)
     except Exception as error:  # the library's own, of its builders and of the network
         raise UserError(f"{name} cannot be read: {' '.join(str(error).split())}") from error
 
@@ -147,12 +138,8 @@ def prepared_builder(name: str, data_dir: str = "", advice: str = "the name, and
     """Opens a data set of TensorFlow Datasets that has been prepared; nothing is downloaded.
 
     Args:
-        name: of the data set.
-        data_dir: where it is; "": TensorFlow Datasets' own folder.
+        data_dir: "": TensorFlow Datasets' own folder.
         advice: what to check if there is no such data set.
-
-    Raises:
-        UserError: it is unknown or not prepared.
     """
     import tensorflow_datasets as tfds
 

@@ -27,9 +27,8 @@ class LabelledRow:
     Attributes:
         values: column -> text, or list of texts. What is nested is there as json, and each of its parts as a
             column of its own: answers and answers.text.
-        file: where it stands: a file, a folder or the name of a data set.
+        file: a file, a folder or the name of a data set.
         line: number of its first line or, `numbered`, of the row, from 1; 0: the row is the whole file.
-        numbered: whether rows are counted, as in files without lines.
     """
 
     values: Mapping[str, str | list[str]]
@@ -56,11 +55,7 @@ class LabelledRow:
         return self.values[column]
 
     def text(self, column: str) -> str:
-        """Returns a column's text.
-
-        Raises:
-            UserError: the column is missing, or holds a list or an object.
-        """
+        """Returns a column's text; a missing column, a list or an object is a UserError."""
         value = self[column]
         if isinstance(value, list):
             raise UserError(f"{self.location}: column {column!r} is a list, expected a text")
@@ -73,19 +68,11 @@ class LabelledRow:
         return value
 
     def text_or(self, column: str, default: str) -> str:
-        """Returns a column's text; the default if the row has no such column, or nothing in it.
-
-        Raises:
-            UserError: the column holds a list or an object.
-        """
+        """Returns a column's text; the default if the row has no such column, or nothing in it."""
         return self.text(column) or default if column in self else default
 
     def texts(self, column: str) -> list[str]:
-        """Returns a column's list; in a csv or tsv file it is one of json.
-
-        Raises:
-            UserError: the column is missing, or holds something else.
-        """
+        """Returns a column's list; in a csv or tsv file it is one of json."""
         value = self[column]
         if isinstance(value, str):
             try:
@@ -99,23 +86,18 @@ class LabelledRow:
 
 
 class DecodedValues(Mapping[str, str | list[str]]):
-    """The values of a row, each of which is decoded when it is first asked for.
-
-    Args:
-        names: of its columns, and of their parts, as answers.text.
-        decode: a name -> its text or list of texts.
-    """
+    """The values of a row, each of which is decoded when it is first asked for."""
 
     def __init__(self, names: Collection[str], decode: Callable[[str], str | list[str]]):
         self._names, self._decode = names, decode
-        self._found: dict[str, str | list[str]] = {}
+        self._decoded: dict[str, str | list[str]] = {}
 
     def __getitem__(self, name: str) -> str | list[str]:
         if name not in self._names:
             raise KeyError(name)
-        if name not in self._found:
-            self._found[name] = self._decode(name)
-        return self._found[name]
+        if name not in self._decoded:
+            self._decoded[name] = self._decode(name)
+        return self._decoded[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._names
@@ -163,12 +145,12 @@ def parse_row(line: str) -> dict[str, Any]:
 
 def row_values(values: Mapping[str, Any]) -> dict[str, str | list[str]]:
     """Returns the values of a row, given those of json's types."""
-    found: dict[str, str | list[str]] = {}
+    texts: dict[str, str | list[str]] = {}
     for name, value in values.items():
-        found[name] = as_text(value)
+        texts[name] = as_text(value)
         if isinstance(value, Mapping):
-            found |= {f"{name}.{part}": inner for part, inner in row_values(value).items()}
-    return found
+            texts |= {f"{name}.{part}": inner for part, inner in row_values(value).items()}
+    return texts
 
 
 def as_text(value: Any) -> str | list[str]:
@@ -180,9 +162,6 @@ def _text(value: Any) -> str:
     """Returns a value as text: true and false as 1 and 0, null and NaN, which many tables have for it, as "".
 
     Bytes, as older writers store texts, are decoded; dates and decimal numbers are as Python writes them.
-
-    Raises:
-        UnicodeDecodeError: bytes are not UTF-8.
     """
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""

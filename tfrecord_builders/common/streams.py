@@ -68,11 +68,7 @@ class Stream(contextlib.AbstractContextManager):
         return self._raw.tell()
 
     def read(self, count: int) -> bytes:
-        """Reads up to `count` bytes: fewer only at the end of the file.
-
-        Raises:
-            UserError: the file is damaged or ends too early.
-        """
+        """Reads up to `count` bytes: fewer only at the end of the file. A damaged file is a UserError."""
         blocks, left = [], count
         try:
             while left and (block := self._read(left)):

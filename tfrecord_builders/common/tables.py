@@ -70,12 +70,7 @@ class TableFormat:
 
 
 def check_exists(source: str) -> None:
-    """Raises an error unless a file, a folder or a data set by name is there.
-
-    Raises:
-        FileNotFoundError: there is no such file or folder.
-        UserError: there is no such data set, or it has no such split.
-    """
+    """Raises FileNotFoundError or UserError unless a file, a folder or a data set by name is there."""
     if named_sets.is_name(source):
         named_sets.check(source)
     else:
@@ -103,12 +98,7 @@ def existing(path: epath.PathLike) -> epath.Path:
 
 
 def existing_file(path: epath.PathLike) -> epath.Path:
-    """Returns the path of a file.
-
-    Raises:
-        FileNotFoundError: it is not there.
-        UserError: it is a folder; those that can be read are those of columnar files.
-    """
+    """Returns the path of a file; a folder is an error, as those of columnar files are read elsewhere."""
     path = existing(path)
     if path.is_dir():
         raise UserError(
@@ -118,12 +108,7 @@ def existing_file(path: epath.PathLike) -> epath.Path:
 
 
 def infer_format(path: epath.PathLike) -> TableFormat:
-    """Returns the usual format for a file's name, csv quoted, tsv not, or for what else holds rows.
-
-    Raises:
-        FileNotFoundError: there is no such file or folder.
-        UserError: the name does not show the format.
-    """
+    """Returns the usual format for a file's name, csv quoted, tsv not, or for what else holds rows."""
     if named_sets.is_name(path):
         return TableFormat(NAMED)
     path = existing(path)
@@ -143,18 +128,13 @@ def infer_format(path: epath.PathLike) -> TableFormat:
 
 
 def read_table(path: epath.PathLike, table: TableFormat, skip: Skip | None = None) -> Iterator[LabelledRow]:
-    """Reads a table, row by row.
+    """Reads a table, row by row; blank lines are no rows, except in tables of one column.
 
     Args:
         path: a file, plain or compressed, local or remote, a folder, or the name of a data set.
-        table: how it is written.
         skip: called with reason and location of each row that has too few or too many fields; None: an error.
 
-    Yields:
-        Its rows. Blank lines are none, except in tables of one column.
-
     Raises:
-        FileNotFoundError: the file is missing.
         UserError: it is damaged, badly encoded or badly written; the message has file and line.
     """
     if table.kind == NAMED:
@@ -205,9 +185,9 @@ def _known_encoding(encoding: str) -> str:
 def _undecodable(error: UnicodeDecodeError, encoding: str, location: str) -> UserError:
     if what := unpacking(error.object):
         return UserError(f"{location}: the file is compressed: {what}")
-    found = error.object[error.start : error.end].hex(" ")
+    data = error.object[error.start : error.end].hex(" ")
     return UserError(
-        f"{location}: byte {error.start + 1} ({found}) is not {encoding}: convert the file to utf-8, or "
+        f"{location}: byte {error.start + 1} ({data}) is not {encoding}: convert the file to utf-8, or "
         "give its encoding (latin-1, gb18030, ...) to a builder that has the flag --encoding"
     )
 

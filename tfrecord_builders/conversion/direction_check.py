@@ -41,7 +41,7 @@ def contradiction(sketches: list[Sketch], backward: np.ndarray) -> tuple[int, in
     """Looks for rows whose common text does not run as their directions say.
 
     Args:
-        backward: bool [rows], which of them are said to be read backward.
+        backward: bool [rows].
 
     Returns:
         Two such rows, or None if most of what rows have in common is as it should be.

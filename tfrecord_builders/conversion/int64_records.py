@@ -21,7 +21,7 @@ CHUNK_RECORDS = 4096  # read at once
 class ExternalFile:
     """One file and how its rows lie in it.
 
-    Args:
+    Attributes:
         batch_size: rows B.
         num_cores: cores that share the rows, each as many consecutive ones.
         bidirectional: whether the second half of each core's rows is read backward.
@@ -60,14 +60,10 @@ class ExternalFile:
 class ExternalSet:
     """Files that were made with the same settings.
 
-    Args:
-        files: in the order in which they are converted.
-        seq_len: tokens T of a segment.
-        reuse_len: tokens R of its first part.
+    Attributes:
         lower: whether the text was lower-cased.
         num_predict: tokens that were picked in every record; None: as many as it happened, or none yet.
         alpha, beta: of each alpha tokens about beta were picked.
-        split: the set's name.
     """
 
     files: tuple[ExternalFile, ...]
@@ -81,21 +77,17 @@ class ExternalSet:
 
 
 def joined(sets: Sequence[ExternalSet]) -> ExternalSet:
-    """Returns the set of all files.
-
-    Raises:
-        UserError: the sets differ in more than their files.
-    """
+    """Returns the set of all files; raises UserError if sets differ in more than their files."""
     first, *others = sets
     for other in others:
         for field in dataclasses.fields(first):
-            one, another = getattr(first, field.name), getattr(other, field.name)
-            if field.name != "files" and one != another:
+            each, another = getattr(first, field.name), getattr(other, field.name)
+            if field.name != "files" and each != another:
                 raise UserError(
-                    f"{field.name} is {one} of {first.files[0].path} and {another} of "
+                    f"{field.name} is {each} of {first.files[0].path} and {another} of "
                     f"{other.files[0].path}: give --input one kind of records, by a glob if need be"
                 )
-    return dataclasses.replace(first, files=tuple(file for one in sets for file in one.files))
+    return dataclasses.replace(first, files=tuple(file for each in sets for file in each.files))
 
 
 def read_frames(path: epath.Path) -> Iterator[bytes]:
@@ -141,7 +133,7 @@ def read_steps(
             its number of steps has none.
 
     Yields:
-        name -> int64 [S, B, length], of S consecutive steps; a feature of any length is filled up with -1.
+        name -> int64 [S, B, length]; a feature of any length is filled up with -1.
 
     Raises:
         UserError: a record has other features, or the file has another number of records than it should.
@@ -178,18 +170,10 @@ def check_segments(
     """Checks that records are [reused | A SEP B SEP CLS] of known pieces.
 
     Args:
-        file: where they are from.
-        first_step: number of the first step.
-        ids: int64 [S, B, T].
-        segment_ids: int64 [S, B, T].
-        reuse_len: tokens R of the first part.
-        vocab_size: V.
+        ids, segment_ids: int64 [S, B, T].
 
     Returns:
         (special: bool [S, B, T], SEP and CLS; a_len: int [S, B], tokens of A).
-
-    Raises:
-        UserError: a record is something else.
     """
     seq_len = ids.shape[-1]
     special = (ids == SEP_ID) | (ids == CLS_ID)
@@ -219,16 +203,12 @@ def check(file: ExternalFile, first_step: int, holds: np.ndarray, what: str) -> 
 
 
 def continues(before: np.ndarray, ids: np.ndarray, a_len: np.ndarray, reuse_len: int) -> np.ndarray:
-    """Says which records continue where the ones of the step before end.
+    """Returns bool [S, B]: which records continue where the ones of the step before end.
 
     Args:
         before: int [S, B, T], the steps before.
         ids: int [S, B, T].
         a_len: int [S, B], tokens of A in `before`.
-        reuse_len: tokens R of the first part.
-
-    Returns:
-        bool [S, B].
     """
     width = min(reuse_len, ids.shape[-1] - reuse_len)
     same = before[..., reuse_len : reuse_len + width] == ids[..., :width]
@@ -272,7 +252,7 @@ def _check_features(where: str, frame: bytes, lengths: Mapping[str, int | None])
         if name not in features:
             raise UserError(f"{where} has no feature {name}; it has {', '.join(sorted(features)) or 'none'}")
         kind = features[name].WhichOneof("kind")
-        found = len(getattr(features[name], kind).value) if kind else 0
-        if kind != "int64_list" or length not in (None, found):
+        count = len(getattr(features[name], kind).value) if kind else 0
+        if kind != "int64_list" or length not in (None, count):
             wanted = "any number of" if length is None else length
-            raise UserError(f"{where}: feature {name} is {kind} of {found}, expected int64_list of {wanted}")
+            raise UserError(f"{where}: feature {name} is {kind} of {count}, expected int64_list of {wanted}")

@@ -8,7 +8,7 @@ Begin with `shards.py`. `sources.py` finds what a corpus consists of; `text.py` 
 documents.
 """
 
-from tfrecord_builders.corpus.files import Snapshot, is_part
+from tfrecord_builders.corpus.files import is_part
 from tfrecord_builders.corpus.options import CorpusOptions
 from tfrecord_builders.corpus.rows import CorpusRow, is_text
 from tfrecord_builders.corpus.shards import (
@@ -20,7 +20,7 @@ from tfrecord_builders.corpus.shards import (
     read_rows,
     sample_lines,
 )
-from tfrecord_builders.corpus.sources import Source, find_sources
+from tfrecord_builders.corpus.sources import Source, find_sources, snapshot
 
 __all__ = [
     "CorpusOptions",
@@ -28,7 +28,6 @@ __all__ = [
     "Lines",
     "Selection",
     "CorpusShard",
-    "Snapshot",
     "Source",
     "find_sources",
     "is_part",
@@ -37,4 +36,5 @@ __all__ = [
     "read_lines",
     "read_rows",
     "sample_lines",
+    "snapshot",
 ]

@@ -50,6 +50,8 @@ class DatasetSource:
         UserError: it is unknown or not prepared, or has no such split or no such field of text.
     """
 
+    path = None
+
     def __init__(self, options: CorpusOptions):
         info = _builder(options).info
         if options.tfds_split not in info.splits:

@@ -27,11 +27,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TablePart(FilePart):
-    """A stretch of whole rows of a file.
-
-    Attributes:
-        columns: their names.
-    """
+    """A stretch of whole rows of a file."""
 
     columns: tuple[str, ...]
     dialect: Dialect
@@ -77,11 +73,7 @@ def _damage(row: bytes, error: Exception) -> str:
 
 
 class TableSplitter(FileSplitter):
-    """Splits a table between rows; as quotes hide line ends, it is read from its begin to its end.
-
-    Raises:
-        UserError: the first row, which names the columns, is damaged, or has a name twice.
-    """
+    """Splits a table between rows; as quotes hide line ends, it is read from its begin to its end."""
 
     def __init__(self, path: epath.Path):
         super().__init__(path)
@@ -102,8 +94,8 @@ class TableSplitter(FileSplitter):
         """Returns at least `target` bytes and the rest of a row."""
         del slack
         start, text = self._position, self._next_rows(target)
-        kept = text if self._stream.compression else None
-        return TablePart(self._path, start, len(text), kept, columns=self._columns, dialect=self._dialect)
+        stored = text if self._stream.compression else None
+        return TablePart(self._path, start, len(text), stored, columns=self._columns, dialect=self._dialect)
 
     def _next_rows(self, target: int) -> bytes:
         while not (end := row_end(self._ahead, 0, target - 1, self._dialect)):

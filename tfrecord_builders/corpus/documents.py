@@ -23,10 +23,9 @@ class PartText:
     """The text of a part of a corpus.
 
     Attributes:
-        lines: stripped lines; "" ends a document.
+        lines: stripped; "" ends a document.
         raw: bytes that say all that `lines` hold, for checksums.
-        num_bytes: of text.
-        empty_documents: documents without text; they are not in `lines`.
+        empty_documents: how many have no text; they are not in `lines`.
         nul_bytes: file's name -> NUL bytes in its text, where there are any.
     """
 

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from etils import epath
 
@@ -31,7 +31,7 @@ TABLES = {".csv": "csv", ".tsv": "tsv"}  # for those who want rows
 class FileFormat:
     """What a file's name says of it.
 
-    Args:
+    Attributes:
         kind: "text", "jsonl", "parquet", "csv" or "tsv".
         compression: "", "gzip" or "zstd".
     """
@@ -44,8 +44,7 @@ def file_format(path: epath.Path) -> FileFormat:
     """Returns the format of a file by its name's endings; unknown endings are text.
 
     Raises:
-        UserError: an archive, another compression, something that is not text, or a parquet file that is
-            compressed as a whole.
+        UserError: an archive, another compression, something that is not text, or compressed parquet.
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]
     compression = compression_of(path)
@@ -78,58 +77,59 @@ def find_files(patterns: Sequence[str]) -> list[epath.Path]:
     Returns:
         The files, sorted within each pattern, each once, by the first of its paths: relative and absolute
         paths and symbolic links can name the same file.
-
-    Raises:
-        FileNotFoundError: a pattern matches nothing, a folder holds no file, or a symbolic link is broken.
-        UserError: all files are empty, one is a pipe, or a pattern has **.
     """
     files = {}
     for pattern in patterns:
-        path = epath.Path(pattern)
-        if "**" in pattern and not path.exists():
-            raise UserError(f"{pattern!r} has **: name the folder itself, all files in it are read, or use *")
-        if re.search(r"[*?\[]", pattern) and not path.exists():
-            anchor = path
-            while re.search(r"[*?\[]", str(anchor)):
-                anchor = anchor.parent
-            below = str(path.relative_to(anchor))
-            hidden = re.compile(r"(^|/)\.")  # as in a shell, a pattern must say the point itself
-            found = sorted(
-                found
-                for found in anchor.glob(below)
-                if hidden.search(below) or not hidden.search(str(found.relative_to(anchor)))
-            )
-        else:
-            found = [path] if path.exists() else []
-        found = [file for path in found for file in (_walk(path) if path.is_dir() else [path])]
-        if not found:
+        paths = [file for path in _matches(pattern) for file in (_walk(path) if path.is_dir() else [path])]
+        if not paths:
             raise FileNotFoundError(f"no corpus file matches {pattern!r}: check its name")
-        for file in found:
-            if os.path.islink(file) and not os.path.exists(file):
+        for path in paths:
+            if os.path.islink(path) and not os.path.exists(path):
                 raise FileNotFoundError(
-                    f"{file} is a broken symbolic link (to {os.readlink(file)}), expected a file: repair or "
+                    f"{path} is a broken symbolic link (to {os.readlink(path)}), expected a file: repair or "
                     "remove it"
                 )
-            check_rereadable(file)
-            files.setdefault(_identity(file), file)
+            check_rereadable(path)
+            files.setdefault(_identity(path), path)
     files = list(files.values())
     if files and not any(path.stat().length for path in files):
         raise UserError(f"the corpus is empty: no text in {', '.join(map(str, files[:5]))}")
     return files
 
 
+def _matches(pattern: str) -> list[epath.Path]:
+    """Returns the files and folders that a path or glob names, sorted."""
+    path = epath.Path(pattern)
+    if path.exists():
+        return [path]
+    if "**" in pattern:
+        raise UserError(f"{pattern!r} has **: name the folder itself, all files in it are read, or use *")
+    anchor = path
+    while re.search(r"[*?\[]", str(anchor)):
+        anchor = anchor.parent
+    if anchor == path:
+        return []
+    below = str(path.relative_to(anchor))
+    hidden = re.compile(r"(^|/)\.")  # as in a shell, a pattern must say the point itself
+    return sorted(
+        match
+        for match in anchor.glob(below)
+        if hidden.search(below) or not hidden.search(str(match.relative_to(anchor)))
+    )
+
+
 def is_part(file: epath.PathLike, pattern: str) -> bool:
     """Returns whether a file, there or not yet, would be found by one of `find_files`' patterns."""
-    file, found = epath.Path(file).resolve(), epath.Path(pattern).resolve()
-    is_glob = not found.exists()
-    return any(path == found or (is_glob and path.match(str(found))) for path in (file, *file.parents))
+    file, corpus = epath.Path(file).resolve(), epath.Path(pattern).resolve()
+    is_glob = not corpus.exists()
+    return any(path == corpus or (is_glob and path.match(str(corpus))) for path in (file, *file.parents))
 
 
 class Snapshot:
     """What the files of a corpus are like now, to see whether they have changed while they were read."""
 
-    def __init__(self, patterns: Sequence[str]):
-        self._states = {file: _state(file) for file in find_files(patterns)}
+    def __init__(self, files: Iterable[epath.Path]):
+        self._states = {file: _state(file) for file in files}
 
     def check(self) -> None:
         """Raises UserError if a file has changed since."""
@@ -144,8 +144,8 @@ class Snapshot:
 def _state(file: epath.Path) -> tuple[int, int]:
     """Returns a file's bytes and the time of its last change, as fine as its file system has it."""
     if "://" in str(file):
-        found = file.stat()
-        return found.length, found.mtime
+        remote = file.stat()
+        return remote.length, remote.mtime
     local = os.stat(file)
     return local.st_size, local.st_mtime_ns
 
@@ -158,9 +158,7 @@ def _identity(path: epath.Path) -> str:
 def _walk(folder: epath.Path, above: Sequence[str] = ()) -> Iterator[epath.Path]:
     """Yields the files in a folder and its folders, sorted by name, but nothing hidden.
 
-    Args:
-        folder: where to look.
-        above: identities of the folders it was reached through; a link back to one is not followed.
+    A link back to a folder that it was reached through, `above` by their identities, is not followed.
     """
     identity = _identity(folder)
     if identity in above:

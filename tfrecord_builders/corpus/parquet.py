@@ -93,11 +93,7 @@ class ParquetSource:
         return _ParquetSplitter(self)
 
     def lengths(self) -> Iterator[int]:
-        """Yields the bytes of each row's text; reads the column.
-
-        Raises:
-            UserError: the file is damaged, or a text is longer than MAX_DOCUMENT_BYTES.
-        """
+        """Yields the bytes of each row's text; reads the column."""
         field = self.options.text_field
         for first, batch in _batches(self.path, field, 0, int(self.row_ends[-1]), [field]):
             column = batch.column(0).cast(pyarrow.large_string())  # dictionaries and views have no lengths

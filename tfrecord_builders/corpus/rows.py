@@ -18,11 +18,9 @@ class CorpusRow:
     """An object of jsonl, a row of a table or of parquet; of text a line or a document.
 
     Attributes:
-        source: the file or data set.
         start: where the row begins: a byte of the uncompressed file or, `numbered`, its number from 0.
         values: column -> value of json's types.
         error: why it cannot be read; "" if it can.
-        numbered: whether the format counts rows.
     """
 
     source: str

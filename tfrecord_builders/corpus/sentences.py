@@ -43,12 +43,8 @@ def split_sentences(language: str, lines: Sequence[str]) -> list[str]:
     """Splits paragraphs into sentences.
 
     Args:
-        language: ISO 639 code, one of LANGUAGES.
         lines: a paragraph each; "" ends a document. `<eop>` at a paragraph's end stays glued to its last
             sentence.
-
-    Returns:
-        Sentences, and "" where documents end.
     """
     sentences = []
     for line in lines:
@@ -58,8 +54,8 @@ def split_sentences(language: str, lines: Sequence[str]) -> list[str]:
         # One kind of space, as cleaning leaves it: sentencex panics on others before a full stop.
         text = " ".join(line.removesuffix(EOP).split())
         parts = (part for block in _BLOCKS.findall(text) for part in sentencex.segment(language, block))
-        found = [sentence for part in parts if (sentence := part.strip())]
+        split = [sentence for part in parts if (sentence := part.strip())]
         if line.endswith(EOP):
-            found = [*found[:-1], (found[-1] if found else "") + EOP]
-        sentences += found
+            split = [*split[:-1], (split[-1] if split else "") + EOP]
+        sentences += split
     return sentences

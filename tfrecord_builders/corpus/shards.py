@@ -21,12 +21,12 @@ _SAMPLED_BYTES = 1 << 18
 class Selection:
     """Which documents of a corpus shard are taken.
 
-    Args:
+    Attributes:
         keep_mask: a bit for each document, np.packbits.
-        documents: number of documents, with one that continues from the shard before.
+        documents: how many there are, with one that continues from the shard before.
         continues: whether the first one does.
-        duplicates: those that begin here and are left out as an equal document comes before.
-        other_set: those that begin here and are left out as they belong to another set.
+        duplicates: how many begin here and are left out as an equal document comes before.
+        other_set: how many begin here and are left out as they belong to another set.
     """
 
     keep_mask: bytes
@@ -40,8 +40,8 @@ class Selection:
 class CorpusShard:
     """Consecutive parts of a corpus.
 
-    Args:
-        source_bytes: bytes of files (compressed or not) that were passed to make it, for progress.
+    Attributes:
+        source_bytes: bytes of files, as they are stored, that were passed to make it, for progress.
         continues: whether the shard before ends inside of a document.
         selection: which documents are taken; None: all.
     """
@@ -64,13 +64,12 @@ class CorpusShard:
 
 @dataclasses.dataclass(frozen=True)
 class Lines:
-    """The text of a slice, line by line.
+    """The text of a corpus shard, line by line.
 
-    Args:
-        lines: stripped lines; "" stands for the end of a document, never twice in a row.
+    Attributes:
+        lines: stripped; "" stands for the end of a document, never twice in a row.
         text_sha256: hex digest of the text, of its document borders and of the selection.
-        documents: documents that begin in the slice, with those that are not taken, but without empty ones.
-        empty_documents: documents without text.
+        documents: how many begin in the shard, with those that are not taken, but without empty ones.
         continues: whether the first line continues the document that the shard before ended in.
         takes_rest: whether what continues is taken, too: it is the first of `documents_text` then.
         nul_bytes: file's name -> NUL bytes in its text, where there are any.
@@ -91,19 +90,13 @@ class Lines:
         return text.split(b"\n\n") if text else []
 
 
-def plan_shards(sources: Iterable[Source], slice_bytes: int) -> Iterator[CorpusShard]:
-    """Cuts a corpus into shards at document borders, reading only around the cuts of plain files.
+def plan_shards(sources: Iterable[Source], shard_bytes: int) -> Iterator[CorpusShard]:
+    """Yields the shards of a corpus, split at document borders, reading only around those of plain files.
 
-    A shard takes at least `slice_bytes` of text and ends at the first document border after that. A document
-    that continues for another `slice_bytes` is cut at a line's end. What is left at the end, if less than
-    half a shard, joins the shard before. Compressed and plain files with the same text give the same shards.
-
-    Args:
-        sources: what `find_sources` gives.
-        slice_bytes: least bytes of uncompressed text in a corpus shard.
-
-    Yields:
-        The slices, in order.
+    A shard takes at least `shard_bytes` of uncompressed text and ends at the first document border after
+    that. A document that continues for another `shard_bytes` is split at a line's end. What is left at the
+    end, if less than half a shard, joins the shard before. Compressed and plain files with the same text give
+    the same shards.
 
     Raises:
         UserError: a line is longer than allowed, or a file is damaged.
@@ -116,18 +109,18 @@ def plan_shards(sources: Iterable[Source], slice_bytes: int) -> Iterator[CorpusS
         with source.open() as splitter:
             passed = 0
             while not splitter.at_end:
-                parts.append(splitter.read_part(slice_bytes - num_bytes, slice_bytes))
+                parts.append(splitter.read_part(shard_bytes - num_bytes, shard_bytes))
                 num_bytes += parts[-1].num_bytes
                 source_bytes += splitter.source_position - passed
                 passed = splitter.source_position
-                if num_bytes >= slice_bytes:
+                if num_bytes >= shard_bytes:
                     if waiting is not None:
                         yield waiting
                     waiting = CorpusShard(index, tuple(parts), source_bytes, continues)
                     continues = not parts[-1].ends_document
                     index, parts, num_bytes, source_bytes = index + 1, [], 0, 0
             source_bytes += splitter.source_position - passed
-    if waiting is not None and num_bytes < slice_bytes / 2:
+    if waiting is not None and num_bytes < shard_bytes / 2:
         yield dataclasses.replace(
             waiting, parts=waiting.parts + tuple(parts), source_bytes=waiting.source_bytes + source_bytes
         )
@@ -145,11 +138,11 @@ def read_lines(corpus_shard: CorpusShard) -> Lines:
     """
     digest = hashlib.sha256()
     selection = corpus_shard.selection
-    kept = None
+    keep_mask = None
     if selection is not None:
         digest.update(selection.keep_mask)
         packed = np.frombuffer(selection.keep_mask, np.uint8)
-        kept = np.unpackbits(packed, count=selection.documents).astype(bool)
+        keep_mask = np.unpackbits(packed, count=selection.documents).astype(bool)
     lines: list[str] = []
     first, last = None, ""
     ended = empty = num_bytes = 0
@@ -169,34 +162,30 @@ def read_lines(corpus_shard: CorpusShard) -> Lines:
             if part.ends_document and last:
                 fresh.append("")
                 last = ""
-            if kept is not None:
+            if keep_mask is not None:
                 is_end = np.fromiter((not line for line in fresh), bool, len(fresh))
                 document = ended + np.cumsum(is_end) - is_end
-                if document.max(initial=-1) >= len(kept):
+                if document.max(initial=-1) >= len(keep_mask):
                     raise _changed(corpus_shard)
-                fresh = itertools.compress(fresh, kept[document].tolist())
+                fresh = itertools.compress(fresh, keep_mask[document].tolist())
                 ended += int(is_end.sum())
             lines += fresh
-    if kept is None:
+    if keep_mask is None:
         documents = lines.count("") + bool(last)
         continues = takes_rest = corpus_shard.continues and bool(first)
     else:
         documents = ended + bool(last)
         continues = selection.continues
-        takes_rest = continues and bool(kept[0])
+        takes_rest = continues and bool(keep_mask[0])
         num_bytes = sum(len(line.encode()) + 1 for line in lines)
-        if documents != len(kept):
+        if documents != len(keep_mask):
             raise _changed(corpus_shard)
     begun, sha256 = documents - continues, digest.hexdigest()
     return Lines(lines, sha256, num_bytes, begun, empty, continues, takes_rest, dict(nul_bytes))
 
 
 def read_rows(corpus_shard: CorpusShard) -> Iterator[CorpusRow]:
-    """Yields the rows of a corpus shard; all that cannot be read of a row is its error.
-
-    Raises:
-        UserError: a file is damaged or has changed.
-    """
+    """Yields the rows of a corpus shard; all that cannot be read of a row is its error."""
     with StreamCache() as cache:
         for number, part in enumerate(corpus_shard.parts):
             for row in part.rows(cache):
@@ -206,11 +195,7 @@ def read_rows(corpus_shard: CorpusShard) -> Iterator[CorpusRow]:
 
 
 def sample_lines(sources: Sequence[Source]) -> Iterator[str]:
-    """Yields lines from all over a corpus: the first of some of its sources, at least 256 KiB of each.
-
-    Raises:
-        UserError: a line is longer than allowed, or a file is damaged.
-    """
+    """Yields lines from all over a corpus: the first of some of its sources, at least 256 KiB of each."""
     for source in sources[:: -(-len(sources) // _SAMPLED_SOURCES) or 1]:
         for first in itertools.islice(plan_shards([source], _SAMPLED_BYTES), 1):
             yield from read_lines(first).lines

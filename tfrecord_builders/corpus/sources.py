@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -10,7 +10,7 @@ from etils import epath
 
 from tfrecord_builders.common.streams import StreamCache
 from tfrecord_builders.corpus.documents import PartText
-from tfrecord_builders.corpus.files import TABLES, file_format, find_files, not_a_corpus
+from tfrecord_builders.corpus.files import TABLES, Snapshot, file_format, find_files, not_a_corpus
 from tfrecord_builders.corpus.options import CorpusOptions
 from tfrecord_builders.corpus.rows import CorpusRow
 from tfrecord_builders.corpus.text import TextSplitter
@@ -56,8 +56,13 @@ class Splitter(Protocol):
 
 
 class Source(Protocol):
-    """A file or a data set: its name for people, and its bytes as it is stored."""
+    """A file or a data set: its name for people, and its bytes as it is stored.
 
+    Attributes:
+        path: of the file; None for a data set.
+    """
+
+    path: epath.Path | None
     name: str
     num_bytes: int
 
@@ -83,15 +88,16 @@ class FileSource:
         return self.splitter(self.path)
 
 
+def snapshot(sources: Iterable[Source]) -> Snapshot:
+    """Returns what the files of a corpus are like now."""
+    return Snapshot(source.path for source in sources if source.path)
+
+
 def find_sources(options: CorpusOptions, tables: bool = False) -> list[Source]:
     """Finds the files and data sets of a corpus.
 
     Args:
         tables: whether rows are wanted, of csv and tsv files, too, and not the documents in one column.
-
-    Raises:
-        FileNotFoundError: nothing is where the options say.
-        UserError: the options are wrong, or a source cannot be read or lacks the text's field.
     """
     options.check()
     sources: list[Source] = []

@@ -34,11 +34,7 @@ _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 @dataclasses.dataclass(frozen=True)
 class TextPart(FilePart):
-    """A stretch of whole lines of one file.
-
-    Attributes:
-        ends_document: whether a document ends with it (else the next part continues it).
-    """
+    """A stretch of whole lines of one file; where no document ends with it, the next part continues it."""
 
     ends_document: bool
     options: CorpusOptions
@@ -128,11 +124,7 @@ class TextPart(FilePart):
                 yield self._document_text(line, begin)
 
     def _document_text(self, line: bytes, begin: int) -> str:
-        """Returns the text of a document from its line of json, which begins at a byte of the file.
-
-        Raises:
-            UserError: it is not an object, or has no such field of text.
-        """
+        """Returns the text of a document from its line of json, which begins at a byte of the file."""
         field = self.options.text_field
         try:
             document = parse_object(line.decode())

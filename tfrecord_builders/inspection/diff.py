@@ -21,11 +21,8 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 def compare(first: Manifest, second: Manifest, progress: bool = False) -> dict[str, Any]:
     """Compares two sets.
 
-    Shards are paired by pass and slice index. Where both were made of the same text and have as many records
+    Shards are paired by pass and corpus shard. Where both were made of the same text and have as many records
     of the same lengths, their records are compared one by one.
-
-    Args:
-        progress: whether to draw a progress bar on stderr.
 
     Returns:
         Values of json's types. same: whether all is; settings, statistics: name -> [first's, second's], where

@@ -36,7 +36,7 @@ _NEVER = (PAD_ID, MASK_ID)  # SEP and CLS have their positions; <s> and </s> are
 class Broken:
     """An invariant and the records of a shard that break it.
 
-    Args:
+    Attributes:
         records: int [...], their numbers in the shard.
         explain: gives what was found in a record and what was expected; for the records that are shown.
     """
@@ -49,14 +49,13 @@ class Broken:
 def broken_records(
     manifest: Manifest, shard: Shard, columns: Mapping[str, np.ndarray], text: RecoveredText
 ) -> Iterator[Broken]:
-    """Checks every record of a shard.
+    """Yields every invariant that does not hold in a shard.
+
+    Large shards are checked part by part, so a name may come again.
 
     Args:
         columns: its records, name -> [S, ...].
         text: the corpus shard's text, from this shard or from that of another pass.
-
-    Yields:
-        Every invariant that does not hold; large shards are checked part by part, so a name may come again.
     """
     for broken in _broken_scalars(manifest, shard, columns, text):
         if len(broken.records):
@@ -315,9 +314,9 @@ def _broken_text(some: _Some, text: RecoveredText) -> Iterator[Broken]:
     manifest, ids = some.manifest, some.ids
     b_follows = contiguous(manifest, some.columns)
     where = source_positions(ids, b_follows, some.number, manifest.reuse_len)
-    there = text.expected(where, some.direction)
-    wrong = (where >= 0) & (there != ids) & ((there != UNKNOWN) | (where >= len(text.tokens)))
-    yield some.cells("text that continues from record to record", wrong, ids, there)
+    expected = text.expected(where, some.direction)
+    wrong = (where >= 0) & (expected != ids) & ((expected != UNKNOWN) | (where >= len(text.tokens)))
+    yield some.cells("text that continues from record to record", wrong, ids, expected)
 
     begin = some.number * manifest.reuse_len
     a_len = a_lengths(ids, manifest.reuse_len)
@@ -330,11 +329,11 @@ def _broken_text(some: _Some, text: RecoveredText) -> Iterator[Broken]:
     before, after = (begin - length)[elsewhere], (begin + manifest.seq_len)[elsewhere]
     if manifest.compat:  # B comes from anywhere
         before, after = np.full_like(before, len(text.tokens)), np.zeros_like(after)
-    found = text.contains(
+    contained = text.contains(
         np.take_along_axis(ids[elsewhere], column, axis=1), length[elsewhere], before, after, some.direction
     )
     lost = np.zeros(len(ids), bool)
-    lost[elsewhere[~found]] = True
+    lost[elsewhere[~contained]] = True
     yield some.rows(
         "B that next_sentence says is from elsewhere",
         lost,

@@ -28,11 +28,6 @@ def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int 
     Up to MOST_LABELLED positions are labelled with their pieces; targets also with their number in the order
     of prediction. A piece that no installed font can show is labelled with its id.
 
-    Args:
-        path: of the PNG file.
-        first: first position to draw.
-        count: positions to draw; None: all from `first` on.
-
     Raises:
         UserError: there is no such record or window.
     """

@@ -26,10 +26,10 @@ def broken_statistics(
     text: RecoveredText,
     word_starts: np.ndarray,
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Counts again what the manifest says of a shard.
+    """Counts again what the manifest says of a shard, all of whose records are sound.
 
     Args:
-        columns: its records, all of them sound.
+        columns: its records.
         text: the corpus shard's text.
         word_starts: bool [V], pieces that start a word.
 

@@ -18,11 +18,7 @@ BOLD, PLAIN = "\033[1;33m", "\033[0m"
 
 
 class Record:
-    """One record with everything that follows from it.
-
-    Args:
-        columns: name -> [1, ...] arrays, as `read_shard` gives them.
-    """
+    """One record, from columns of [1, ...], with everything that follows from it."""
 
     def __init__(self, columns: dict[str, np.ndarray]):
         self.columns = {name: values[0] for name, values in columns.items()}
@@ -49,13 +45,10 @@ class Record:
 
 
 def load_record(manifest: Manifest, number: int) -> tuple[Shard, int, Record]:
-    """Reads one record.
+    """Returns a record, its shard, and its index there.
 
     Args:
         number: of the record, counted over all shards in the manifest's order.
-
-    Returns:
-        (its shard, its index there, the record).
 
     Raises:
         UserError: there is no such record, or it is damaged.
@@ -76,10 +69,6 @@ def describe(manifest: Manifest, number: int, target: int | None = None, color: 
     Args:
         target: which target's view to show: its position in the order of prediction; None: the middle one.
         color: whether to mark targets with a terminal's colours.
-
-    Returns:
-        The text: what and where the record is, its parts with the targets as [piece], the order of
-        prediction, and what the chosen target sees in both streams.
 
     Raises:
         UserError: there is no such record or target.

@@ -41,10 +41,6 @@ _TEXT = (
 def count(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> dict[str, Any]:
     """Counts what a set holds.
 
-    Args:
-        num_workers: processes.
-        progress: whether to draw a progress bar on stderr.
-
     Returns:
         Values of json's types. set: its size; text: the statistics of its text; readings: for each pass and
         direction how much was read and written, and what its records are like; a_lengths, b_lengths:

@@ -53,8 +53,8 @@ def build_sets(options: PretrainingOptions, progress: bool = False) -> list[Mani
     """
     options = options.resolved()
     tokenizer = XLNetTokenizer(find_file(options.tokenizer), cleaning=options.cleaning)
-    snapshot = corpus.Snapshot(options.corpus.input)
     sources = corpus.find_sources(options.corpus)
+    snapshot = corpus.snapshot(sources)
     warn_of_dropped_marks(corpus.sample_lines(sources), options.cleaning)
     manifests = pretraining_sets.new_manifests(options, tokenizer, sources)
     run_jobs = functools.partial(

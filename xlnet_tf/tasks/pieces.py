@@ -18,9 +18,6 @@ from xlnet_tf.records.job_notes import JobNotes
 class Pieces(JobNotes):
     """A folder of results that are not complete yet."""
 
-    def __init__(self, folder: epath.PathLike, fingerprint: Mapping[str, Any], suffix: str = ".npz"):
-        super().__init__(folder, fingerprint, suffix)
-
     def rows(self, first: int) -> epath.Path:
         """Returns the file of the results from number `first` on."""
         return self.path(f"rows-{first:08d}")
@@ -53,11 +50,6 @@ class Pieces(JobNotes):
                 for line in file:
                     count += 1
                     yield line
-
-
-def remove_pieces(folder: epath.PathLike):
-    """Removes results, once they are written elsewhere."""
-    epath.Path(folder).rmtree(missing_ok=True)
 
 
 def weights_fingerprint(checkpoint: str) -> dict[str, Any]:

@@ -224,16 +224,16 @@ class Predictor:
             UserError: outputs are NaN or infinite.
         """
         load_into(self.model, checkpoint)
-        kept = Pieces(pieces, self._fingerprint(checkpoint)) if pieces else None
-        rows, fresh = kept.read_steps() if kept else [], []
+        notes = Pieces(pieces, self._fingerprint(checkpoint), suffix=".npz") if pieces else None
+        rows, fresh = notes.read_steps() if notes else [], []
         if rows:
             self._on_step(min(len(rows) * self._batch_size, self._task.validation_set.records))
         lengths = self._batching.lengths_for_graph(self.steps, self._length_multiple)
         for number, features in enumerate(self._features(start_step=len(rows)), start=len(rows)):
             fresh.append(all_rows(self._strategy, self._step(features, lengths[number])))
             done = int((fresh[-1]["index"] != FILLER).sum())
-            if kept and (len(fresh) == _STEPS_KEPT or number == self.steps - 1):
-                kept.write_steps(fresh, first=len(rows))
+            if notes and (len(fresh) == _STEPS_KEPT or number == self.steps - 1):
+                notes.write_steps(fresh, first=len(rows))
                 rows, fresh = rows + fresh, []
             self._on_step(done)
         rows += fresh

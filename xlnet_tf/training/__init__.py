@@ -1,5 +1,5 @@
 """The trainer: optimizer, memory, checkpoints, resuming, interruptions.
 
-Begin with `run.py`, which trains and evaluates, `trainer.py`, one step of it, and `task.py`, what both ask a
-task.
+Begin with `run.py`, which opens a run, `loop.py`, its steps and evaluations, `trainer.py`, one step, and
+`task.py` and `data.py`, what these ask a task.
 """

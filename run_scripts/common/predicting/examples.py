@@ -9,7 +9,7 @@ from run_scripts.common import experiment, training_flags
 from run_scripts.common.predicting.options import PredictOptions
 from xlnet_tf import files, ownership
 from xlnet_tf.progress_bar import ProgressBar
-from xlnet_tf.tasks.pieces import remove_pieces
+from xlnet_tf.records.job_notes import JobNotes
 from xlnet_tf.tasks.prediction import Predictor, Run
 from xlnet_tf.tasks.scoring import UNREACHED
 from xlnet_tf.training import runtime
@@ -35,7 +35,7 @@ def predict(options: PredictOptions, devices: Mapping[str, Any]) -> None:
         print(f"weights: {checkpoint}")
         for path in task.write_predictions(examples, predictions, str(folder)):
             print(f"  {path}")
-        remove_pieces(pieces)
+        JobNotes(pieces).remove()
     if task.has_answers(examples):
         for name, value in task.score(examples, predictions).items():
             print(f"{name:>24}  {value:.4f}")

@@ -97,7 +97,8 @@ def run(
     _check_output(name, source, options, output_dir)
     folder = files.make_folder(output_dir)
     columns = () if options.output_format == "jsonl" else columns
-    snapshot, sources = corpus.Snapshot(source.input), corpus.find_sources(source, tables=True)
+    sources = corpus.find_sources(source, tables=True)
+    snapshot = corpus.snapshot(sources)
     shards = functools.partial(corpus.plan_shards, sources, options.shard_bytes)
     noted = {
         **settings,

@@ -9,6 +9,7 @@ import pytest
 
 from tests.tfrecord_builders.conftest import make_text
 from tfrecord_builders import corpus
+from tfrecord_builders.common import streams
 from tfrecord_builders.pretraining import dedup as document_selection
 from xlnet_tf.errors import UserError
 
@@ -101,9 +102,9 @@ def test_reading_a_held_out_slice_keeps_no_more_than_its_documents(tmp_path, mon
 
 def test_a_compressed_file_is_read_once_for_a_slice_of_many_parts(tmp_path, monkeypatch):
     opened = collections.Counter()
-    real = corpus.streams.Stream.__init__
+    real = streams.Stream.__init__
     monkeypatch.setattr(
-        corpus.streams.Stream, "__init__", lambda self, path: opened.update([str(path)]) or real(self, path)
+        streams.Stream, "__init__", lambda self, path: opened.update([str(path)]) or real(self, path)
     )
     _, _, dev = select(write(tmp_path, make_text(500).strip().split("\n\n"), "a.txt.gz"), 2_000, False, 0.05)
     opened.clear()

@@ -41,8 +41,8 @@ class Kernels(Protocol):
     def project_heads(self, stream: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         """Projects vectors [B, Q, D] by weights [D, N, H] to heads [B, N, Q, H]."""
 
-    def merge_heads(self, heads: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-        """Projects heads [B, N, Q, H] by weights [D, N, H] back to [B, Q, D]."""
+    def merge_heads(self, heads: tf.Tensor, weights: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+        """Projects heads [B, N, Q, H] of softmax_sum by weights [D, N, H] back to [B, Q, D] in a type."""
 
     def add_biases(self, queries: tf.Tensor, biases: list[tf.Tensor]) -> list[tf.Tensor]:
         """Adds each bias [N, H] to the queries [B, N, Q, H]: one result for each bias."""
@@ -78,13 +78,14 @@ class Kernels(Protocol):
     def combine_scores(self, content, position, segment, context) -> tf.Tensor:
         """Adds the terms of the scores and the bias that hides keys: [B, N, Q, K] float32.
 
-        Args:
-            content: [B, N, Q, K].
-            segment: [B, N, Q, 1], the score of keys in another segment; None without segments.
+        The segment term [B, N, Q, 1] is the score of keys in another segment; None without segments.
         """
 
     def softmax_sum(self, scores, values, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
-        """Sums values [B, N, K, H] by the softmax of scores [B, N, Q, K], with dropout of the weights."""
+        """Sums values [B, N, K, H] by the softmax of scores [B, N, Q, K], with dropout of the weights.
+
+        The result [B, N, Q, H] is in the values' type or float32.
+        """
 
     def keep_mask(self, shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
         """Draws which elements of a shape dropout keeps: bool, false with probability `rate`."""
@@ -99,9 +100,8 @@ class Kernels(Protocol):
 def current(training: bool) -> Kernels:
     """Returns the kernels of what is being traced; a model's call asks once and passes them down.
 
-    Args:
-        training: whether a gradient will be taken. What is compiled by XLA is for training alone: servers
-            need not have XLA.
+    In training, a gradient will be taken. What is compiled by XLA is for training alone: servers need not
+    have XLA.
     """
     device = hardware()
     if device == "tpu":

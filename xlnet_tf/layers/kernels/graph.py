@@ -12,13 +12,10 @@ from xlnet_tf.layers.kernels.reference import ReferenceKernels
 
 
 class GraphKernels(ReferenceKernels):
-    """See `Kernels` for what each method does.
+    """See `Kernels` for what each method does; without training there is nothing to save for a gradient.
 
     Projections are products of two matrices instead of einsums, and scores by distance are shifted by two
     reshapes instead of gathered, which would take an index for each score; in decoding, they are gathered.
-
-    Args:
-        training: whether a gradient will be taken; else there is nothing to save for it.
     """
 
     def __init__(self, training: bool):
@@ -38,9 +35,9 @@ class GraphKernels(ReferenceKernels):
         length = stream.shape[1] or tf.shape(stream)[1]
         return tf.transpose(tf.reshape(rows, [-1, length, heads, width]), [0, 2, 1, 3])
 
-    def merge_heads(self, heads, weights):
+    def merge_heads(self, heads, weights, dtype):
         d_model, count, width = weights.shape
-        rows = tf.reshape(tf.transpose(heads, [0, 2, 1, 3]), [-1, count * width])
+        rows = tf.reshape(tf.transpose(tf.cast(heads, dtype), [0, 2, 1, 3]), [-1, count * width])
         rows = self.matmul(rows, tf.reshape(weights, [-1, count * width]), transpose_b=True)
         return tf.reshape(rows, [-1, heads.shape[2] or tf.shape(heads)[2], d_model])
 

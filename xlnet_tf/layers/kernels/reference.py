@@ -23,8 +23,8 @@ class ReferenceKernels:
     def project_heads(self, stream, weights):
         return tf.einsum("bqd,dnh->bnqh", stream, tf.cast(weights, stream.dtype))
 
-    def merge_heads(self, heads, weights):
-        return tf.einsum("bnqh,dnh->bqd", heads, tf.cast(weights, heads.dtype))
+    def merge_heads(self, heads, weights, dtype):
+        return tf.einsum("bnqh,dnh->bqd", tf.cast(heads, dtype), tf.cast(weights, dtype))
 
     def add_biases(self, queries, biases):
         return [queries + bias[:, None, :] for bias in biases]

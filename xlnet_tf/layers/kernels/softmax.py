@@ -30,7 +30,7 @@ def softmax_sum(
         product: of matrices of the values' type, in that type or float32.
 
     Returns:
-        [B, N, Q, H].
+        [B, N, Q, H], in the product's type.
     """
     if keep_mask is not None:
         values /= tf.cast(1 - rate, values.dtype)  # instead of the weights, which are many more
@@ -43,16 +43,17 @@ def softmax_sum(
         result = product(weights, values)
 
         def gradient(upstream):
-            weights_gradient = product(upstream, values, transpose_b=True)
+            narrow = tf.cast(upstream, values.dtype)
+            weights_gradient = product(narrow, values, transpose_b=True)
             result_sum = None
             if result.dtype == tf.float32:
-                result_sum = tf.reduce_sum(tf.cast(upstream, tf.float32) * result, axis=-1, keepdims=True)
+                result_sum = tf.reduce_sum(upstream * result, axis=-1, keepdims=True)
             return (
                 scores_gradient(result_sum, weights_gradient, weights, probabilities),
-                tf.matmul(weights, upstream, transpose_a=True),
+                tf.matmul(weights, narrow, transpose_a=True),
             )
 
-        return tf.cast(result, values.dtype), gradient
+        return result, gradient
 
     return weighted_sum(scores, values)
 

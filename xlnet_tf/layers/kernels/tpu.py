@@ -12,7 +12,7 @@ from xlnet_tf.layers.base import DropoutSeed, fold_in
 from xlnet_tf.layers.kernels import softmax
 from xlnet_tf.layers.kernels.dropout_mask import keep_mask_of_tpu
 from xlnet_tf.layers.kernels.graph import GraphKernels
-from xlnet_tf.layers.kernels.matmul import matmul_in_float32, matmul_narrowed_twice
+from xlnet_tf.layers.kernels.matmul import control_dependency_zero, matmul_in_float32, matmul_narrowed_twice
 from xlnet_tf.layers.kernels.position_rotation import PositionRotation, rotated_scores
 
 
@@ -28,6 +28,26 @@ class TpuKernels(GraphKernels):
         if self._training and weights.dtype != rows.dtype:
             return matmul_narrowed_twice(rows, weights, transpose_b)
         return super().matmul(rows, weights, transpose_b)
+
+    def merge_heads(self, heads, weights, dtype):
+        """Narrows heads and weights again for the gradient: of heads, only softmax_sum's float32 is kept."""
+        merge = super().merge_heads
+        if heads.dtype == dtype:
+            return merge(heads, weights, dtype)
+
+        @tf.custom_gradient
+        def narrow_and_merge(heads, weights):
+            def gradient(upstream):
+                zero = control_dependency_zero(upstream[0, 0, 0], tf.float32)
+                with tf.GradientTape() as tape:
+                    tape.watch([heads, weights])
+                    narrow_weights = tf.cast(weights + zero, dtype)
+                    merged = merge(heads + zero, narrow_weights, dtype)
+                return tape.gradient(merged, [heads, weights], upstream)
+
+            return merge(heads, tf.cast(weights, dtype), dtype), gradient
+
+        return narrow_and_merge(heads, tf.convert_to_tensor(weights))
 
     def encode_positions(
         self, d_model, query_len, key_len, *, attention_type, clamp_len, direction, rate, seed
