@@ -37,7 +37,7 @@ _MODEL = r"/v1/models(?:/(?P<name>[^/:]+))?(?:/versions/(?P<version>\d+)|/labels
 _ASK = re.compile(rf"{_MODEL}:(?P<method>classify|regress|predict)", re.IGNORECASE | re.ASCII)
 _LOOK = re.compile(rf"{_MODEL}(?P<metadata>/metadata)?", re.IGNORECASE | re.ASCII)
 HEALTH = "/healthz"
-BODY = "xlnet_tf.body"  # of a request's scope: its whole body, which the guard has read
+BODY = "guarded_body"  # of a request's scope: its whole body, which the guard has read
 
 
 def application(service: Service, pages: Sequence[BaseRoute] = ()) -> Starlette:
