@@ -18,10 +18,10 @@ from xlnet_tf.training.trainer import Trainer
 class TrainingLoop(orbit.Controller):
     """Orbit's controller with our checkpoints, reports and reasons to end.
 
-    It restores the newest checkpoint when it is created, on all hosts the chief's.
+    When it is created, it restores the newest checkpoint.
 
     Args:
-        owner: has model_dir to itself; None on all hosts but the chief.
+        owner: the lease on model_dir; None on all hosts but the chief.
     """
 
     def __init__(self, trainer: Trainer, model_dir: str, owner: Ownership | None):
@@ -132,7 +132,7 @@ class TrainingLoop(orbit.Controller):
             logs = self.evaluate(steps)
         metrics = {name: number(value) for name, value in logs.items() if name != "steps_per_second"}
         step = self._step
-        # Else a run resumes between two evaluations: what is best must not depend on where it stopped.
+        # Not where a run resumes between two of these: what is best must not depend on where it stopped.
         is_regular = step % self._settings.validation_interval == 0
         if self._owner and (is_regular or step == self._settings.train_steps):
             task.after_evaluation(self.trainer.model, metrics, step, self._model_dir)
