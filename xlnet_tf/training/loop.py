@@ -75,24 +75,22 @@ class TrainingLoop(orbit.Controller):
             metrics, reason = self._evaluation()
             if self._on_any_host(bool(reason)):  # as it had before it was started again
                 return metrics
-            while (step := self._step) < last:
-                evaluated = self._next_evaluation(step)
+            ends = False
+            while not ends and (step := self._step) < last:
+                evaluation = self._next_evaluation(step)
                 self._profile.at(step)
-                step = self._profile.stop_before(step, min(evaluated, self._next_checkpoint(step)))
+                target = self._profile.stop_before(step, min(evaluation, self._next_checkpoint(step)))
                 try:
-                    self.train(step, checkpoint_at_completion=step == last)
+                    self.train(target, checkpoint_at_completion=target == last)
                 except HoursUsed:
-                    reason = self._hours.reason(self._step)
-                    break
-                if step != evaluated:
-                    continue
-                metrics, reason = self._evaluation()
-                if self._on_any_host(bool(reason)):
-                    break
-            else:
-                return metrics
-            self._save_now()
-            self._progress.say(reason)
+                    reason, ends = self._hours.reason(self._step), True
+                else:
+                    if target == evaluation:
+                        metrics, reason = self._evaluation()
+                        ends = self._on_any_host(bool(reason))
+            if ends:
+                self._save_now()
+                self._progress.say(reason)
         return metrics
 
     def _next_evaluation(self, step: int) -> int:
