@@ -14,11 +14,7 @@ STEPS = 3  # after each checkpoint; the write ends before they do
 
 
 def measure_checkpoint(step, repeats: int) -> dict[str, Any]:
-    """Measures steps without a checkpoint, after one that training waits for, and while one is written.
-
-    Returns:
-        A table: seconds until the first step can begin, and until all steps and the write are done.
-    """
+    """Measures steps without a checkpoint, after one that training waits for, and while one is written."""
     import tensorflow as tf
 
     from xlnet_tf.training.saving import Checkpoints

@@ -7,7 +7,7 @@
   reader   examples per second, and the bytes of one that travel from the host to the device.
 
 What is compared runs in turn, once per repetition, so that a disturbance hits all alike; figures are medians.
---what=builder,reader measures some of them. The text is the demo's, or --text with --tokenizer.
+--parts=builder,reader measures some of them. The text is the demo's, or --text with --tokenizer.
 """
 
 import collections
@@ -126,11 +126,7 @@ def timed_stages() -> Iterator[dict[str, float]]:
 
 
 def measure_builder(text: pathlib.Path, tokenizer: str, repeats: int, **options) -> dict[str, Any]:
-    """Measures the builder next to SentencePiece's encode of the same lines.
-
-    Returns:
-        Two tables: the rates of both, and the stages' shares of the builder's time.
-    """
+    """Measures the builder next to SentencePiece's encode of the same lines, and its stages."""
     size = text.stat().st_size
     (only_slice,) = _slices(str(text), size)
     lines = [line for line in corpus.read_lines(only_slice).lines if line]
@@ -190,7 +186,7 @@ def measure_reader(
 
 def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
-    harness.check_known("what", PARTS)
+    harness.check_known("parts", PARTS)
     harness.check_known("engines", engines.ENGINES)
     if wrong := [number for number in values.workers if not number.isdecimal() or not int(number)]:
         raise UserError(f"--workers has {', '.join(wrong)}: expected numbers of processes, such as 1,2,4")
@@ -201,20 +197,21 @@ def main(_: Sequence[str]) -> None:
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         text = cut_text(text, values.text_mb, pathlib.Path(folder))
-        if "builder" in values.what:
+        if "builder" in values.parts:
             figures |= measure_builder(text, tokenizer, values.repeats, **sizes)
-        if "workers" in values.what:
+        if "workers" in values.parts:
             spread = {"engines": values.engines, "workers": [*map(int, values.workers)]}
             config = harness.config_of_flags()
             figures |= engines.measure_engines(text, tokenizer, config, rows=values.rows, **spread, **sizes)
-        if "reader" in values.what:
+        if "reader" in values.parts:
             figures |= measure_reader(text, tokenizer, values.repeats, **sizes)
     harness.publish(figures, values.output)
 
 
 if __name__ == "__main__":
     harness.define_flags(repeats=5)
-    flags.DEFINE_list("what", list(PARTS), f"what to measure, of {', '.join(PARTS)}")
+    flags.DEFINE_list("parts", list(PARTS), f"what to measure, of {', '.join(PARTS)}")
+    flags.DEFINE_alias("what", "parts")
     flags.DEFINE_string("text", None, f"a corpus file, plain or .gz. Default: the demo's, {DEMO_TEXT}")
     flags.DEFINE_string("tokenizer", None, f"its SentencePiece model. Default: the demo's, {DEMO_TOKENIZER}")
     flags.DEFINE_float("text_mb", 4.0, "MB to take of the text", lower_bound=0.001)

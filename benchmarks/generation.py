@@ -88,12 +88,7 @@ def measure(
     xla: bool = False,
     peer_python: str | None = None,
 ) -> dict[str, Any]:
-    """Measures generation.
-
-    Args:
-        batches: numbers of prompts that are continued together, B.
-        prompt_lens: their lengths, T.
-        new_tokens: to write after each, G.
+    """Measures generation of G tokens after B prompts of T pieces each.
 
     Returns:
         A table: for each length and number of prompts seconds, tokens per second and, with Hugging Face, how

@@ -29,13 +29,7 @@ BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
 
 @dataclasses.dataclass(frozen=True)
 class Timing:
-    """How long the repetitions took, in seconds.
-
-    Args:
-        wall: by the clock; the median.
-        cpu: all threads of the process together; the median.
-        fastest: by the clock; the least.
-    """
+    """How long the repetitions took, in seconds: medians, by the clock and of all threads, and the least."""
 
     wall: float
     cpu: float
@@ -89,9 +83,7 @@ def machine() -> dict[str, Any]:
 def table(report: Mapping[str, Any]) -> str:
     """Returns a report for a person: the machine, then each title with its rows in columns.
 
-    Args:
-        report: machine -> what `machine` found; title -> rows, each of them column -> text or number. The
-            first column names the row.
+    Rows are column -> text or number; the first column names the row.
     """
     where = report["machine"]
     lines = [

@@ -121,10 +121,8 @@ def make_ours(config: XLNetConfig, plan: TrainingSettings, hardware: str | None 
 def make_by_recipe(recipe: str, train: Manifest, seed: int) -> tuple[Learner, int, int]:
     """Makes our model ready for training by a recipe of pretraining, without memory.
 
-    The recipe's model, rows, optimizer and number of steps count, its other settings do not.
-
-    Returns:
-        The model, the rows of its steps, and their number.
+    The recipe's model, rows, optimizer and number of steps count, its other settings do not. Returns the
+    model, the rows of its steps, and their number.
     """
     import tf_keras
     from official.core import exp_factory
@@ -160,11 +158,7 @@ def _optimizer(plan: TrainingSettings, n_layer: int):
 
 
 def make_model_garden(config: XLNetConfig, plan: TrainingSettings, batch: Batch) -> Learner:
-    """Makes Model Garden's model ready for training.
-
-    Args:
-        batch: any; it creates its variables by reading one.
-    """
+    """Makes Model Garden's model ready for training; it creates its variables by reading a batch, any."""
     import tf_keras
 
     tf_keras.utils.set_random_seed(plan.seed)

@@ -147,11 +147,7 @@ def hugging_face(python: str | None, program: str, weights_folder: str):
 def hugging_face_like(
     python: str | None, program: str, make_model: Callable[[], Any]
 ) -> Iterator[HuggingFace | None]:
-    """Starts Hugging Face's process with the weights of a model of ours; None without a Python.
-
-    Args:
-        make_model: returns the model; not called without a Python.
-    """
+    """Starts Hugging Face's process with the weights of a model of ours; None without a Python."""
     with tempfile.TemporaryDirectory() as folder:
         if python:
             save_for_hugging_face(make_model(), folder)

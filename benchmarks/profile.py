@@ -108,10 +108,7 @@ def read_trace(folder: str) -> list[Operation]:
 
 
 def measure_profile(steps: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, Any]:
-    """Profiles steps.
-
-    Args:
-        steps: mode -> a step without XLA, whose operations cannot be seen from outside.
+    """Profiles steps without XLA, whose operations cannot be seen from outside.
 
     Returns:
         Two tables for each mode: shares of the operations' time by part of the model and by operation.

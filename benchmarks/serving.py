@@ -172,10 +172,7 @@ def measure(
     repeats: int = 15,
     peer_python: str | None = None,
 ) -> dict[str, Any]:
-    """Exports the models and measures them.
-
-    Args:
-        config: the architecture; its vocabulary becomes the tokenizer's.
+    """Exports the models, with the tokenizer's vocabulary, and measures them.
 
     Returns:
         A table: for each size and model the median and fastest time, examples a second, the time over that of

@@ -16,7 +16,7 @@ r"""Measures a pretraining step on this machine, next to Model Garden's and Hugg
   checkpoint  steps of ours, and how long they stop for a checkpoint: written first, or while they run.
 
 What is compared runs in turn, once per repetition, so that a disturbance hits all alike; figures are medians.
---what=gemm,step measures some of them.
+--parts=gemm,step measures some of them.
 """
 
 import contextlib
@@ -83,11 +83,7 @@ for line in sys.stdin:
 
 
 class TrainingStep:
-    """A training step of a model on one batch.
-
-    Args:
-        loss_of: features -> loss, a scalar.
-    """
+    """A training step of a model on one batch; loss_of takes features."""
 
     def __init__(self, loss_of: Callable, model, optimizer, batch: Mapping[str, np.ndarray], xla: bool):
         import tensorflow as tf
@@ -328,7 +324,7 @@ def measure_gemm(repeats: int, dtype: str = "float32", sizes: Sequence[int] = GE
 
 def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
-    harness.check_known("what", PARTS)
+    harness.check_known("parts", PARTS)
     harness.check_known("modes", MODES)
     harness.check_known("peer_modes", ALL_PEER_MODES)
     num_predict = values.num_predict or default_num_predict(values.seq_len)
@@ -337,21 +333,21 @@ def main(_: Sequence[str]) -> None:
     has_bfloat16 = harness.machine()["bfloat16"]
     modes = values.modes or [mode for mode in MODES if has_bfloat16 or "bfloat16" not in mode]
     figures: dict[str, Any] = {}
-    if {"gemm", "step"} & set(values.what):
+    if {"gemm", "step"} & set(values.parts):
         rates = {dtype: measure_gemm(values.repeats, dtype) for dtype in ("float32", "bfloat16")}
         figures["Matrix products, GFLOP/s"] = [
             {"": dtype} | {size: rate / 1e9 for size, rate in by_size.items()}
             for dtype, by_size in rates.items()
         ]
-    if "step" in values.what:
+    if "step" in values.parts:
         best = {dtype: max(by_size.values()) for dtype, by_size in rates.items()}
         peer = {"peer_modes": values.peer_modes, "peer_python": values.peer_python}
         figures |= measure_step(config, rows, gemm_rates=best, modes=modes, **peer, **sizes)
     batch = batches.make_batch(config, rows, values.seq_len, num_predict)
-    if "profile" in values.what:
+    if "profile" in values.parts:
         for mode in (mode for mode in modes if "xla" not in mode):
             figures |= profile.measure_profile(our_steps(config, batch, 0.1, [mode]), values.repeats)
-    if "checkpoint" in values.what:
+    if "checkpoint" in values.parts:
         step = our_steps(config, batch, 0.1, ["graph"])["graph"]
         figures |= checkpoints.measure_checkpoint(step, values.repeats)
     harness.publish(figures, values.output)
@@ -359,7 +355,8 @@ def main(_: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     harness.define_flags(repeats=5)
-    flags.DEFINE_list("what", list(PARTS), f"what to measure, of {', '.join(PARTS)}")
+    flags.DEFINE_list("parts", list(PARTS), f"what to measure, of {', '.join(PARTS)}")
+    flags.DEFINE_alias("what", "parts")
     flags.DEFINE_list(
         "modes",
         None,

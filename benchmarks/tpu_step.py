@@ -26,11 +26,7 @@ _TINY = {"batch_size": 2, "seq_len": 32, "num_predict": 5}  # of the batch that 
 def model_garden_step(
     config: XLNetConfig, rows: int, seq_len: int, num_predict: int, dropout: float, gradient_only: bool
 ) -> Any:
-    """Lowers Model Garden's training step; returns a lowering.Program.
-
-    Args:
-        rows: B, even: the second half is read backward.
-    """
+    """Lowers Model Garden's training step for an even number of rows; returns a lowering.Program."""
     import tensorflow as tf
 
     from xlnet_tf.layers.kernels import device

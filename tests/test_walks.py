@@ -34,7 +34,7 @@ def test_from_a_text_to_a_record(tmp_path, small_tokenizer):
             )
         )
 
-    check(build, functions=240, files=47)
+    check(build, functions=245, files=48)
 
 
 def test_from_a_record_to_an_update(tmp_path):
@@ -46,4 +46,4 @@ def test_from_a_record_to_an_update(tmp_path):
         params.override({"trainer": {"train_steps": 2, "steps_per_loop": 2}})
         pretraining.pretrain(params, str(tmp_path / name))
 
-    check(train, functions=376, files=57)
+    check(train, functions=384, files=58)

@@ -33,13 +33,7 @@ MASKED_SENTENCES = (
 
 @dataclasses.dataclass(frozen=True)
 class DemoSettings:
-    """How much is done.
-
-    Attributes:
-        recipe: the recipe for pretraining.
-        speeches: whether the corpus has the speeches, too.
-        seeds: the seeds of fine-tuning.
-    """
+    """How much is done: the pretraining's recipe, whether the corpus has speeches, fine-tuning's seeds."""
 
     recipe: str
     speeches: bool

@@ -46,12 +46,9 @@ def _imdb(path: pathlib.Path) -> Iterator[Review]:
 def write_corpus(
     corpora: pathlib.Path, folder: pathlib.Path, speeches: bool
 ) -> tuple[pathlib.Path, pathlib.Path]:
-    """Writes the packages' texts as a corpus, some documents of each kind held out.
+    """Writes the packages' texts as a corpus; returns the files to train on and those held out.
 
     A paragraph is a line; a blank line follows each document.
-
-    Returns:
-        The files to train on and that are held out.
     """
     train, dev = folder / "train.txt", folder / "dev.txt"
     if train.exists() and dev.exists():

@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class DemoTask(abc.ABC):
-    """A task of the demo and its labelled texts.
-
-    Attributes:
-        recipe: the recipe for fine-tuning.
-        pretrained_rates, scratch_rates: learning rates to choose from on the dev texts.
-    """
+    """A task of the demo and its labelled texts; rates are those to choose from on the dev texts."""
 
     recipe: str
     pretrained_rates: tuple[float, ...]
@@ -62,13 +57,9 @@ class DemoTask(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Arm:
-    """How well the model did from one beginning.
+    """How well the model did from one beginning: the metric on the test texts, for each seed.
 
-    Attributes:
-        learning_rate: the one of those tried that did best on the dev texts, with the first seed.
-        tried: learning rate -> metric on the dev texts.
-        test: metric on the test texts, for each seed.
-        folder: the run with the first seed.
+    `tried` has the metric on the dev texts by learning rate, with the first seed; `folder` is its run.
     """
 
     learning_rate: float
@@ -79,13 +70,7 @@ class Arm:
 
 @dataclasses.dataclass(frozen=True)
 class DemoResult:
-    """How well a task was learned from each beginning.
-
-    Attributes:
-        pretrained, scratch: the two beginnings.
-        baseline: its metric on the test texts.
-        answers: texts, true answers and the pretrained model's (see DemoTask.answers).
-    """
+    """How well a task was learned from each beginning, next to a baseline; answers are as in DemoTask."""
 
     task: DemoTask
     pretrained: Arm
@@ -109,11 +94,7 @@ class DemoResult:
 
 
 class FineTuning:
-    """Fine-tunes for a task; runs that are finished are not done again.
-
-    Args:
-        output: folder of the demo, with the tokenizer, the pretrained model and the labelled texts.
-    """
+    """Fine-tunes for a task; runs that are finished are not done again."""
 
     def __init__(self, task: DemoTask, output: pathlib.Path):
         self._task, self._output = task, output

@@ -17,13 +17,10 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class DemoOutcome:
-    """What a demo has found out.
+    """What a demo has found out: its history, fillings by sentence, the result and seconds.
 
-    Attributes:
-        history: lines of the pretraining's history.
-        unigram_entropy: loss in nats of the best guess that ignores the context, on the held-out documents.
-        filled: sentence with gaps -> its fillings.
-        seconds: that the demo took.
+    `unigram_entropy` is the loss in nats of the best guess that ignores the context, on the held-out
+    documents.
     """
 
     folder: pathlib.Path

@@ -15,11 +15,11 @@ class UploadOptions:
     private: bool = option("Of an upload: make the new model private.", False)
     update: bool = option("Of an upload: add a commit to a model that exists.", False)
     dry_run: bool = option("Of an upload: show what would be uploaded, and contact nobody.", False)
-    license: str = option(
-        "For the hub's README.md, as the hub calls it: apache-2.0, mit, ...; empty: left out.", ""
+    license: str = option("Of an upload, as the hub calls it: apache-2.0, mit, ...; empty: left out.", "")
+    language: str = option("Of an upload: code of the texts' language, as en; empty: left out.", "")
+    dataset: str = option(
+        "Of an upload: name of the training data, as glue or OWNER/NAME; empty: left out.", ""
     )
-    language: str = option("Likewise: code of the texts' language, as en; empty: left out.", "")
-    dataset: str = option("Likewise: name of the training data, as glue or OWNER/NAME; empty: left out.", "")
 
 
 def upload(source: str, name: str, target_format: str, options: UploadOptions) -> None:

@@ -53,7 +53,7 @@ def test_figures_are_printed_in_columns_and_written_as_json(tmp_path, capsys):
 def test_script(corpus_file, tokenizer_file, tmp_path):
     output = tmp_path / "figures" / "benchmark.json"
     sources = [f"--text={corpus_file}", f"--tokenizer={tokenizer_file}"]
-    sizes = ["--what=builder,reader", "--seq_len=32", "--repeats=1", f"--output={output}"]
+    sizes = ["--parts=builder,reader", "--seq_len=32", "--repeats=1", f"--output={output}"]
     done = run_script("data", *sources, *sizes)
     assert done.returncode == 0, done.stderr
     report = json.loads(output.read_text())

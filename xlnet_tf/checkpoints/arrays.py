@@ -33,11 +33,7 @@ class Arrays(Mapping[str, np.ndarray]):
         return cls({name: Entry(array.shape, lambda array=array: array) for name, array in arrays.items()})
 
     def checked(self, files: Iterable[str]) -> "Arrays":
-        """Returns the same; before the first array is read, files are compared with their checksums.
-
-        Args:
-            files: that hold the arrays. Those that no SHA256SUMS next to them lists are taken as they are.
-        """
+        """Returns the same; before the first array is read, files are compared with their SHA256SUMS."""
         files = list(files)
 
         @functools.cache

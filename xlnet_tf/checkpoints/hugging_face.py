@@ -56,11 +56,7 @@ _BIASES = ("content_bias", "position_bias", "segment_bias")
 
 
 def read_hugging_face(path: str, config: XLNetConfig | None, values: dict[str, Any]) -> Checkpoint:
-    """Opens the weights of a model of Hugging Face's.
-
-    Args:
-        values: all fields of their config.json; they say which head it is. May be empty.
-    """
+    """Opens Hugging Face's weights; the fields of their config.json, if any, say which head it is."""
     arrays = _read_files(path)
     entries = {
         f"transformer.{name}" if _BASE_MODEL.match(name) else name: entry
@@ -84,13 +80,9 @@ def read_hugging_face(path: str, config: XLNetConfig | None, values: dict[str, A
 
 
 def write_hugging_face(checkpoint: Checkpoint, folder: str) -> list[str]:
-    """Writes weights and architecture as `from_pretrained` of Hugging Face reads them.
+    """Writes model.safetensors, config.json and the tokenizer as `from_pretrained` reads them.
 
-    Args:
-        folder: gets model.safetensors and config.json.
-
-    Returns:
-        The names of these files, and of those of the tokenizer, if it lies next to the weights.
+    Returns the files' names.
     """
     arrays, config = checkpoint.arrays, checkpoint.config
     if config.n_head * config.d_head != config.d_model:

@@ -69,11 +69,7 @@ def read_settings(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_summary(values: Mapping[str, Any], projection: bool, path: str) -> None:
-    """Raises UserError unless the pooled vector is followed by what follows it here.
-
-    Args:
-        projection: whether the weights have a projection; tanh follows it, and nothing if there is none.
-    """
+    """Raises UserError unless tanh follows the pooled vector's projection, or nothing, if there is none."""
     expected, activation = write_activation(projection), values.get("summary_activation", "tanh") or ""
     if values and activation != expected:
         raise UserError(

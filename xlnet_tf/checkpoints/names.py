@@ -190,12 +190,8 @@ def _row(name: str) -> _Row | None:
 def canonical(variable_name: str) -> str:
     """Returns the name of a model's variable without the names of the models around it.
 
-    Args:
-        variable_name: as TensorFlow has it, for example "pretrainer/encoder/layer_0/attention/key/kernel:0".
-
-    Returns:
-        The longest tail of the path that the table has, here "layer_0/attention/key/kernel"; all of the path
-        for a variable that the table does not have.
+    Of "pretrainer/encoder/layer_0/attention/key/kernel:0" that is the longest tail that the table has,
+    "layer_0/attention/key/kernel"; a variable that the table does not have keeps its path.
     """
     path = variable_name.removesuffix(":0").split("/")
     tails = ("/".join(path[start:]) for start in range(len(path)))
@@ -231,14 +227,7 @@ def head_shape(name: str, config: XLNetConfig) -> tuple[int | None, ...]:
 
 
 def to_canonical(arrays: Arrays, column: str) -> Arrays:
-    """Renames a format's arrays to this project's names.
-
-    Args:
-        column: ORIGINAL or HUGGING_FACE.
-
-    Returns:
-        The arrays under our names. What the table does not have keeps its name.
-    """
+    """Renames a format's arrays to ours by its column of the table; unknown ones keep their names."""
     entries = {}
     for name, entry in arrays.entries.items():
         arrays_of_layers = dict(_read(name, entry, column))
@@ -269,10 +258,7 @@ def _read(name: str, entry: Entry, column: str) -> Iterator[tuple[str, Entry]]:
 
 
 def from_canonical(arrays: Arrays, column: str) -> Arrays:
-    """Renames our arrays to a format's.
-
-    Returns:
-        The arrays under the names of the format; those of heads that it has no name for keep this project's.
+    """Renames our arrays to a format's; those of heads that it has no name for keep this project's.
 
     Raises:
         UserError: the format has no name for a variable of the encoder, or an array that stacks all layers

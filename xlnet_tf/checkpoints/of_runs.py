@@ -20,12 +20,7 @@ _ITERATIONS = "optimizer/_iterations/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 class OptimizerState(NamedTuple):
-    """The moments of an optimizer.
-
-    Attributes:
-        path: the run's checkpoint that has them.
-        updates: that they have seen.
-    """
+    """The moments of an optimizer: the run's checkpoint that has them, and updates that they have seen."""
 
     path: str
     updates: int

@@ -49,11 +49,7 @@ def open_checkpoint(path: str | os.PathLike, config_file: str | None = None) -> 
 
 
 def read_architecture(path: str | os.PathLike) -> XLNetConfig:
-    """Reads the architecture of a model without its weights.
-
-    Args:
-        path: an xlnet_config.json or config.json, or the folder or the name of a model.
-    """
+    """Reads the architecture of a model, by its folder, name or config file, without its weights."""
     folder = hub.locate(path, tokenizer_only=True).folder
     configs = _configs_beside(f"{folder}/") if tf.io.gfile.isdir(folder) else [folder]
     config, _ = _read_config(configs)

@@ -49,10 +49,7 @@ _MOST_OF_A_REASON = 300  # characters: the hub lists all licenses
 class Facts:
     """What only the publisher knows of a model; each may be empty, and is then left out.
 
-    Attributes:
-        license: as the hub calls it: apache-2.0, mit, ...
-        language: code of the texts' language: en, zh, ...
-        dataset: name of the data that it was trained on.
+    The license is spelled as the hub calls it (apache-2.0, mit, ...), the language is a code (en, zh, ...).
     """
 
     license: str = ""
@@ -76,13 +73,7 @@ class Facts:
 def prepared(
     model_dir: str, facts: Facts, format: str = "hugging_face", name: str = "OWNER/NAME"
 ) -> Iterator[epath.Path]:
-    """Writes what is to be published to a temporary folder.
-
-    Paths of this machine are left out of the files.
-
-    Args:
-        model_dir: as `open_checkpoint` takes it; of a fine-tuned run, the best weights, if they were kept.
-    """
+    """Writes what is to be published to a temporary folder, without paths of this machine."""
     checkpoint = open_checkpoint(model_dir)
     if not epath.Path(checkpoint.path_of(TOKENIZER_FILE)).exists():
         raise UserError(
@@ -106,12 +97,9 @@ def prepared(
 def readme(
     checkpoint: Checkpoint, card: ModelCard, model_dir: str, folder: epath.Path, facts: Facts, name: str
 ) -> str:
-    """Returns the README.md of a model: metadata for the hub, then architecture, metrics and training.
+    """Returns the README.md of OWNER/NAME: metadata for the hub, then architecture, metrics and training.
 
     It ends with what differs from the trained model in the published format, if there is anything.
-
-    Args:
-        name: OWNER/NAME on the hub.
     """
     library = _library()
     params = files.read_yaml(folder / PARAMS_FILE) if (folder / PARAMS_FILE).exists() else {}
@@ -161,13 +149,7 @@ def readme(
 
 
 def push(folder: epath.Path, name: str, *, private: bool = False, update: bool = False) -> str:
-    """Uploads a prepared folder in one commit.
-
-    Args:
-        update: the model may exist, and gets a new commit.
-
-    Returns:
-        The commit's address.
+    """Uploads a prepared folder in one commit, to a new model unless `update`; returns the commit's address.
 
     Raises:
         UserError: the hub refuses, or cannot be reached. The message says if a new, empty model is left.

@@ -12,11 +12,7 @@ from xlnet_tf.errors import UserError, short_repr
 
 
 def read_safetensors(path: str) -> Arrays:
-    """Opens a safetensors file.
-
-    Returns:
-        The arrays by name, as float32.
-    """
+    """Opens a safetensors file; its arrays are read as float32."""
     try:
         with files.local(path) as here:
             with open(here, "rb"):  # safe_open calls a file that may not be read a missing one

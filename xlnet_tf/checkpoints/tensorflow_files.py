@@ -31,11 +31,7 @@ def is_tensorflow(prefix: str) -> bool:
 
 
 def read_tensorflow(prefix: str, config: XLNetConfig | None) -> Checkpoint:
-    """Opens a checkpoint of the original, or of a run of this project.
-
-    Args:
-        prefix: the path without `.index` and `.data-...`.
-    """
+    """Opens a checkpoint of the original or of a run, by the path without `.index` and `.data-...`."""
     check_name(prefix)
     try:
         reader = tf.train.load_checkpoint(prefix)
@@ -71,11 +67,9 @@ def read_tensorflow(prefix: str, config: XLNetConfig | None) -> Checkpoint:
 
 
 def write_original(arrays: Arrays, config: XLNetConfig, folder: str) -> list[str]:
-    """Writes weights and architecture as the original released them.
+    """Writes weights and architecture as the original released them; returns the files' names.
 
-    Args:
-        config: the architecture. The original has only the tanh form of gelu, so both forms become "gelu".
-        folder: gets xlnet_model.ckpt.index, .data-... and xlnet_config.json.
+    The original has only the tanh form of gelu, so both forms become "gelu".
     """
     external = names.from_canonical(arrays, names.ORIGINAL)
     prefix, shards = f"{folder}/{ORIGINAL_FILE}", []

@@ -94,10 +94,7 @@ class _Unpickler(pickle._Unpickler):
 
 
 def read_torch_file(path: str) -> Arrays:
-    """Opens a file that `torch.save(model.state_dict(), path)` has written.
-
-    Returns:
-        The tensors by name, as float32.
+    """Opens a file that `torch.save(model.state_dict(), path)` has written; its tensors are read as float32.
 
     Raises:
         UserError: the file is damaged, or asks for more than tensors.

@@ -20,11 +20,7 @@ from xlnet_tf.layers.positions import RelativePositions
 
 
 class CachedLayer(NamedTuple):
-    """A block of the encoder, with weights in the type that it computes in.
-
-    Attributes:
-        position_keys: [1, N, R, H], the distances, projected.
-    """
+    """A block of the encoder, with weights in the type that it computes in."""
 
     block: TransformerBlock
     attention: AttentionWeights
@@ -55,22 +51,14 @@ class CachedLayer(NamedTuple):
         return self.kernels.project_heads(content, self.attention.value)
 
     def step(self, rows: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, context: AttentionContext):
-        """Computes the block for rows of both streams [B, Q, D].
-
-        Args:
-            keys, values: [B, N, H, S] and [B, N, S, H].
-        """
+        """Computes the block for rows of both streams [B, Q, D]; keys [B, N, H, S], values [B, N, S, H]."""
         keys = tf.linalg.matrix_transpose(keys)  # TensorFlow's graph optimizer makes it part of the product
         attended = attend(self.attention, rows, keys, values, self.position_keys, context, self.kernels)
         return self.block.finish(rows, attended, kernels=self.kernels, feed_forward_weights=self.feed_forward)
 
 
 class HeadRecorder:
-    """Kernels that record the heads projected by given weights, so that nobody projects them again.
-
-    Args:
-        weights: variables, all different; they are recognized by their identity.
-    """
+    """Kernels that record the heads projected by given weights, known by their identity."""
 
     def __init__(self, kernels: Kernels, weights: Sequence[tf.Variable]):
         self._kernels = kernels
@@ -100,12 +88,11 @@ def shape_of(tensor: tf.Tensor) -> list[int | tf.Tensor]:
 def put(cached: tf.Tensor, fresh: tf.Tensor, slot: tf.Tensor, axis: int, xla: bool) -> tf.Tensor:
     """Writes keys or values into a cache: in place, but for XLA.
 
+    XLA knows no strided update at a slot that is not constant.
+
     Args:
-        cached: keys [B, N, H, S] or values [B, N, S, H].
-        fresh: new keys [B, N, H, C] or values [B, N, C, H].
-        slot: the first of the C slots to take.
+        cached: keys [B, N, H, S] or values [B, N, S, H]; `fresh` has C slots, of which `slot` is the first.
         axis: the axis of the slots, 3 for keys and 2 for values.
-        xla: whether XLA compiles the graph. It knows no strided update at a slot that is not constant.
     """
     if xla:
         owner = tf.range(shape_of(cached)[axis]) - slot

@@ -64,12 +64,10 @@ class Cache(NamedTuple):
 
 
 class CachedDecoder:
-    """Predicts tokens in any factorization order.
+    """Predicts tokens in any factorization order, for C candidates of each text.
 
-    Args:
-        model: a pretrained model. Its weights are read here, not in the loop over steps, in which casts and
-            8-bit weights then cost nothing: make the decoder in the graph that uses it.
-        candidates: C, of each text.
+    The model's weights are read here, not in the loop over steps, in which casts and 8-bit weights then cost
+    nothing: make the decoder in the graph that uses it.
     """
 
     def __init__(self, model: XLNetPretrainer, layout: TextLayout, candidates: int = 1, xla: bool = False):
@@ -99,10 +97,9 @@ class CachedDecoder:
         self._lm_bias = tf.cast(model.lm_bias, tf.float32)
 
     def start(self, targets: tf.Tensor) -> tuple[tf.Tensor, Cache]:
-        """Reads the context, with room for what will be written.
+        """Reads the context, with room for what will be written, and predicts targets from the context alone.
 
-        Args:
-            targets: [B, P] int32, positions to predict, each from the context alone; -1 is an empty slot.
+        Targets are positions [B, P] int32; -1 is an empty slot.
 
         Returns:
             Their logits [B, P, V] float32, meaningless for empty slots, and the cache.
@@ -138,12 +135,9 @@ class CachedDecoder:
     def step(
         self, cache: Cache, tokens: tf.Tensor, positions: tf.Tensor, targets: tf.Tensor
     ) -> tuple[tf.Tensor, Cache]:
-        """Reads the token written last, and predicts others from it and all before it.
+        """Reads the tokens [B, C] written last at positions [B, C], and predicts targets from all.
 
-        Args:
-            tokens: [B, C] int32, of each candidate.
-            positions: [B, C] int32, where they stand.
-            targets: [B, C, P] int32, positions to predict, each from what is written; -1 is an empty slot.
+        Targets are positions [B, C, P] int32; -1 is an empty slot.
 
         Returns:
             Their logits [B, C, P, V] float32, meaningless for empty slots, and the cache.

@@ -61,8 +61,8 @@ class DecodedTokens(NamedTuple):
     def finish(self, step: tf.Tensor, order: tf.Tensor, stop_ids: tf.Tensor) -> Self:
         """Finishes candidates that a stop symbol ends, or their order, with the token of this step."""
         stops = tf.reduce_any(self.tokens[:, :, step, None] == stop_ids, axis=2)
-        goes_on = tf.pad(order, [[0, 0], [0, 1]], constant_values=-1)[:, step + 1] >= 0
-        return self._replace(unfinished=self.unfinished & ~stops & goes_on[:, None])
+        continues = tf.pad(order, [[0, 0], [0, 1]], constant_values=-1)[:, step + 1] >= 0
+        return self._replace(unfinished=self.unfinished & ~stops & continues[:, None])
 
 
 # Chooses a token for each candidate: from log-probabilities [B, C, V], what is written, and the number of the
@@ -73,11 +73,7 @@ Choice = Callable[[tf.Tensor, DecodedTokens, tf.Tensor], tuple[tf.Tensor, tf.Ten
 def sample(
     model: XLNetPretrainer, layout: TextLayout, sampling: Sampling, stop_ids=(), xla: bool = False
 ) -> DecodedTokens:
-    """Writes one candidate for each text, by greedy choice or sampling.
-
-    Args:
-        stop_ids: pieces that end a text, as its last token; a list or a tensor [any number] int32.
-    """
+    """Writes one candidate for each text, by greedy choice or sampling; pieces in stop_ids end a text."""
 
     draws = sampling_lib.uniform_draws(sampling.seeds, shape_of(layout.order)[1])
 
@@ -94,12 +90,10 @@ def search(
 ) -> DecodedTokens:
     """Writes the likeliest candidates that beam search finds for each text, best first.
 
-    Candidates compete by the probability of all that they have written. It is not divided by a power of their
-    length: between texts of one length that would change nothing, and texts that a stop symbol ends are then
-    compared by how likely they are.
-
-    Args:
-        beams: C. Where there are fewer texts than that, the others have a log-probability of -inf.
+    Candidates compete by the probability of all that they have written. It is not divided by a power of
+    their length: between texts of one length that would change nothing, and texts that a stop symbol ends
+    are then compared by how likely they are. Where there are fewer texts than beams, the others have a
+    log-probability of -inf.
     """
     decoder = CachedDecoder(model, layout, beams, xla)
     logits, cache = decoder.start(layout.order[:, :1])
@@ -109,12 +103,7 @@ def search(
 def write(
     decoder: CachedDecoder, order: tf.Tensor, logits: tf.Tensor, cache: Cache, choose: Choice, stop_ids=()
 ) -> DecodedTokens:
-    """Writes all of an order.
-
-    Args:
-        logits: [B, 1, V], of the first token.
-        cache: the context, as the decoder's `start` returns it.
-    """
+    """Writes all of an order, from the first token's logits [B, 1, V] and the context's cache on."""
     candidates, steps = decoder.candidates, shape_of(order)[1]
     stop_ids = tf.convert_to_tensor(stop_ids, tf.int32)
 

@@ -27,11 +27,7 @@ _BEGINS_WITH_SPACE = r"(?s)[\s\x1c-\x1f\x{85}\p{Z}].*"
 def check_gaps(
     texts: Sequence[str], orders: Sequence[Sequence[int]] | str | None = None
 ) -> Sequence[Sequence[int]]:
-    """Checks texts with gaps, and the orders of filling them.
-
-    Args:
-        orders: for each text the numbers of its gaps, from 0; None: from left to right.
-    """
+    """Checks texts with gaps, and the orders of filling them: the numbers of each text's gaps, from 0."""
     counts = [text.count(MARK) for text in texts]
     for row, (text, count) in enumerate(zip(texts, counts)):
         # Lines to write on are text where there are gaps.
@@ -65,11 +61,7 @@ def gaps(
     """Reads texts in which `<mask>` marks the gaps, which are filled from left to right.
 
     A text is cut into pieces at its marks: a mark with a space before or after it is a word, or the begin or
-    end of one.
-
-    Args:
-        texts: [B] string.
-        longest: most tokens of a text, gaps included; what is longer loses its end. None: any number.
+    end of one. What is longer than `longest` tokens, gaps included, loses its end.
 
     Returns:
         The texts' layout, and which of them were cut, bool [B].
@@ -92,8 +84,8 @@ def gaps(
     pieces = ids[:, :longest]
     dense = pieces.to_tensor(PAD_ID, shape=[-1, tf.maximum(pieces.bounding_shape(axis=1), 1)])
     is_gap = dense == MASK_ID  # no text can spell it
-    gaps = tf.where(is_gap)
-    order = tf.RaggedTensor.from_value_rowids(tf.cast(gaps[:, 1], tf.int32), gaps[:, 0], parts.nrows())
+    where = tf.where(is_gap)  # row and position
+    order = tf.RaggedTensor.from_value_rowids(tf.cast(where[:, 1], tf.int32), where[:, 0], parts.nrows())
     order = tf.concat([order.to_tensor(-1), tf.fill([parts.nrows(), 1], -1)], axis=1)  # one at least
     order = order[:, : tf.maximum(tf.shape(order)[1] - 1, 1)]
     layout = infilling(dense, ~is_gap & (dense != PAD_ID), order)
@@ -107,16 +99,12 @@ def _without_symbol(ids: tf.RaggedTensor, has_symbol: tf.Tensor) -> tf.RaggedTen
     symbol = tf.math.unsorted_segment_min(
         tf.where(ids.values == EOP_ID, positions, positions.dtype.max), rows, count
     )
-    kept = ~tf.gather(has_symbol, rows) | (positions > tf.gather(symbol, rows))
-    return tf.ragged.boolean_mask(ids, ids.with_values(kept))
+    keep_mask = ~tf.gather(has_symbol, rows) | (positions > tf.gather(symbol, rows))
+    return tf.ragged.boolean_mask(ids, ids.with_values(keep_mask))
 
 
 def fill_in(layout: TextLayout, tokens: tf.Tensor) -> tf.RaggedTensor:
-    """Returns texts with their gaps filled: ragged int32 [B * C, (tokens)].
-
-    Args:
-        tokens: [B, C, G], in the order of filling.
-    """
+    """Returns texts with tokens [B, C, G] in their gaps, in that order: ragged int32 [B * C, (tokens)]."""
     candidates = tf.shape(tokens)[1]
     ids, order = (tf.repeat(values, candidates, axis=0) for values in (layout.ids, layout.order))
     positions = tf.where(order >= 0)

@@ -44,10 +44,9 @@ class Filled(NamedTuple):
     """Joint fills of texts' gaps, and what makes them.
 
     Attributes:
-        fills: the likeliest fills found for each text, best first; each token's log-probability is that after
-            all filled before it, and their sum that of the fill.
-        apart: [B, C, G] float32, log-probabilities of the same tokens, each from the text alone, all gaps
-            unknown.
+        fills: the likeliest for each text, best first; each token's log-probability is that after all filled
+            before it, and their sum that of the fill.
+        apart: [B, C, G] float32, log-probabilities of the same tokens, each from the text alone.
         guesses: for each gap, after the best fill of those before it in the order.
         guesses_apart: for each gap, all others unknown.
     """
@@ -61,13 +60,7 @@ class Filled(NamedTuple):
 def fill_jointly(
     model: XLNetPretrainer, layout: TextLayout, beams: int, guesses: int, xla: bool = False
 ) -> Filled:
-    """Finds the likeliest joint fills of texts' gaps by beam search.
-
-    Args:
-        layout: the texts, with the gaps in the order of filling.
-        beams: C.
-        guesses: K, for each gap.
-    """
+    """Finds the likeliest joint fills of texts' gaps by beam search, and so many guesses for each gap."""
     decoder = CachedDecoder(model, layout, beams, xla)
     order = layout.order
     logits, cache = decoder.start(order)
@@ -88,9 +81,6 @@ def fill_easiest_first(
     model: XLNetPretrainer, layout: TextLayout, sampling: Sampling, xla: bool = False
 ) -> tuple[DecodedTokens, tf.Tensor]:
     """Fills gaps in an order that the model finds: always the one next whose best piece is likeliest.
-
-    Args:
-        layout: the texts; the order of their gaps does not count.
 
     Returns:
         What was written, one candidate of each text, and the order in which it was: [B, G] int32, positions.
@@ -131,11 +121,9 @@ def fill_easiest_first(
 
 
 def fill_stepwise(model: XLNetPretrainer, layout: TextLayout, tokens: tf.Tensor) -> tf.Tensor:
-    """Predicts all gaps of a text after each step of filling them: none, the first one, the first two, ...
+    """Predicts all gaps of one text (B = 1) after each step of filling them, from none to S.
 
-    Args:
-        layout: one text (B = 1), with all its gaps in the order of filling.
-        tokens: [S] int32, S <= G, what the first gaps of the order are filled with.
+    `tokens` [S] int32, S <= G, is what the first gaps of the order are filled with.
 
     Returns:
         [S + 1, G, V] float32, log-probabilities in nats. A gap that is filled stays predicted from what came
@@ -161,12 +149,7 @@ def _steps_of(order: tf.Tensor) -> tf.Tensor:
 
 
 def _reread(model: XLNetPretrainer, layout: TextLayout, tokens: tf.Tensor, ranks: tf.Tensor) -> tf.Tensor:
-    """Predicts, in one pass, each token of filled gaps after those of lower ranks: logits [B, G, V].
-
-    Args:
-        tokens: [B, G], what is in the gaps, in the order of filling.
-        ranks: [G] or [B, G] int32, from 1.
-    """
+    """Predicts, in one pass, tokens [B, G] of filled gaps after those of lower ranks: logits [B, G, V]."""
     order = layout.order
     last = shape_of(order)[1] + 1
     width = shape_of(layout.ids)[1]

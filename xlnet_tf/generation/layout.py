@@ -111,11 +111,5 @@ def continuation(
 
 
 def infilling(ids: tf.Tensor, is_context: tf.Tensor, order: tf.Tensor) -> TextLayout:
-    """Lays out texts with gaps.
-
-    Args:
-        ids: [B, T] int32, with anything in the gaps and as padding.
-        is_context: [B, T] bool, the tokens that are given.
-        order: [B, G] int32, the gaps' positions in the order of filling; -1 from where a row has no more.
-    """
+    """Lays out texts [B, T] with anything in the gaps and as padding; order [B, G] ends in -1."""
     return TextLayout(ids, is_context, order, length=ids.shape[1] or tf.shape(ids)[1], forward=False)

@@ -89,9 +89,7 @@ def check_range(name: str, value: object, is_right: bool, expected: str):
 def uniform_draws(seeds: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
     """Draws numbers from [0, 1) for each row: [B, G] float32.
 
-    Args:
-        seeds: [B] integers; equal seeds, equal numbers, whatever the device and the compiler.
-        count: G.
+    Equal seeds give equal numbers, whatever the device and the compiler.
 
     Source: SplitMix64 (Steele, Lea and Flood, 2014). TensorFlow's own generators differ under XLA.
     """
@@ -106,15 +104,7 @@ def log_probabilities(logits: tf.Tensor) -> tf.Tensor:
 
 
 def choose(log_probs: tf.Tensor, draws: tf.Tensor, sampling: Sampling) -> tf.Tensor:
-    """Chooses a piece for each row.
-
-    Args:
-        log_probs: [B, V] float32.
-        draws: [B] float32 in [0, 1).
-
-    Returns:
-        [B] int32.
-    """
+    """Chooses a piece for each row, [B] int32, by log_probs [B, V] and draws [B] in [0, 1)."""
     greedy = tf.argmax(log_probs, axis=1, output_type=tf.int32)
 
     def sample():
@@ -146,15 +136,10 @@ def _likely(probabilities: tf.Tensor, sampling: Sampling) -> tf.Tensor:
 
 
 def _heaviest(probabilities: tf.Tensor, weights: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
-    """Keeps the fewest likeliest pieces whose weights sum up to what is wanted, and their equals.
+    """Keeps the fewest likeliest pieces [B, V] whose weights sum up to what is wanted [B], and their equals.
 
     The bound is found by bisection, which needs no sorting of V pieces. Floats that are not negative are
     ordered as their bits are, read as integers: after 30 halvings the bound is exact.
-
-    Args:
-        probabilities: [B, V], in [0, 1].
-        weights: [B, V].
-        wanted: [B].
     """
     bits = tf.bitcast(probabilities, tf.int32)
 

@@ -101,14 +101,9 @@ def _score(model, ids, mask, is_scored, ranks, *, in_blocks):
 def join_contexts(
     contexts: tf.RaggedTensor, texts: tf.RaggedTensor, length
 ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-    """Puts contexts before texts.
+    """Puts contexts, which are given and not scored, before texts: both ragged [B, (pieces)] int32.
 
     SEP and CLS, which no token of a text would see, are left out, and segments, since there is but one.
-
-    Args:
-        contexts: [B, (pieces)] int32 ids of what is given, not scored; may be empty.
-        texts: [B, (pieces)] int32 ids of what is scored.
-        length: T, at least the pieces of the longest row.
 
     Returns:
         The model's features [B, T], padded on the right, and is_scored [B, T] bool.
@@ -123,26 +118,16 @@ def join_contexts(
 
 
 def text_tokens(features: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Finds the tokens of packed texts that are neither padding nor SEP nor CLS, [B, T] bool.
-
-    Args:
-        features: input_word_ids and input_mask [B, T].
-    """
+    """Finds the tokens of packed texts [B, T] that are neither padding nor SEP nor CLS: [B, T] bool."""
     ids = features["input_word_ids"]
     return tf.cast(features["input_mask"], tf.bool) & (ids != SEP_ID) & (ids != CLS_ID)
 
 
 def order_ranks(is_scored: tf.Tensor, order: str, seeds: tf.Tensor | None = None) -> tf.Tensor:
-    """Lays out a factorization order.
+    """Returns the rank of each scored token in a factorization order, from 0: [B, T] int32.
 
-    Args:
-        is_scored: [B, T] bool, the tokens to predict.
-        order: one of ORDERS.
-        seeds: [B] integers for "random": rows with equal seeds and equally many tokens get the same order,
-            whatever the batch and the padding.
-
-    Returns:
-        [B, T] int32: the rank of each scored token in the order, from 0; meaningless for other tokens.
+    For "random", rows with equal seeds and equally many scored tokens get the same order, whatever the batch
+    and the padding. Ranks of other tokens are meaningless.
     """
     if order not in ORDERS:
         raise UserError(f"the order is {order!r}; expected one of {', '.join(ORDERS)}.")
@@ -158,7 +143,7 @@ def order_ranks(is_scored: tf.Tensor, order: str, seeds: tf.Tensor | None = None
 
 
 def permutation_ranks(is_scored: tf.Tensor, permutation: tf.Tensor) -> tf.Tensor:
-    """Lays out an explicit factorization order, as `order_ranks` does.
+    """Returns the ranks of an explicit factorization order, as `order_ranks` does.
 
     Args:
         permutation: [B, N] integers: the numbers of a row's scored tokens, from 0, in the order of their
@@ -186,14 +171,10 @@ def token_log_probabilities(
     Args:
         features: input_word_ids, input_mask and, unless all is of one segment, input_type_ids [B, T], padded
             on any side.
-        is_scored: [B, T] bool, the tokens to predict.
-        ranks: [B, T] int32, their ranks in the factorization order (see `order_ranks`).
+        ranks: [B, T] int32, the scored tokens' ranks (see `order_ranks`).
 
     Returns:
         [B, T] float32, in nats; 0 for tokens that are not scored. Their sum is the text's log-probability.
-
-    Raises:
-        UserError: the model lets a token that has nothing to go by see itself.
 
     Source: paper section 2.2, eq. 3, with all tokens as targets.
     """

@@ -50,14 +50,10 @@ def attend(
     """Lets one stream attend to keys and values, both of the content stream.
 
     Args:
-        stream: [B, Q, D], h or g.
+        stream: [B, Q, D], h or g; the result has the same shape.
         keys, values: [B, N, K, H].
         position_keys: what kernels.project_positions returns.
-        rate: dropout rate on the attention probabilities.
-        seed: [2] int32 for dropout, None outside training.
-
-    Returns:
-        [B, Q, D].
+        rate, seed: of dropout on the attention probabilities; no seed outside training.
 
     Source: paper section 2.3; the terms of the score are Transformer-XL's (section 3.3), and section 2.5's.
     """

@@ -40,11 +40,7 @@ def layer_norm(name: str) -> tf_keras.layers.LayerNormalization:
 
 
 def step_seed(features: Mapping[str, Any], training: bool | None) -> tf.Tensor | None:
-    """Returns the seed that all dropout of a step is derived from.
-
-    Args:
-        features: `dropout_seed` [2] int32 among them, or else the seed is drawn.
-    """
+    """Returns the seed of a step's dropout: features' `dropout_seed` [2] int32, or one that is drawn."""
     if not training:
         return None
     if "dropout_seed" in features:
@@ -53,12 +49,7 @@ def step_seed(features: Mapping[str, Any], training: bool | None) -> tf.Tensor |
 
 
 def fold_in(seed: tf.Tensor | None, index: int) -> tf.Tensor | None:
-    """Derives the seed of one use.
-
-    Args:
-        seed: [2] int32, the step's or a layer's seed; None means no dropout.
-        index: different for all uses that share `seed`.
-    """
+    """Derives the seed [2] int32 of one use, whose index no other use of `seed` has; None: no dropout."""
     if seed is None:
         return None
     # The multiplier keeps the uses of one layer apart from those of the next (fold_in of fold_in).
@@ -76,11 +67,7 @@ def policy_restored() -> Iterator[None]:
 
 
 class ConfiguredLayer(tf_keras.layers.Layer):
-    """A layer of the architecture.
-
-    Args:
-        initializer_range: standard deviation of the weights' normal initializer.
-    """
+    """A layer of the architecture, whose weights begin normal with the deviation initializer_range."""
 
     #: Further arguments of the class, kept as attributes of the same names, for get_config.
     OPTIONS: tuple[str, ...] = ()

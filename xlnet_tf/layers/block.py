@@ -28,10 +28,7 @@ class FeedForwardWeights(NamedTuple):
 
 
 class FeedForward(ConfiguredLayer):
-    """Position-wise network of one hidden layer.
-
-    Args:
-        dropout: rate, on the hidden layer and on the result.
+    """Position-wise network of one hidden layer, with dropout on that and on the result.
 
     Call args:
         x: [..., D].
@@ -76,9 +73,6 @@ class FeedForward(ConfiguredLayer):
 
 class TransformerBlock(ConfiguredLayer):
     """Relative attention and feed-forward network for the content and, if given, the query stream.
-
-    Args:
-        dropout: rate on the results of attention and feed-forward network, and inside the latter.
 
     Call args and returns: as RelativeAttention; both streams leave with the width D.
 
@@ -134,14 +128,9 @@ class TransformerBlock(ConfiguredLayer):
         return None if content_attention is None else content, query
 
     def finish(self, stream, attended, seeds=(None, None), *, kernels, feed_forward_weights=None):
-        """Adds a stream's attention to it, and computes the rest of the block.
+        """Adds a stream's attention to it, both [B, Q, D], and computes the rest of the block.
 
-        Args:
-            stream, attended: [B, Q, D].
-            seeds: two [2] int32, of the dropout of attention and of the feed-forward network.
-
-        Returns:
-            [B, Q, D].
+        `seeds` are those of the dropout of attention and of the feed-forward network.
         """
         attended = kernels.dropout(attended, self.dropout, seeds[0])
         stream = tf.cast(self.attention_norm(stream + attended), stream.dtype)

@@ -14,10 +14,8 @@ def map_in_chunks(
     """Applies a function to a list, chunk after chunk, and joins what it returns.
 
     Args:
-        function: takes begin and end of a chunk, int32 scalars; returns tensors named as the specs, of any
-            number of rows each.
-        count: int32 scalar, the list's length.
-        size: int32 scalar, the length of all chunks but the last.
+        function: takes begin and end of a chunk; returns tensors named as the specs, of any number of rows.
+        count, size: int32 scalars, the lengths of the list and of all chunks but the last.
         specs: the results' shapes [None, ...] and types.
 
     Returns:
@@ -44,12 +42,7 @@ def map_in_chunks(
 
 
 def map_query_blocks(attend: Callable, stream: tf.Tensor, context) -> tf.Tensor:
-    """Lets a stream attend, a block of queries after the other.
-
-    Args:
-        attend: takes queries [B, Q, D] and their AttentionContext; returns [B, Q, D].
-        stream: [B, T, D].
-    """
+    """Lets a stream [B, T, D] attend, a block of queries with their AttentionContext after the other."""
 
     def block(begin, end):
         attended = attend(stream[:, begin:end], context.of_block(begin, end))

@@ -49,8 +49,7 @@ class BlockedContext(NamedTuple):
 
     Attributes:
         size: int32 scalar, queries that are scored at a time.
-        of_block: returns the AttentionContext, with positions, of the queries from the first number up to the
-            second.
+        of_block: returns the AttentionContext, with positions, of the queries from one number up to another.
     """
 
     size: tf.Tensor
@@ -69,15 +68,14 @@ def permutation_visible(rank: tf.Tensor, is_target: tf.Tensor, queries: tf.Tenso
     """Expands permutation ranks to the mask of the factorization order.
 
     A target sees what comes strictly before it in the order. Any other token also sees its equals:
-    context tokens, all of one rank, see each other.
+    context tokens, all of one rank, see each other. The content stream adds the diagonal.
 
     Args:
         rank: [B, T] integers; a smaller rank is earlier in the factorization order.
         is_target: [B, T] bool, the tokens to predict.
 
     Returns:
-        [B, T or Q, T] bool: whether token i (axis 1) may see token j (axis 2). The content stream adds the
-        diagonal.
+        [B, T or Q, T] bool: whether token i (axis 1) may see token j (axis 2).
 
     Source: paper section 2.2 (eq. 3) and 2.3 (partial prediction).
     """
@@ -91,14 +89,10 @@ def permutation_visible(rank: tf.Tensor, is_target: tf.Tensor, queries: tf.Tenso
 def causal_visible(
     query_len, memory_len, same_length: bool = False, queries: tf.Tensor | None = None
 ) -> tf.Tensor:
-    """The mask of left-to-right attention.
+    """Returns the mask of left-to-right attention, [T, K] or [B, Q, K] bool.
 
-    Args:
-        same_length: hides, from the query at i, the i oldest keys, so that all queries see equally many.
-
-    Returns:
-        [T, K] or [B, Q, K] bool. The content stream adds the diagonal, which same_length can hide without a
-        memory.
+    same_length hides, from the query at i, the i oldest keys, so that all queries see equally many. The
+    content stream adds the diagonal, which same_length can hide without a memory.
 
     Source: modeling.py _create_mask.
     """
@@ -111,14 +105,7 @@ def causal_visible(
 
 
 def segment_mismatch(type_ids: tf.Tensor, memory_len, queries: tf.Tensor | None = None) -> tf.Tensor:
-    """Marks the pairs of query and key from different segments; the memory counts as segment 0.
-
-    Args:
-        type_ids: [B, T] integers.
-
-    Returns:
-        [B, T or Q, K] float32, 1 for such pairs.
-    """
+    """Marks the pairs of query and key from different segments, [B, T or Q, K] float32; the memory's is 0."""
     type_ids = tf.cast(type_ids, tf.int32)
     key_type_ids = tf.pad(type_ids, [[0, 0], [memory_len, 0]])
     if queries is not None:
@@ -127,54 +114,24 @@ def segment_mismatch(type_ids: tf.Tensor, memory_len, queries: tf.Tensor | None 
 
 
 def same_text(text_ids: tf.Tensor, queries: tf.Tensor | None = None) -> tf.Tensor:
-    """The mask of rows that hold several texts: tokens see those of their own text.
-
-    Args:
-        text_ids: [B, T] integers, the number of each token's text.
-
-    Returns:
-        [B, T or Q, T] bool.
-    """
+    """Returns the mask of rows that hold several texts, by each token's number: [B, T or Q, T] bool."""
     query_ids = text_ids if queries is None else tf.gather(text_ids, queries, batch_dims=1)
     return query_ids[:, :, None] == text_ids[:, None, :]
 
 
 def target_flags(target_positions: tf.Tensor, length) -> tf.Tensor:
-    """Marks the targets of each row.
-
-    Args:
-        target_positions: [B, P] positions in the segment; -1 is an empty slot.
-
-    Returns:
-        [B, T] bool.
-    """
+    """Marks the targets at positions [B, P] of each row, -1 being an empty slot: [B, T] bool."""
     positions = tf.cast(target_positions, tf.int32)
     return tf.reduce_any(positions[:, :, None] == tf.range(length), axis=1)
 
 
 def take_rows(mask: tf.Tensor, target_positions: tf.Tensor) -> tf.Tensor:
-    """Picks the targets' rows of a mask.
-
-    Args:
-        mask: [B, T, K].
-        target_positions: [B, P] int32; an empty slot (-1) gets row 0.
-
-    Returns:
-        [B, P, K].
-    """
+    """Picks the targets' rows [B, P, K] of a mask [B, T, K]; an empty slot (-1) gets row 0."""
     return tf.gather(mask, tf.maximum(target_positions, 0), batch_dims=1)
 
 
 def with_memory(visible: tf.Tensor | None, memory_mask: tf.Tensor | None) -> tf.Tensor | None:
-    """Puts the memory's slots, visible to every query, before a segment's keys.
-
-    Args:
-        visible: [B, Q, T] bool.
-        memory_mask: [B, M] bool, the slots that hold something; None without memory.
-
-    Returns:
-        [B, Q, K] bool.
-    """
+    """Puts the memory's slots [B, M], those that hold something being visible, before keys: [B, Q, K]."""
     if memory_mask is None:
         return visible
     queries = visible.shape[1] or tf.shape(visible)[1]

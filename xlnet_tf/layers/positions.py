@@ -69,15 +69,9 @@ class RelativePositions(NamedTuple):
 
 
 def sinusoid_encoding(distances: tf.Tensor, d_model: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Encodes distances by sines and cosines of D/2 wavelengths, always in float32.
+    """Encodes distances [R] by sines and cosines of D/2 wavelengths, [R, D/2] each, always in float32.
 
     bfloat16 would merge distances: at 512 tokens only 769 of 1024 stay apart.
-
-    Args:
-        distances: [R] in tokens.
-
-    Returns:
-        Sines and cosines, [R, D/2] each.
     """
     wavelength_index = tf.range(0, d_model, 2, dtype=tf.float32)
     frequencies = 1.0 / tf.pow(10000.0, wavelength_index / d_model)  # [D/2]
@@ -86,14 +80,9 @@ def sinusoid_encoding(distances: tf.Tensor, d_model: int) -> tuple[tf.Tensor, tf
 
 
 def of_shorter(table: tf.Tensor, length, attention_type: str = "bi") -> tf.Tensor:
-    """Picks the distances in a shorter text, without memory.
+    """Picks from a table [L, N, R, H] the distances in a shorter text, without memory: [L, N, R', H].
 
-    Args:
-        table: [L, N, R, H], a row for each distance in a longer text.
-        length: T of the shorter one; that of a longer one is an error of TensorFlow.
-
-    Returns:
-        [L, N, R', H].
+    A longer text is an error of TensorFlow.
     """
     entries = tf.shape(table)[2]
     longest, after = (entries // 2, length) if attention_type == "bi" else (entries - 1, 1)

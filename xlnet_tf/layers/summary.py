@@ -16,13 +16,9 @@ METHODS = ("last", "first", "mean", "attn")
 
 
 def last_position(input_mask: tf.Tensor) -> tf.Tensor:
-    """Finds the last token of each sequence, which is CLS, whichever side is padded.
+    """Finds the last token of each sequence, which is CLS, whichever side is padded: [B] int32.
 
-    Args:
-        input_mask: [B, T], 1 for tokens and 0 for padding.
-
-    Returns:
-        [B] int32; T - 1 where all is padding.
+    Where all is padding, it is T - 1.
     """
     length = input_mask.shape[1] or tf.shape(input_mask)[1]
     from_the_end = tf.reverse(tf.cast(input_mask, tf.int32), axis=[1])
@@ -100,8 +96,7 @@ class SequenceSummary(ConfiguredLayer):
     def positions(self, tokens: tf.Tensor, input_mask: tf.Tensor | None) -> tf.Tensor | None:
         """Finds the one token that the summary reads: [B, 1] int32; None where it reads all tokens.
 
-        Args:
-            tokens: their ids [B, T] or vectors [B, T, D].
+        `tokens` are ids [B, T] or vectors [B, T, D].
         """
         if self.method not in ("last", "first"):
             return None
@@ -142,16 +137,8 @@ class SequenceSummary(ConfiguredLayer):
 class AttentionPooling(ConfiguredLayer):
     """Attention of one learned query to all tokens, without positions and without a residual.
 
-    Args:
-        dropout: rate on the result, before its normalization.
-
-    Call args:
-        tokens: [B, T, D].
-        is_token: [B, T] bool.
-        seed: [2] int32 for dropout, None outside training.
-
-    Returns:
-        [B, D].
+    Call args: tokens [B, T, D], is_token [B, T] bool, seed [2] int32 or None outside training. Returns: [B,
+    D].
 
     Source: modeling.py multihead_attn.
     """

@@ -118,11 +118,7 @@ class XLNetRegressor(PooledHead):
 
     @classmethod
     def from_pretrained(cls, path: Source, *, head_name: str | None = None, **options) -> Self:
-        """Builds the regressor of a checkpoint: with its head, or with a new one on pretrained weights.
-
-        Args:
-            path, head_name, **options: as in XLNetClassifier.from_pretrained.
-        """
+        """Builds the regressor of a checkpoint, as XLNetClassifier.from_pretrained does."""
         source = Pretrained.open(path)
         head = source.find_head("regression", head_name)
         return cls.load(source, head, options, head.task)
@@ -140,24 +136,14 @@ class XLNetRegressor(PooledHead):
 def classification_losses(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     """The cross entropy in nats, with a softmax over the classes; also for choices and for tagged tokens.
 
-    Args:
-        logits: [..., C] float32.
-        labels: [...] integers from 0; -1, an unknown label, has no loss and no gradient.
-
-    Returns:
-        [...] float32.
+    `logits` are [..., C], `labels` [...] integers from 0; -1, an unknown label, has no loss and no gradient.
     """
     chosen = tf.one_hot(labels, logits.shape[-1])
     return -tf.reduce_sum(chosen * tf.nn.log_softmax(logits), axis=-1)
 
 
 def regression_losses(predictions: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-    """The squared error, [B] float32.
-
-    Args:
-        predictions: [B] float32.
-        targets: [B] numbers.
-    """
+    """The squared error of predictions and targets [B]: [B] float32."""
     return tf.math.squared_difference(predictions, tf.cast(targets, tf.float32))
 
 

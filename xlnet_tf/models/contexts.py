@@ -63,11 +63,7 @@ class ContextBuilder:
     def blocked_contexts(
         self, kernels: Kernels, positions: Any, n_head: int
     ) -> tuple[BlockedContext, BlockedContext | None]:
-        """Returns the same contexts for few queries at a time.
-
-        Args:
-            positions: what kernels.encode_positions returned.
-        """
+        """Returns the same contexts for few queries at a time, with positions of kernels.encode_positions."""
         if unknown := self.features.keys() & {"memory", "direction", "permutation_mask"}:
             raise UserError(f"{', '.join(sorted(unknown))} cannot be read in blocks; leave in_blocks=False.")
         batch_size, length = tf.unstack(tf.shape(self.features["input_word_ids"]))

@@ -118,9 +118,7 @@ class XLNetHead(EncoderModel):
     def load(cls, source: Pretrained, head: Head, options: Mapping[str, Any], *arguments, **stored) -> Self:
         """Builds the model of a checkpoint, with its head or a new one, and loads its weights.
 
-        Args:
-            options: the user's: of this class and of XLNetEncoder.
-            **stored: options of this class that the checkpoint has, where the user gives none.
+        `stored` are options that the checkpoint has, where the user's `options` give none.
         """
         encoder_options, own_options = source.options(options, XLNetEncoder, cls)
         encoder = XLNetEncoder(source.config, **encoder_options)
@@ -203,8 +201,7 @@ class XLNetHead(EncoderModel):
         """Reads the text.
 
         Returns:
-            Its vectors [B, T, D], or [B, Q, D] of output_positions, and the seed of the head's dropout, None
-            outside training.
+            Its vectors [B, T, D], or [B, Q, D] of output_positions, and the seed of the head's dropout.
         """
         seed = step_seed(features, training)
         if seed is not None:
@@ -325,10 +322,6 @@ def logits_layer(outputs: int, encoder: XLNetEncoder, use_bias: bool = True) -> 
 
 
 def build_layer(layer: tf_keras.layers.Layer, input_shape: Sequence[int | None], scope: str) -> None:
-    """Creates a layer's variables under `scope` and the layer's own name.
-
-    Args:
-        scope: the path above it, for example "span/start".
-    """
+    """Creates a layer's variables under `scope`, such as "span/start", and the layer's own name."""
     with tf.name_scope(scope), tf.name_scope(layer.name):
         layer.build(input_shape)

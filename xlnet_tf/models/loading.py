@@ -22,12 +22,9 @@ from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 
 class Head(NamedTuple):
-    """The head that a model is to have.
+    """The head that a model is to have: the first scope of its variables, as checkpoints/names.py has it.
 
-    Attributes:
-        scope: the first scope of its variables, as checkpoints/names.py has it.
-        new: whether the checkpoint lacks it.
-        labels: its classes' names, in order; none for heads without classes.
+    `new` heads are not in the checkpoint; heads without classes have no labels.
     """
 
     scope: str
@@ -67,11 +64,7 @@ class Pretrained:
         return self._tokenizer
 
     def options(self, given: Mapping[str, Any], *models: type[tf_keras.Model]) -> list[dict[str, Any]]:
-        """Deals options out to the classes of a model; where none is given, the checkpoint's setting counts.
-
-        Args:
-            models: classes whose keyword-only arguments are their options.
-        """
+        """Deals options out to classes, by their keyword-only arguments, with the checkpoint's settings."""
         accepted = [keyword_options(model) - {"name", "labels"} for model in models]
         known = set().union(*accepted)
         hints.refuse(set(given) - known, known)
@@ -116,11 +109,7 @@ class Pretrained:
     def find_labeled_head(
         self, head_kind: str, labels: Iterable[str] | None, task: str | None = None
     ) -> Head:
-        """Finds out which head a model is to have, and checks its labels.
-
-        Args:
-            head_kind: "tagging" or "classification".
-        """
+        """Finds out which "tagging" or "classification" head a model is to have, and checks its labels."""
         path = self.checkpoint.path
         head = self.find_head(head_kind, task)
         chosen = None if labels is None else _check_labels(labels)

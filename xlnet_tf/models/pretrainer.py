@@ -110,10 +110,6 @@ def _targets(features) -> dict[str, tf.Tensor]:
 
 
 def target_losses(outputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """The negative log-likelihood of each target in nats, [B, P] float32; 0 for empty slots.
-
-    Args:
-        outputs: what an XLNetPretrainer returns.
-    """
+    """The negative log-likelihood of each target in nats, [B, P] float32; 0 for empty slots."""
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(outputs["target_ids"], outputs["logits"])
     return losses * outputs["target_weights"]

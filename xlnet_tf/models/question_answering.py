@@ -61,11 +61,7 @@ class XLNetQuestionAnswering(XLNetHead):
 
     @classmethod
     def from_pretrained(cls, path: Source, **options) -> Self:
-        """Builds the model of a checkpoint: with its head, or with a new one on pretrained weights.
-
-        Args:
-            **options: options of this class and XLNetEncoder: start_top, end_top, dropout, ...
-        """
+        """Builds the model of a checkpoint: with its head, or with a new one on pretrained weights."""
         source = Pretrained.open(path)
         return cls.load(source, source.find_head("span"), options)
 
@@ -132,13 +128,7 @@ XLNetSpan = XLNetQuestionAnswering  # its earlier name
 
 
 class _DenseOfPair(tf_keras.layers.Layer):
-    """A dense layer with tanh over two concatenated vectors, which are never concatenated.
-
-    Call args:
-        first, second: [..., D] of shapes that broadcast.
-
-    Returns: [..., D].
-    """
+    """A dense layer with tanh over two vectors [..., D] as if they were concatenated."""
 
     def __init__(self, d_model: int, initializer_range: float, **kwargs):
         super().__init__(**kwargs)
@@ -165,10 +155,8 @@ def _scores(layer: tf_keras.layers.Layer, vectors: tf.Tensor) -> tf.Tensor:
 def span_losses(outputs: Mapping[str, tf.Tensor], features: Mapping[str, tf.Tensor]) -> tf.Tensor:
     """The loss of each row in nats, [B] float32: the mean of start and end, and half of answerability.
 
-    Args:
-        outputs: what XLNetQuestionAnswering returns, given start_position.
-        features: start_position, end_position [B] integers, both on CLS where there is no answer, and
-            is_impossible [B], 1 where there is none. Without is_impossible the last part is left out.
+    Features are start_position and end_position [B], both on CLS where there is no answer, and is_impossible
+    [B], 1 where there is none. Without is_impossible the last part is left out.
     """
 
     def cross_entropy(logits, positions):

@@ -69,11 +69,7 @@ DEFAULT_CLEANING = CleaningConfig()
 
 
 def read_cleaning(folder: str | os.PathLike) -> CleaningConfig:
-    """Finds out how the texts of a model or of records were cleaned; see `find`.
-
-    Returns:
-        The settings; those of the released cased models if no file of the folder has them.
-    """
+    """Returns how the texts of a model or of records were cleaned; by default as for the cased models."""
     read = files.fields_reader(folder)
     if (manifest := read(MANIFEST_FILE)) is not None and "cleaning" not in manifest:
         raise UserError(
@@ -83,11 +79,9 @@ def read_cleaning(folder: str | os.PathLike) -> CleaningConfig:
 
 
 def find(read: files.FieldsReader, folder: str | os.PathLike) -> CleaningConfig | None:
-    """Finds out how texts were cleaned.
+    """Returns how texts were cleaned; None if no file says.
 
-    Args:
-        read: reads the manifest.json of our runs and records, model.json, and Hugging Face's
-            tokenizer_config.json.
+    `read` reads our manifest.json and model.json, and Hugging Face's tokenizer_config.json.
     """
     external: dict[str, bool] = {}
     if "cleaning" in (fields := read(MANIFEST_FILE) or {}):

@@ -15,11 +15,7 @@ from xlnet_tf.text.vocabulary import UNDERLINE
 
 
 class CommaRule:
-    """Splits the pieces that end in a digit and a comma.
-
-    Args:
-        pieces: [V], its vocabulary.
-    """
+    """Splits the pieces that end in a digit and a comma."""
 
     def __init__(self, processor: sentencepiece.SentencePieceProcessor, pieces: Sequence[str]):
         self._processor, self._pieces = processor, pieces

@@ -83,9 +83,8 @@ def has_fragments(table: PieceTable) -> bool:
 class FragmentEncoder:
     """Encodes batches of texts and remembers their fragments; threads may share it.
 
-    Args:
-        split: what is done to pieces after SentencePiece, to each by itself: takes and returns the pieces of
-            all texts and how many each has, int32 [N] and int32 [texts].
+    `split` is what is done to pieces after SentencePiece, to each by itself; it takes and returns the pieces
+    of all texts and how many each has, int32 [N] and int32 [texts].
     """
 
     def __init__(self, table: PieceTable, processor: sentencepiece.SentencePieceProcessor, split: Split):

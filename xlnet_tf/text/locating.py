@@ -15,11 +15,7 @@ from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 
 def cleaning_for(path: str | os.PathLike, **options: bool | None) -> CleaningConfig:
-    """Returns how to clean texts for a tokenizer: as files next to it say, if any do, but for what is given.
-
-    Args:
-        **options: fields of CleaningConfig; None: not given.
-    """
+    """Returns how to clean texts for a tokenizer: as the options say, else as files next to it do."""
     located = locate_tokenizer(path)
     folder = tokenizer_folder(located)
     stated = cleaning_lib.find(files.fields_reader(folder), folder)

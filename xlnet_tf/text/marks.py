@@ -33,14 +33,9 @@ _OTHER = "OTHER"
 
 
 def count_dropped_marks(texts: Sequence[str]) -> dict[str, int]:
-    """Counts the characters that lose something where accents are not kept (`CleaningConfig.keep_accents`).
+    """Counts by script the characters of raw texts that lose something where accents are not kept.
 
-    Args:
-        texts: before cleaning.
-
-    Returns:
-        script -> characters that are dropped or lose a mark, for scripts with any; by Unicode's names:
-        LATIN, CYRILLIC, DEVANAGARI; marks that belong to no script count as OTHER.
+    Scripts have Unicode's names: LATIN, CYRILLIC, DEVANAGARI; marks that belong to none count as OTHER.
     """
     text = "\n".join(text for text in texts if not text.isascii())
     if not text:

@@ -20,12 +20,7 @@ Ids = Sequence[int] | np.ndarray
 
 
 class Packed(NamedTuple):
-    """A sequence of T tokens.
-
-    Attributes:
-        input_ids: int32 [T].
-        segment_ids: uint8 [T]; the model looks only at which are equal.
-    """
+    """A sequence of T tokens: int32 ids and uint8 segments, of which only the equal ones matter."""
 
     input_ids: np.ndarray
     segment_ids: np.ndarray
@@ -68,13 +63,9 @@ def pack(ids_a: Ids, ids_b: Ids | None = None, *, seq_len: int, padding: str = "
 
 
 def truncated(ids_a: Ids, ids_b: Ids | None, seq_len: int) -> tuple[Ids, Ids | None, int]:
-    """Cuts texts at their ends so that they fit a sequence with its special tokens.
+    """Cuts texts at their ends so that they fit a sequence of T tokens with its special ones.
 
     The longer of two texts gives, piece by piece, and the second one where both are equally long.
-
-    Args:
-        ids_a: piece ids of the first text.
-        seq_len: T, the room there is, special tokens included.
 
     Returns:
         Both texts, and how many pieces were dropped.

@@ -278,11 +278,7 @@ class XLNetTokenizer(Vocabulary):
         return self._processor.normalize(cleaned, with_offsets=True)
 
     def encode_batch(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Encodes many texts into one array: `encode` of each, fast.
-
-        Returns:
-            (ids, lengths): int32 [N], the ids of all texts one after another, and int32 [len(texts)].
-        """
+        """Encodes many texts, fast: returns the ids of all, int32 [N], and how many each text has."""
         return self._batch_encoder.encode(texts)
 
     @functools.cached_property
@@ -321,11 +317,7 @@ class XLNetTokenizer(Vocabulary):
         return [self.decode(row, skip_special_tokens) for row in rows]
 
     def save_pretrained(self, folder: str | os.PathLike) -> None:
-        """Writes the tokenizer as `from_pretrained`, also Hugging Face's, reads it.
-
-        Raises:
-            UserError: a model is there whose texts are cleaned otherwise.
-        """
+        """Writes the tokenizer as `from_pretrained`, also Hugging Face's, reads it."""
         target = files.make_folder(folder)
         read = files.fields_reader(target, {TOKENIZER_CONFIG_FILE: None})
         stated = cleaning_lib.find(read, target)

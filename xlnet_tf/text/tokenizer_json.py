@@ -29,11 +29,7 @@ _METASPACE = {"type": "Metaspace", "replacement": UNDERLINE, "prepend_scheme": "
 
 
 def write_tokenizer_json(folder: epath.PathLike, table: PieceTable, cleaning: CleaningConfig) -> list[str]:
-    """Writes tokenizer.json. XLNet's format holds unigram models alone; for any other, removes the file.
-
-    Returns:
-        The names of what was written.
-    """
+    """Writes tokenizer.json of a unigram model; for any other, removes the file. Returns its name."""
     path = epath.Path(folder) / TOKENIZER_JSON_FILE
     if table.trainer.model_type != table.trainer.UNIGRAM:
         path.unlink(missing_ok=True)

@@ -17,10 +17,7 @@ _CHARACTER_BYTES = np.repeat([1, 0, 2, 3, 4, 0], [0x80, 0x40, 0x20, 0x10, 8, 8])
 class Viterbi:
     """A unigram model: the score of a way to split a text is the sum of its pieces' scores.
 
-    Args:
-        pieces: [V], not empty, in UTF-8.
-        scores: [V].
-        unknown: score of a character that is not a piece.
+    `pieces` [V] are in UTF-8; `unknown` is the score of a character that is not a piece.
     """
 
     def __init__(self, pieces: Sequence[bytes], scores: Sequence[float], unknown: float):
@@ -62,10 +59,8 @@ class Viterbi:
     def _find_ways(self, text, offset, pieces, row, size):
         """Finds the best ways from a text's begin to each of its bytes, as they lie by `row`.
 
-        Args:
-            text, offset, pieces: int [M]: in which text a piece fits, where it begins, and which one it is.
-            row: int [L + 1].
-            size: bytes of all rows.
+        `text`, `offset` and `pieces` [M] say in which text a piece fits, where it begins, and which one it
+        is.
 
         Returns:
             float64 [size], the best way's lead; int32 [size], its last piece.
@@ -143,10 +138,9 @@ class _Trie:
         self._pieces[node] = np.arange(len(pieces))
 
     def find(self, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns int32 [M], where pieces begin in uint8 [C], and int32 [M], which ones.
+        """Returns where pieces begin in uint8 [C], and which ones: int32 [M] each.
 
-        Args:
-            data: ends in a byte that is not in any piece.
+        No piece has the last byte.
         """
         starts = np.arange(len(data), dtype=np.int32)
         node = np.zeros(len(data), np.int32)

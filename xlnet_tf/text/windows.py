@@ -16,27 +16,17 @@ NUM_SPECIAL = 3  # SEP, SEP and CLS
 
 
 class Window(NamedTuple):
-    """A part of a passage.
-
-    Attributes:
-        first: its first token, counted in the passage.
-        length: how many tokens it has.
-    """
+    """A part of a passage: the number of its first token, and how many it has."""
 
     first: int
     length: int
 
 
 def split_windows(tokens: int, room: int, stride: int) -> list[Window]:
-    """Cuts a passage into windows that together hold every token.
+    """Cuts a passage into windows of at most `room` tokens that together hold every token.
 
-    Args:
-        room: most tokens of a window, at least 1.
-        stride: tokens from one window's begin to the next one's, at least 1; at most `room` is used, so that
-            none is left out.
-
-    Returns:
-        The windows; one, of length 0, if there are no tokens.
+    `stride` is from one window's begin to the next one's; at most `room` is used, so that none is left out.
+    No tokens have one window, of length 0.
     """
     stride = min(stride, room)
     firsts = [0]
@@ -59,11 +49,7 @@ def best_windows(windows: Sequence[Window], tokens: int) -> np.ndarray:
 
 
 def window_room(question_len: int, seq_len: int, segment_len: int = 0) -> int:
-    """Returns the most tokens of a passage in a window.
-
-    Args:
-        segment_len: tokens of the segments that it is read in, a divisor of T; 0: it is read at once.
-    """
+    """Returns the most tokens of a passage in a window, read in segments or, if that is 0, at once."""
     segment_len = segment_len or seq_len
     return seq_len // segment_len * (segment_len - NUM_SPECIAL - question_len)
 
@@ -71,12 +57,7 @@ def window_room(question_len: int, seq_len: int, segment_len: int = 0) -> int:
 def pack_window(
     passage: Sequence[int], window: Window, question: Sequence[int], seq_len: int, segment_len: int = 0
 ) -> Packed:
-    """Packs a window of a passage and a question, padded on the right.
-
-    Args:
-        seq_len: T, with room for all of them and the special tokens.
-        segment_len: see `window_room`.
-    """
+    """Packs a window of a passage and a question, padded on the right to seq_len."""
     ids = passage[window.first : window.first + window.length]
     room = window_room(len(question), segment_len or seq_len)
     packed = Packed(np.full(seq_len, PAD_ID, np.int32), np.full(seq_len, PAD_SEGMENT, np.uint8))

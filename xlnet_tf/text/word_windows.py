@@ -21,16 +21,11 @@ class WordWindow(NamedTuple):
 
 
 def windows(lengths: Sequence[int], room: int, stride: int) -> list[WordWindow]:
-    """Lays windows of whole words over a text.
+    """Lays windows of whole words over a text; those that would predict nothing are left out.
 
     A word is predicted by that window, of those that hold it, which shows most of the text around it: most
-    pieces on the side where it shows fewer.
-
-    Args:
-        stride: pieces between the starts of two windows, about: windows start at words.
-
-    Returns:
-        The windows in order; those that would predict nothing are left out.
+    pieces on the side where it shows fewer. The stride between two starts, in pieces, is met only about:
+    windows start at words.
     """
     stops = np.cumsum(lengths)
     starts = stops - lengths

@@ -38,11 +38,7 @@ def _is_unspaced(character: str) -> bool:
 
 
 def word_borders(text: str) -> dict[int, bool]:
-    """Returns the characters of a text where a word may begin.
-
-    Returns:
-        index -> whether the character or the one before it is of a script without spaces between words.
-    """
+    """Returns where words may begin, and whether the character or the one before it is unspaced."""
     borders = {}
     before = SPACE
     for index, character in enumerate(text):

@@ -19,18 +19,12 @@ _ERROR_CHARACTERS = 2000
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """A program that compiles for a topology.
+    """A program that compiles for a topology; sizes are bytes in HBM, flops the compiler's count.
 
     Args:
-        arguments: bytes in HBM of all parameters.
-        outputs: bytes of all outputs, those that take over a parameter's memory included.
-        aliased: bytes of outputs in a parameter's memory.
-        temporaries: bytes that the program needs in addition.
-        code: bytes of the program itself.
-        flops: floating-point operations, as the compiler counts them.
-        bytes_accessed: bytes of operands read and results written, as the compiler counts them.
+        outputs: all outputs, those that take over a parameter's memory, `aliased`, included.
+        temporaries: what the program needs in addition.
         estimated_seconds: an estimate of the time: the compiler's or, where that is none, at peak rates.
-        compile_seconds: time that compiling took.
         is_at_peak: whether the estimate is Topology.seconds_at_peak.
     """
 
@@ -55,9 +49,8 @@ class Compiled:
 class Planned:
     """A program that fits into a topology's memory; no code was made of it.
 
-    Args:
-        hbm: bytes of HBM of its arrays; the code, and what that needs for itself, are seen with the code
-            only (one layer of Base for v3: 0.83 GB of arrays, 1.03 in all).
+    `hbm` is for its arrays; the code, and what that needs for itself, are seen with the code only (one layer
+    of Base for v3: 0.83 GB of arrays, 1.03 in all).
     """
 
     hbm: int
@@ -65,12 +58,10 @@ class Planned:
 
 @dataclasses.dataclass(frozen=True)
 class NotCompiled:
-    """A program that does not compile for a topology.
+    """A program that does not compile for a topology, or was not there, and why.
 
-    Args:
-        error: the compiler's own text, its beginning; or why there was no program to compile.
-        arguments: bytes of all parameters, as in Compiled but without what the compiler adds to their ends; 0
-            if they are not known.
+    `arguments` are the parameters' bytes, without what the compiler adds to their ends; 0 if they are not
+    known.
     """
 
     error: str
@@ -114,11 +105,7 @@ def too_large(memory: int, rows: int, topology: Topology) -> NotCompiled | None:
 
 
 def compile_program(hlo: bytes, topology: Topology, memory_only: bool = False) -> Outcome:
-    """Compiles a program for one core of a TPU.
-
-    Args:
-        memory_only: plan the memory and make no code, which takes most of the time.
-    """
+    """Compiles a program for one core of a TPU; memory_only makes no code, which takes most of the time."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "program.hlo"
         path.write_bytes(hlo)

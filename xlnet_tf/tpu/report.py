@@ -28,9 +28,6 @@ class CompiledBatch:
     """A program that was compiled.
 
     Args:
-        topology: for which TPU.
-        batch_per_core: rows of the program.
-        outcome: what it came to.
         largest: whether it is the largest batch that fits, as a search found.
         ends_search: whether a search ended with it and found no largest batch.
         length: that its rows are cut to; None: they are not.

@@ -19,12 +19,7 @@ _SHARD = "shard-00000.tfrecord"
 def pretraining_records(
     folder: str, *, rows: int, seq_len: int, num_predict: int | None, vocab_size: int
 ) -> None:
-    """Writes a set of pretraining records.
-
-    Args:
-        rows: streams, each of one record; a batch has at most as many rows.
-        num_predict: P, targets of a segment; None: as many as the builder takes by default.
-    """
+    """Writes a set of pretraining records, one in each of `rows` streams."""
     num_predict = default_num_predict(seq_len) if num_predict is None else num_predict
     spec = RecordSpec(seq_len, seq_len // 2, num_predict, vocab_size)
     writer = _write_zeros(folder, spec, rows)
@@ -51,10 +46,7 @@ def examples(
 ) -> None:
     """Writes a set of one fine-tuning example.
 
-    Args:
-        num_labels: classes of a text, or tags of a word.
-        sequences: options of a question, or candidates of a query.
-        segment_len: tokens of the segments in which texts are read; 0: at once.
+    `num_labels` counts classes or tags, `sequences` options or candidates; segment_len 0 reads texts at once.
     """
     entry = task_registry.find(task)
     sequences = entry.sequences or sequences

@@ -14,8 +14,7 @@ class Topology:
 
     Args:
         hbm_bytes: memory of a core that the compiler lets a program use; it keeps a part for itself.
-        peak_flops: operations of a core in a second, in bfloat16.
-        peak_bytes: bytes that a core reads or writes in its memory in a second.
+        peak_flops, peak_bytes: operations in bfloat16 and bytes moved by a core in a second.
         options: what else the compiler must know of the slice.
     """
 

@@ -103,11 +103,7 @@ PUBLISHED = (
 
 
 def find(source: str, config: XLNetConfig, tokenizer: str | None) -> Published | None:
-    """Returns what is known of a model, None if it is none of the released ones.
-
-    Args:
-        tokenizer: sha256 of its spiece.model; with the architecture, it stands for a release.
-    """
+    """Returns what is known of a model, by its name, or by its tokenizer's sha256 and its sizes."""
     for release in PUBLISHED:
         if any(name in source for name in release.names):
             return release
@@ -118,11 +114,7 @@ def find(source: str, config: XLNetConfig, tokenizer: str | None) -> Published |
 
 
 def differences(config: XLNetConfig, expected: XLNetConfig, sizes: bool = False) -> list[str]:
-    """Returns in what an architecture differs, as "n_layer is 6, not 12"; the two forms of gelu do not.
-
-    Args:
-        sizes: look at the sizes of the network alone, not at how many heads it has and what activation.
-    """
+    """Returns in what an architecture, or its sizes, differs: "n_layer is 6, not 12"; gelu may."""
     fields = ("n_token", "n_layer", "d_model", "d_inner") if sizes else expected.to_dict()
     own, wanted = config.to_dict(), expected.to_dict()
     return [
@@ -146,10 +138,7 @@ def agreeing_pieces(model: XLNetPretrainer, prompt: tuple[int, ...], continuatio
     """Counts the pieces of a published continuation that are the likeliest after those before them.
 
     Each token sees what it saw in transformers' `generate`, which reads the last two tokens again at each
-    step, and has all before them in the memory.
-
-    Args:
-        model: with a memory as long as the text.
+    step, and has all before them in the memory, which must be as long as the text.
     """
     agreeing, memory, tokens = 0, None, prompt
     for piece in continuation:

@@ -34,11 +34,7 @@ _LISTED = 3
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """One check.
-
-    Attributes:
-        passed: whether what was found is expected; None: not checked.
-    """
+    """One check; without `passed` nothing was checked."""
 
     name: str
     passed: bool | None
@@ -48,12 +44,7 @@ class Check:
 
 @dataclasses.dataclass(frozen=True)
 class Verification:
-    """What the checks of pretrained weights found.
-
-    Attributes:
-        release: the released model that they were taken for; None: of unknown origin.
-        checks: one for each of NAMES.
-    """
+    """What the checks of pretrained weights found, one for each of NAMES."""
 
     source: str
     release: str | None

@@ -20,7 +20,6 @@ from run_scripts.common.answers import (
     rows_of_flags,
 )
 from run_scripts.common.predicting.options import PredictOptions
-from run_scripts.common.sharded import job, models
 from run_scripts.common.sharded.options import ShardOptions
 from xlnet_tf import files, ownership
 from xlnet_tf.errors import UserError, reason
@@ -40,6 +39,7 @@ def answer(options: PredictOptions, dtype: str | None):
     """
     import tensorflow as tf
 
+    from run_scripts.common.sharded import job
     from xlnet_tf.serving.graph.text_answers import answer_texts
     from xlnet_tf.serving.models import find_source
 
@@ -95,6 +95,7 @@ def refuse_devices(devices: Iterable[str]):
 
 def answer_corpus(options: PredictOptions, dtype: str | None, shards: ShardOptions):
     """Answers the rows of a corpus into shards in --output_dir."""
+    from run_scripts.common.sharded import job, models
     from xlnet_tf.serving.models import find_source
 
     pairs = [pair.partition("=")[::2] for pair in options.column]

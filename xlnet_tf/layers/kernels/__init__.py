@@ -78,9 +78,7 @@ class Kernels(Protocol):
     def combine_scores(self, content, position, segment, context) -> tf.Tensor:
         """Adds the terms of the scores and the bias that hides keys: [B, N, Q, K] float32.
 
-        Args:
-            content: [B, N, Q, K].
-            segment: [B, N, Q, 1], the score of keys in another segment; None without segments.
+        The segment term [B, N, Q, 1] is the score of keys in another segment; None without segments.
         """
 
     def softmax_sum(self, scores, values, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
@@ -102,9 +100,8 @@ class Kernels(Protocol):
 def current(training: bool) -> Kernels:
     """Returns the kernels of what is being traced; a model's call asks once and passes them down.
 
-    Args:
-        training: whether a gradient will be taken. What is compiled by XLA is for training alone: servers
-            need not have XLA.
+    In training, a gradient will be taken. What is compiled by XLA is for training alone: servers need not
+    have XLA.
     """
     device = hardware()
     if device == "tpu":

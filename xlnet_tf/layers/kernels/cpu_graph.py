@@ -50,11 +50,7 @@ def _activate_and_drop(rows, keep_mask, *, activation, rate):
 
 
 class CpuGraphKernels(GraphKernels):
-    """See `Kernels` for what each method does.
-
-    Args:
-        training: whether loops are compiled by XLA, which a server need not have.
-    """
+    """See `Kernels` for what each method does; XLA, which servers need not have, is for training."""
 
     def dense(self, rows, weights, bias):
         weights = tf.convert_to_tensor(weights)

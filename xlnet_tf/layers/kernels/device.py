@@ -32,11 +32,7 @@ def is_compiled() -> bool:
 
 @contextlib.contextmanager
 def assume(hardware: str | None) -> Iterator[None]:
-    """Traces what is inside for another kind of device than this machine has, to compile it ahead.
-
-    Args:
-        hardware: one of HARDWARE; None: what this machine has.
-    """
+    """Traces what is inside for one of HARDWARE, to compile it ahead; None: for this machine's."""
     if hardware not in (None, *HARDWARE):
         raise ValueError(f"hardware is {hardware!r}: expected one of {', '.join(HARDWARE)}")
     token = _assumed.set(hardware)

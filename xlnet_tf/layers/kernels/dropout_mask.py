@@ -14,18 +14,10 @@ _FAR = 1 << 62  # a counter of random words that no mask reaches
 
 
 def keep_mask_8_bits(shape, rate: float, seed: tf.Tensor, draw: Callable) -> tf.Tensor:
-    """Draws what dropout keeps, from 8 random bits an element.
+    """Draws what dropout keeps, bool, from 8 random bits an element; false with probability `rate`.
 
     The bits are compared with one of the two multiples of 1/256 that `rate` lies between. Which of them is
     drawn for all elements of a call together, so that each element's probability is `rate`, to 1 / 2**32.
-
-    Args:
-        rate: probability to be dropped, in (0, 1).
-        seed: [2] int32.
-        draw: `philox_words` or `threefry_words`.
-
-    Returns:
-        bool, false with probability `rate`.
     """
     shape, is_static = _static(shape)
     size = math.prod(shape) if is_static else tf.reduce_prod(shape)

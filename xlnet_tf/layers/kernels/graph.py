@@ -12,13 +12,10 @@ from xlnet_tf.layers.kernels.reference import ReferenceKernels
 
 
 class GraphKernels(ReferenceKernels):
-    """See `Kernels` for what each method does.
+    """See `Kernels` for what each method does; without training there is nothing to save for a gradient.
 
     Projections are products of two matrices instead of einsums, and scores by distance are shifted by two
     reshapes instead of gathered, which would take an index for each score; in decoding, they are gathered.
-
-    Args:
-        training: whether a gradient will be taken; else there is nothing to save for it.
     """
 
     def __init__(self, training: bool):

@@ -10,15 +10,7 @@ from xlnet_tf.layers.kernels import device
 
 
 def matmul_heads(rows: tf.Tensor, matrices: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
-    """Multiplies the rows of each head by a matrix.
-
-    Args:
-        rows: [B, N, Q, H].
-        matrices: [B or 1, N or 1, H, any], or transposed.
-
-    Returns:
-        [B, N, Q, any].
-    """
+    """Multiplies the rows [B, N, Q, H] of each head by a matrix [B or 1, N or 1, H, any], or transposed."""
     if rows.shape[1] == 1:
         # With one head, oneDNN's product reads past the end of an operand that it has to repeat: the numbers
         # are wrong, or the process dies later.
@@ -27,13 +19,10 @@ def matmul_heads(rows: tf.Tensor, matrices: tf.Tensor, transpose_b: bool = False
 
 
 def ordered_grad_fanout(tensor: tf.Tensor, count: int, add: Callable | None = None) -> list[tf.Tensor]:
-    """Gives a tensor to several users, whose gradients are summed in their order.
+    """Gives a tensor to several users, whose gradients `add` sums, by default in their order.
 
     TensorFlow's own sum of three or more begins with the one whose memory is the first to be free for the
     result: with gradients that something else reads, too, the last bits would be a matter of timing.
-
-    Args:
-        add: adds that many gradients; None: one after the other.
     """
 
     @tf.custom_gradient
@@ -49,17 +38,10 @@ def add_in_order(*tensors: tf.Tensor) -> tf.Tensor:
 
 
 def matmul_narrowed_twice(rows: tf.Tensor, weights: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
-    """Multiplies rows by weights of a wider type, which are narrowed anew for the gradient.
+    """Multiplies rows [R, D] by weights [D, F] of a wider type, which are narrowed anew for the gradient.
 
     Replaces a product with narrowed weights: on a TPU the narrow copies of all layers' weights would stay in
     memory from the product to its gradient. The numbers are the same.
-
-    Args:
-        rows: [R, D].
-        weights: [D, F], or transposed.
-
-    Returns:
-        [R, F].
     """
 
     @tf.custom_gradient
@@ -84,19 +66,11 @@ def matmul_in_float32(a: tf.Tensor, b: tf.Tensor, transpose_b: bool = False) -> 
 
 
 def dense_transposed_for_gradient(rows: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    """Multiplies rows by weights and adds a bias; the gradient transposes the weights before its product.
+    """Multiplies rows [R, D] by weights [D, F], and adds a bias; the gradient transposes the weights first.
 
     Replaces a dense layer in float32 whose weights have long rows. oneDNN is slow at transposing those within
     a product: for 768 x 3072 it takes a sixth of the product's time with 1024 rows, and two fifths with 170.
     On its own it takes little. The numbers are the same.
-
-    Args:
-        rows: [R, D].
-        weights: [D, F].
-        bias: [F].
-
-    Returns:
-        [R, F].
     """
 
     @tf.custom_gradient
@@ -116,17 +90,10 @@ def dense_transposed_for_gradient(rows: tf.Tensor, weights: tf.Tensor, bias: tf.
 
 
 def add_bias(rows: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    """Adds a bias, whose gradient is summed in float32.
+    """Adds a bias [F], whose gradient is summed in float32, to rows [R, F], in their type.
 
     TensorFlow's own adds bfloat16 numbers one by one in bfloat16: 10,000 ones make 256. A product with ones
     sums in float32, and takes a CPU less time. What XLA compiles sums in float32, too.
-
-    Args:
-        rows: [R, F].
-        bias: [F].
-
-    Returns:
-        [R, F], in the rows' type.
     """
     bias = tf.cast(bias, rows.dtype)
     if rows.dtype == tf.float32 or device.is_compiled():

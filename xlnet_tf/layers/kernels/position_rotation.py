@@ -31,11 +31,7 @@ _CUTOFF = 1e-6  # of singular values; keeps the weights of the sums about 1
 
 
 class QueryRotation(NamedTuple):
-    """The angles of a stream's queries.
-
-    Attributes:
-        cosine, sine: [B or 1, 1, Q, 2 F], for rows read backward with the sign that negates distances.
-    """
+    """The angles of queries, [B or 1, 1, Q, 2 F]; rows read backward have the sign that negates distances."""
 
     cosine: tf.Tensor
     sine: tf.Tensor
@@ -146,14 +142,7 @@ class PositionRotation(NamedTuple):
 
 
 def rotated_scores(queries: tf.Tensor, keys: RotatedKeys, rotation: QueryRotation) -> tf.Tensor:
-    """Scores every key by its distance from each query.
-
-    Args:
-        queries: [B, N, Q, H].
-
-    Returns:
-        [B, N, Q, K].
-    """
+    """Scores every key by its distance from each of the queries [B, N, Q, H]: [B, N, Q, K]."""
     dtype = queries.dtype
     rotated = matmul_heads(queries, keys.cosine) * tf.cast(rotation.cosine, dtype)
     rotated += matmul_heads(queries, keys.sine) * tf.cast(rotation.sine, dtype)  # [B, N, Q, 2 F]

@@ -41,16 +41,10 @@ def block_positions(queries: tf.Tensor, keys: tf.Tensor, key_len) -> tuple[tf.Te
 
 
 def shift_by_row(scores: tf.Tensor, key_len) -> tf.Tensor:
-    """Aligns scores by distance with keys, for the queries 0..T-1 in order.
+    """Aligns scores by distance [B, N, T, R] with keys [B, N, T, K], for the queries 0..T-1 in order.
 
     Row i keeps the K entries from entry T - i on. Read as one long row, that is a constant stride of
     R - 1, so two reshapes do it without moving data twice.
-
-    Args:
-        scores: [B, N, T, R] by distance.
-
-    Returns:
-        [B, N, T, K].
     """
     shape = tf.shape(scores)
     rows = scores.shape[2] or shape[2]
@@ -66,16 +60,9 @@ def shift_by_row(scores: tf.Tensor, key_len) -> tf.Tensor:
 def shift_by_position(
     scores: tf.Tensor, positions: tf.Tensor, query_len, key_len, training: bool
 ) -> tf.Tensor:
-    """Aligns scores by distance with keys, for queries at given positions of the segment.
+    """Aligns scores by distance [B, N, P, R] of queries at positions [B, P] with keys [B, N, P, K].
 
-    Args:
-        scores: [B, N, P, R] by distance.
-        positions: [B, P] int32, the queries' positions in the segment.
-        training: whether a gradient will be taken. TensorFlow warns whoever loads a graph with a gradient of
-            ours in it.
-
-    Returns:
-        [B, N, P, K].
+    Without training there is no gradient of ours: TensorFlow warns whoever loads a graph with one.
     """
     entries = scores.shape[3] or tf.shape(scores)[3]
     firsts = query_len - positions  # [B, P]

@@ -11,11 +11,9 @@ import tensorflow as tf
 
 
 def xla_forward(function: Callable, dtype: tf.DType | None = None) -> Callable:
-    """Compiles a function of tensors, without a gradient of its own.
+    """Compiles a function of tensors, or lists of them, without a gradient of its own.
 
-    Args:
-        function: called with tensors, or lists of them, by position, and with other settings by name.
-        dtype: the result's type; None: that of the first argument.
+    Other settings go by name; without dtype the result has the first argument's type.
     """
 
     @functools.partial(tf.function, jit_compile=True, autograph=False)
@@ -33,11 +31,7 @@ def xla_forward(function: Callable, dtype: tf.DType | None = None) -> Callable:
 
 
 def xla_forward_backward(function: Callable) -> Callable:
-    """Compiles a function of tensors, and its gradient, for which only the arguments are kept.
-
-    Args:
-        function: as for xla_forward. The gradient is that of its first argument.
-    """
+    """Compiles a function, and the gradient of its first argument, which needs the arguments alone."""
     forward = xla_forward(function)
 
     @xla_forward

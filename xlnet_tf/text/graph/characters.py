@@ -12,14 +12,6 @@ def characters(texts: tf.Tensor) -> tf.RaggedTensor:
 
 
 def substrings(codes: tf.Tensor, begins: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
-    """Cuts pieces out of a text; it is not copied for each of them.
-
-    Args:
-        codes: int32 [characters], code points.
-        begins, ends: [N] integers, the first character of each piece and the one after its last.
-
-    Returns:
-        [N] string.
-    """
+    """Cuts the strings [N] from `begins` to `ends` out of a text, which is not copied for each."""
     with tf.device(CPU):
         return tf.strings.unicode_encode(tf.gather(codes, tf.ragged.range(begins, ends)), "UTF-8")

@@ -52,14 +52,7 @@ class GraphCleaner:
         self._letters = _letter_table() if config.lower else None
 
     def clean(self, raw: tf.RaggedTensor) -> Cleaned:
-        """Cleans texts.
-
-        Args:
-            raw: ragged int32 [N, (characters)], the code points of N texts.
-
-        Returns:
-            What `cleaning.clean_text` makes of them, and the offsets that `offsets.clean_with_offsets` gives.
-        """
+        """Does what `offsets.clean_with_offsets` does, for the code points [N, (characters)] of N texts."""
         codes = raw.flat_values
         rows = tf.cast(raw.value_rowids(), tf.int32)
         lengths = tf.cast(raw.row_lengths(), tf.int32)

@@ -39,12 +39,7 @@ class Aligner(tf.Module):
     def align(
         self, raw: tf.RaggedTensor, cleaned: Cleaned, texts: tf.Tensor, lengths: tf.RaggedTensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-        """Finds pieces.
-
-        Args:
-            raw: ragged [N, (characters)], the raw texts.
-            texts: string [N], the same as strings.
-            lengths: ragged int32 [N, (pieces)], the `visible_length` of each piece of them.
+        """Finds pieces, of these `visible_length`s [N, (pieces)], in raw texts [N, (characters)].
 
         Returns:
             Begins and ends of the pieces, each ragged int32 [N, (pieces)], as in `offsets.Encoded`.
@@ -65,11 +60,7 @@ class Aligner(tf.Module):
     def _visible_characters(
         self, texts: tf.Tensor, byte_places: tf.Tensor, first_bytes: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Finds the visible characters of normalized texts.
-
-        Returns:
-            Begins and ends, int32 [K]; after its characters each text has one that stands for its end.
-        """
+        """Finds begins and ends [K] of the visible characters; one after each text's last is its end."""
         ids, begun, done = self._model.ids_with_bytes(texts)
         done = tf.math.unsorted_segment_max(done.values, done.value_rowids(), done.nrows())
         done = tf.maximum(done, 0)  # of a text without characters
@@ -87,10 +78,7 @@ class Aligner(tf.Module):
 
 
 def _byte_places(cleaned: Cleaned, origins: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Finds where the bytes of cleaned texts come from.
-
-    Args:
-        origins: int32 [N], the position of each raw text.
+    """Finds where the bytes of cleaned texts come from, given the positions [N] of the raw texts.
 
     Returns:
         int32 [K], position of each byte, the end of a text taken for one more, and int32 [N], which of them

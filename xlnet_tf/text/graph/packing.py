@@ -15,11 +15,9 @@ def pack(
     """Puts special tokens around texts or pairs of texts, cuts what is too long, and pads what is too short.
 
     Args:
-        ids_a: ragged int32 [N, (pieces)], the first texts, without special tokens.
-        ids_b: the second ones in the same form; None if there are none.
+        ids_a, ids_b: ragged int32 [N, (pieces)], without special tokens; no ids_b without second texts.
         seq_len: T, an int or an int32 scalar; room for the special tokens and a piece is the caller's care
             where it is a tensor.
-        padding: "left" or "right", as `packing.pack` has it.
 
     Returns:
         input_word_ids, input_mask (1: a token) and input_type_ids, each int32 [N, T].
@@ -56,16 +54,9 @@ def pack(
 def truncate(
     ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor | None, room
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor | None]:
-    """Cuts texts at their ends, as `packing.truncated` does.
+    """Cuts texts [N, (pieces)] at their ends, as `packing.truncated` does.
 
-    Args:
-        ids_a: ragged int32 [N, (pieces)], the first texts.
-        ids_b: the second ones in the same form; None if there are none.
-        room: how many pieces both may have together, without special tokens: an int, an int32 scalar, or one
-            for each row, int32 [N].
-
-    Returns:
-        Both, cut.
+    `room` is how many pieces both may have, without special tokens: for all, or for each row, int32 [N].
     """
     length_a = _lengths(ids_a)
     if ids_b is None:
@@ -81,12 +72,7 @@ def truncate(
 
 
 def first_pieces(ids: tf.RaggedTensor, most: int | tf.Tensor) -> tf.RaggedTensor:
-    """Returns the first pieces of each text.
-
-    Args:
-        ids: [N, (pieces)].
-        most: the most pieces of each text [N], or of all.
-    """
+    """Returns the first pieces of each text, at most so many: for all, or for each text [N]."""
     most = tf.broadcast_to(tf.cast(most, tf.int64), [ids.nrows()])
     return _keep(ids, lambda positions, lengths: positions < tf.gather(most, ids.value_rowids()))
 
@@ -98,12 +84,7 @@ def last_pieces(ids: tf.RaggedTensor, most: int | tf.Tensor) -> tf.RaggedTensor:
 
 
 def without_middle(ids: tf.RaggedTensor, room: int) -> tf.RaggedTensor:
-    """Cuts texts in their middle.
-
-    Args:
-        ids: [N, (pieces)].
-        room: most pieces of a text; a quarter of them from its beginning, the rest from its end.
-    """
+    """Cuts texts in their middle: a quarter of the room is for their beginning, the rest for their end."""
     head = room // 4
     return _keep(
         ids,
@@ -121,15 +102,7 @@ def _keep(ids: tf.RaggedTensor, rule) -> tf.RaggedTensor:
 
 
 def bucket(lengths: tf.Tensor, buckets: Sequence[int]) -> tf.Tensor:
-    """Chooses the length to pad a batch to.
-
-    Args:
-        lengths: int32 [N], the tokens of each row, special ones included.
-        buckets: the lengths to choose from, ascending.
-
-    Returns:
-        An int32 scalar: the smallest that holds the longest row, or the last one.
-    """
+    """Returns the smallest of ascending buckets that holds the longest row; else the last one."""
     longest = tf.reduce_max(lengths)
     fits = tf.searchsorted(tf.constant(buckets, tf.int32), longest[None])[0]
     return tf.gather(tf.constant(buckets, tf.int32), tf.minimum(fits, len(buckets) - 1))

@@ -43,16 +43,7 @@ class PassageWindows(NamedTuple):
 
 
 def split_windows(tokens: tf.Tensor, room: tf.Tensor, stride: int) -> PassageWindows:
-    """Cuts passages into windows, as text.windows.split_windows cuts each of them.
-
-    Args:
-        tokens: int32 [N], lengths of the passages.
-        room: int32 [N], most tokens of their windows, at least 1.
-        stride: tokens from one window's begin to the next one's; at most `room` is used.
-
-    Returns:
-        The windows, at least one for each passage.
-    """
+    """Cuts passages of lengths [N] into windows of at most `room` [N] tokens (see text.windows)."""
     step = tf.minimum(stride, room)
     beyond = tf.maximum(tokens - room, 0)  # the first window
     count = 1 + (beyond + step - 1) // step
@@ -66,17 +57,7 @@ def split_windows(tokens: tf.Tensor, room: tf.Tensor, stride: int) -> PassageWin
 def pack_segments(
     pieces: tf.RaggedTensor, questions: tf.RaggedTensor, seq_len: int, segment_len: int
 ) -> dict[str, tf.Tensor]:
-    """Packs windows that are read in segments, as text.windows.pack_window packs each of them.
-
-    Args:
-        pieces: int32 [W, (pieces)], no more than a window has room for.
-        questions: int32 [W, (pieces)].
-        seq_len: T.
-        segment_len: tokens of a segment, a divisor of T.
-
-    Returns:
-        The model's features [W, T].
-    """
+    """Packs windows and questions [W, (pieces)] that are read in segments (see text.windows.pack_window)."""
     windows, segments = pieces.nrows(out_type=tf.int32), seq_len // segment_len
     lengths, question_lengths = (tf.cast(ids.row_lengths()[:, None], tf.int32) for ids in (pieces, questions))
     room = segment_len - NUM_SPECIAL - question_lengths  # [W, 1]
@@ -95,14 +76,9 @@ def pack_segments(
 
 
 def window_tokens(answer_mask: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-    """Returns which tokens of their window are at positions of packed windows.
+    """Returns which tokens, counted in their window, are at positions [W, ...] of packed windows.
 
-    Args:
-        answer_mask: [W, T], as text.windows.answer_mask has it.
-        positions: int32 [W, ...].
-
-    Returns:
-        int32 [W, ...]: the tokens, counted in the window; its length for CLS, and T for all else.
+    It is the window's length for CLS, and T for all else. `answer_mask` is that of text.windows.
     """
     mask = tf.cast(answer_mask, tf.int32)
     tokens = tf.where(mask > 0, tf.cumsum(mask, axis=1, exclusive=True), tf.shape(mask)[1])
@@ -110,14 +86,7 @@ def window_tokens(answer_mask: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
 
 
 def shows_best(windows: PassageWindows, positions: tf.Tensor, most_room: int, stride: int) -> tf.Tensor:
-    """Returns which tokens a window shows best, as text.windows.best_windows chooses among a passage's.
-
-    Args:
-        most_room: the largest room of a window.
-
-    Returns:
-        bool [W, K].
-    """
+    """Returns which tokens a window shows best, bool [W, K] (see text.windows.best_windows)."""
     reach = math.ceil(most_room / stride) - 1  # windows before or after that may hold the same token
     number, count, tokens, room, step = (
         values[:, None, None]

@@ -13,13 +13,10 @@ _PLAIN_DECODING = {name: _PLAIN[name] for name in ("add_bos", "add_eos", "revers
 
 
 class SentencePieceModel(tf.saved_model.experimental.TrackableResource):
-    """A SentencePiece model; a SavedModel that uses it holds it.
+    """A serialized SentencePiece model; a SavedModel that uses it holds it.
 
     tensorflow_text's SentencepieceTokenizer would load one model for pieces and another for ids, and lets a
     SavedModel create it on any device: only the CPU has these operations.
-
-    Args:
-        proto: the serialized model.
     """
 
     def __init__(self, proto: bytes):

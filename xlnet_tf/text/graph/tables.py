@@ -45,13 +45,9 @@ class Replaced(NamedTuple):
 
 
 class Replacements:
-    """Replaces some integers by lists of integers; the others stand for themselves.
+    """Replaces some integers below `size` by lists of integers; the others stand for themselves.
 
-    Args:
-        size: the integers are smaller.
-
-    Attributes:
-        flat: int32, all lists one after another, as the mapping orders them.
+    `flat` has all lists one after another, as the mapping orders them.
     """
 
     def __init__(self, lists: Mapping[int, Sequence[int]], size: int):

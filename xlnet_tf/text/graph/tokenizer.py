@@ -34,9 +34,6 @@ class GraphTokenizer(tf.Module):
     """`XLNetTokenizer` as TensorFlow operations on the CPU: the same ids, whatever the bytes.
 
     Bytes that are not UTF-8 become U+FFFD, as `bytes.decode(errors="replace")` has it.
-
-    Attributes:
-        vocab_size: V, the number of pieces, special symbols included.
     """
 
     def __init__(self, tokenizer: XLNetTokenizer):
@@ -61,19 +58,11 @@ class GraphTokenizer(tf.Module):
         self._aligner = None if byte_fallback else Aligner(tokenizer.model_proto)
 
     def encode(self, texts) -> tf.RaggedTensor:
-        """Cleans and encodes texts.
-
-        Returns:
-            Ragged int32 [N, (pieces)], as `XLNetTokenizer.encode` gives them.
-        """
+        """Cleans and encodes texts as `XLNetTokenizer.encode` does: ragged int32 [N, (pieces)]."""
         return self._encode(tf.convert_to_tensor(texts, tf.string))
 
     def encode_with_offsets(self, texts) -> GraphEncoded:
-        """Encodes texts and finds each piece in them.
-
-        Returns:
-            For each text what `offsets.encode_with_offsets` gives; offsets count the characters of `valid`.
-        """
+        """Does what `offsets.encode_with_offsets` does; offsets count the characters of `valid`."""
         if self._aligner is None:
             raise UserError("the tokenizer has byte fallback: offsets need a SentencePiece model without it")
         return self._encode_with_offsets(tf.convert_to_tensor(texts, tf.string))
@@ -127,15 +116,6 @@ def _encode(codes: tf.RaggedTensor) -> tf.Tensor:
 
 
 def _regroup(old: tf.RaggedTensor, values: tf.Tensor, sources: tf.Tensor) -> tf.RaggedTensor:
-    """Puts values into the rows of those that they come from.
-
-    Args:
-        old: ragged [N, (old values)].
-        values: [K].
-        sources: [K], which value of `old` each comes from, in ascending order.
-
-    Returns:
-        Ragged [N, (values)].
-    """
+    """Puts values [K] into the rows of those values of `old` that they come from."""
     rows = tf.gather(old.value_rowids(), sources)
     return tf.RaggedTensor.from_value_rowids(values, rows, old.nrows(), validate=False)

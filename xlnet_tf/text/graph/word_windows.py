@@ -24,11 +24,7 @@ class WordWindows(NamedTuple):
 
 
 def word_windows(lengths: tf.Tensor, row: tf.Tensor, room: int, stride: int) -> WordWindows:
-    """Lays windows over texts, as text.word_windows.windows over each of them.
-
-    Returns:
-        The windows; none for a text without words.
-    """
+    """Lays windows over texts (see text.word_windows.windows); none over a text without words."""
     # Positions are counted through all texts: searches continue into the next text, and are cut at its begin.
     stops = tf.cumsum(lengths)
     starts = stops - lengths

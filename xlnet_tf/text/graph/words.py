@@ -40,12 +40,10 @@ class WordFinder(tf.Module):
         self._symbol_pieces = len(tokenizer.encode(SYMBOLS[EOP_ID]))
 
     def __call__(self, texts: tf.Tensor, codes: tf.RaggedTensor) -> Words:
-        """Finds words.
+        """Finds the words of texts [B].
 
-        Args:
-            texts: [B] string.
-            codes: int32 [B, (characters)], their code points and those of a space after each of them, where
-                pieces may lie that are made of nothing.
+        `codes` [B, (characters)] are their code points and those of a space after each of them, where pieces
+        may lie that are made of nothing.
         """
         encoded = self._texts.encode_with_offsets(texts)
         borders, unspaced = word_borders(codes)
@@ -108,15 +106,7 @@ class _Parts(NamedTuple):
 
 
 def _split(begins: tf.Tensor, ends: tf.Tensor, cuts: tf.Tensor) -> _Parts:
-    """Splits pieces at the cuts within them.
-
-    Args:
-        begins, ends: int64 [pieces], their characters.
-        cuts: bool [characters], whether to cut before each.
-
-    Returns:
-        The parts, at least one of each piece.
-    """
+    """Splits pieces, from the characters `begins` to `ends`, at the cuts: at least one part of each."""
     cuts_before = tf.concat([[0], tf.cumsum(tf.cast(cuts, tf.int64))], 0)  # each character
     first = tf.gather(cuts_before, tf.minimum(begins + 1, ends))
     count = tf.gather(cuts_before, ends) - first + 1
@@ -130,10 +120,7 @@ def _split(begins: tf.Tensor, ends: tf.Tensor, cuts: tf.Tensor) -> _Parts:
 
 
 def word_borders(codes: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns where words may begin, as text.words.word_borders.
-
-    Args:
-        codes: int32 [B, (characters)], code points of texts.
+    """Returns where words may begin, as text.words.word_borders, for code points [B, (characters)].
 
     Returns:
         (borders, unspaced): bool [characters of all texts], whether a word may begin there, and whether that
