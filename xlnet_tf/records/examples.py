@@ -25,15 +25,16 @@ from absl import logging
 from etils import epath
 from typing_extensions import Self
 
-from xlnet_tf import files, folders
+from xlnet_tf import files, folders, schema
 from xlnet_tf.errors import UserError
 from xlnet_tf.ownership import folder_lease
 from xlnet_tf.records import shards as shards_lib
 from xlnet_tf.records.batching import LENGTHS_FILE, read_lengths, row_lengths, write_lengths
 from xlnet_tf.records.input_counts import InputCounts
 from xlnet_tf.records.layout import Column, Layout, ids_dtype
-from xlnet_tf.records.record_set import FILE_NAME, SCHEMA_VERSION, RecordSet, field_problems
+from xlnet_tf.records.record_set import FILE_NAME, SCHEMA_VERSION, RecordSet
 from xlnet_tf.records.spec import MAX_VOCAB_SIZE
+from xlnet_tf.schema import limited
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE
@@ -45,7 +46,6 @@ MAX_SEQ_LEN = 1 << 20
 _SHARD_PREFIX, _SHARD_RECORDS = "shard-", 50_000
 _CHUNK_RECORDS = 256  # examples encoded at once
 _DTYPES = ["uint8", "int8", "uint16", "int16", "int32", "int64", "float32"]
-_CLEANING_TYPES = dict.fromkeys(CleaningConfig().to_dict(), bool)
 _LOCATIONS_KEPT = 20  # of the examples skipped for one reason
 
 
@@ -69,6 +69,18 @@ def sequence_columns(length: int, vocab_size: int) -> tuple[Column, ...]:
         Column("segment_ids", "uint8", length),
         Column("index", "int64", None),  # number of the example in its set
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tokenizer:
+    sha256: str
+    vocab_size: int = limited(least=1, most=MAX_VOCAB_SIZE)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Skipped:
+    count: int
+    places: Sequence[str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +113,7 @@ class ExampleSet(RecordSet):
 
     KIND = KIND
     SHARD = ExampleShard
+    PARTS = {"tokenizer": _Tokenizer, "cleaning": CleaningConfig}
     EARLIER = {"sidecar_sha256": ""}
     BUILD = "Build them with `xlnet-tf build TASK`; `xlnet-tf build` lists the tasks"
     FIX = FIX_SHARD = "build the examples again"
@@ -109,8 +122,8 @@ class ExampleSet(RecordSet):
 
     task: str
     split: str
-    seq_len: int
-    sequences: int
+    seq_len: int = limited(least=5, most=MAX_SEQ_LEN)
+    sequences: int = limited(least=1, most=MAX_SEQ_LEN)
     columns: list
     settings: dict
     tokenizer: dict
@@ -130,23 +143,14 @@ class ExampleSet(RecordSet):
         )
 
     def _problems(self) -> Iterator[str]:
-        if not 4 < self.seq_len <= MAX_SEQ_LEN:
-            yield f"seq_len is {self.seq_len}, expected 5 to {MAX_SEQ_LEN}"
-        if not 1 <= self.sequences <= MAX_SEQ_LEN:
-            yield f"sequences is {self.sequences}, expected 1 to {MAX_SEQ_LEN}"
-        yield from field_problems(self.tokenizer, {"sha256": str, "vocab_size": int}, "tokenizer: ")
-        vocab_size = self.tokenizer["vocab_size"]
-        if not 1 <= vocab_size <= MAX_VOCAB_SIZE:
-            yield f"tokenizer: vocab_size is {vocab_size}, expected 1 to {MAX_VOCAB_SIZE}"
-        yield from field_problems(self.cleaning, _CLEANING_TYPES, "cleaning: ")
-        yield from field_problems(self.statistics, dict.fromkeys(self.statistics, int), "statistics: ")
-        for reason, skipped in self.skipped.items():
-            yield from field_problems(skipped, {"count": int, "places": list}, f"skipped: {reason}: ")
-            if any(type(place) is not str for place in skipped["places"]):
-                yield f"skipped: {reason}: places is {skipped['places']}, expected texts"
+        problems = (
+            *(schema.problem(f"statistics.{name}", value, int) for name, value in self.statistics.items()),
+            *(schema.problem(f"skipped[{name!r}]", value, _Skipped) for name, value in self.skipped.items()),
+        )
+        yield from filter(None, problems)
         if not all(map(_is_column, self.columns)):
             yield f"columns is {self.columns}, expected name, type and length of each"
-        own = sequence_columns(self.sequences * self.seq_len, vocab_size)
+        own = sequence_columns(self.sequences * self.seq_len, self.tokenizer["vocab_size"])
         own = [list(dataclasses.astuple(column)) for column in own]
         names = [column[0] for column in self.columns]
         if self.columns[: len(own)] != own or len(set(names)) < len(names):

@@ -8,26 +8,51 @@ from typing import Any
 import numpy as np
 from typing_extensions import Self
 
+from xlnet_tf import schema
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import ranks, spans
 from xlnet_tf.records import shards as shards_lib
-from xlnet_tf.records.record_set import FILE_NAME, SCHEMA_VERSION, RecordSet, field_problems
-from xlnet_tf.records.spec import MAX_PASSES, MAX_SLICES, RecordSpec, stream_id
+from xlnet_tf.records.record_set import FILE_NAME, SCHEMA_VERSION, RecordSet
+from xlnet_tf.records.spec import MAX_PASSES, MAX_SLICES, MAX_VOCAB_SIZE, RecordSpec, stream_id
+from xlnet_tf.schema import limited
 from xlnet_tf.text import special_tokens
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 KIND = "pretraining"
-# How documents are separated and chosen, where a manifest does not say; see the builder's flags. The side is
-# that of a split by documents: "train" or "dev".
-DOCUMENTS = {
-    "borders": "blank_lines",
-    "text_field": "text",
-    "mark_paragraphs": True,
-    "dedup": False,
-    "dev_fraction": 0.0,
-    "side": "",
-}
+_MOST = (1 << 31) - 1
+_REPORTED = {"tokens_in": int, "tokens_written": int, "tokens_dropped": dict}  # of the statistics
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tokenizer:
+    file: str
+    sha256: str
+    vocab_size: int = limited(least=1, most=MAX_VOCAB_SIZE)
+    special_ids: dict
+
+
+@dataclasses.dataclass(frozen=True)
+class _Documents:
+    """How documents are separated and chosen, see the builder's flags; what older manifests mean."""
+
+    borders: str = "blank_lines"
+    text_field: str = "text"
+    mark_paragraphs: bool = True
+    dedup: bool = False
+    dev_fraction: float = 0.0
+    side: str = ""  # of a split by documents: "train" or "dev"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Mask:
+    alpha: int = limited(least=1, most=_MOST)
+    beta: int = limited(least=1, most=_MOST)
+    span_mode: str
+    max_words: int = limited(least=1, most=_MOST)
+
+
+DOCUMENTS = dataclasses.asdict(_Documents())
 
 
 def shard_name(split: str, pass_index: int, slice_index: int) -> str:
@@ -62,6 +87,7 @@ class Manifest(RecordSet):
 
     KIND = KIND
     SHARD = Shard
+    PARTS = {"tokenizer": _Tokenizer, "cleaning": CleaningConfig, "documents": _Documents, "mask": _Mask}
     EARLIER = {"documents": DOCUMENTS}
     BUILD = "Build them with `xlnet-tf build pretraining` (the same command resumes an interrupted build)"
     FIX = "build the records again"
@@ -79,13 +105,13 @@ class Manifest(RecordSet):
     seq_len: int
     reuse_len: int
     num_predict: int
-    perm_size: int
-    objective: str = "permutation"
-    functional_tokens: str = "ordered"
+    perm_size: int = limited(least=1, most=_MOST)
+    objective: str = limited("permutation", choices=ranks.OBJECTIVES)
+    functional_tokens: str = limited("ordered", choices=ranks.FUNCTIONAL_TOKENS)
     mask: dict = dataclasses.field(default_factory=lambda: dict(spans.MASK))
-    directions: list
-    num_passes: int = 1
-    stream_segments: int = 1
+    directions: list = limited(choices=(["forward"], ["forward", "backward"]))
+    num_passes: int = limited(1, least=1, most=MAX_PASSES)
+    stream_segments: int = limited(1, least=1, most=_MOST)
     slice_bytes: int = 0
     seed: int = 0
     compat: bool = False
@@ -191,14 +217,9 @@ class Manifest(RecordSet):
         return {"stream": np.concatenate(streams), "segment": np.concatenate(segments)}
 
     def _problems(self) -> Iterator[str]:
-        for name, types in _PARTS.items():
-            yield from field_problems(getattr(self, name), types, f"{name}: ")
-        for name, type_ in _REPORTED.items():
-            if type(self.statistics.get(name)) is not type_:
-                yield f"statistics.{name} is {self.statistics.get(name)!r}, expected {type_.__name__}"
-        for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                yield f"{name} is {getattr(self, name)!r}, expected one of {', '.join(map(str, allowed))}"
+        for name, kind in _REPORTED.items():
+            if problem := schema.problem(f"statistics.{name}", self.statistics.get(name), kind):
+                yield problem
         if not shards_lib.is_plain_name(self.tokenizer["file"]):
             yield f"tokenizer.file is {self.tokenizer['file']!r}, expected a plain name"
         if self.tokenizer["special_ids"] != special_tokens.IDS:
@@ -207,12 +228,6 @@ class Manifest(RecordSet):
             if getattr(self, name) != expected:
                 found = getattr(self, name)
                 yield f"{name} is {found}, expected {expected} from seq_len, num_predict and vocab_size"
-        for name, most in _MOST.items():
-            if not 1 <= (found := getattr(self, name)) <= most:
-                yield f"{name} is {found}, expected at least 1" + f" and at most {most}" * (found > most)
-        for name in ("alpha", "beta", "max_words"):
-            if not 1 <= self.mask[name] < 1 << 31:
-                yield f"mask.{name} is {self.mask[name]}, expected at least 1"
         for number, source in enumerate(self.corpus):
             if not isinstance(source, dict):
                 yield f"corpus[{number}] is {source!r}, expected an object with fields"
@@ -243,18 +258,3 @@ class Manifest(RecordSet):
                 )
             seen.add(shard.file)
             indices.add(index)
-
-
-_PARTS = {
-    "tokenizer": {"file": str, "sha256": str, "vocab_size": int, "special_ids": dict},
-    "cleaning": {field.name: bool for field in dataclasses.fields(CleaningConfig)},
-    "documents": {name: type(value) for name, value in DOCUMENTS.items()},
-    "mask": {"alpha": int, "beta": int, "span_mode": str, "max_words": int},
-}
-_REPORTED = {"tokens_in": int, "tokens_written": int, "tokens_dropped": dict}
-_MOST = {"num_passes": MAX_PASSES, "stream_segments": (1 << 31) - 1, "perm_size": (1 << 31) - 1}
-_CHOICES = {
-    "objective": ranks.OBJECTIVES,
-    "functional_tokens": ranks.FUNCTIONAL_TOKENS,
-    "directions": (["forward"], ["forward", "backward"]),
-}

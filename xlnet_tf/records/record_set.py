@@ -15,7 +15,7 @@ import numpy as np
 from etils import epath
 from typing_extensions import Self
 
-from xlnet_tf import files, manifest_checksum
+from xlnet_tf import files, manifest_checksum, schema
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import shards as shards_lib
 from xlnet_tf.records.layout import Layout
@@ -41,6 +41,7 @@ class RecordSet:
 
     KIND: ClassVar[str]
     SHARD: ClassVar[type]  # of `shards`
+    PARTS: ClassVar[Mapping[str, Any]] = {}  # what the objects among the fields have, see schema.problem
     EARLIER: ClassVar[Mapping[str, Any]] = {}  # values of fields that manifests of earlier versions lack
     BUILD: ClassVar[str]  # how to make a set
     FIX: ClassVar[str]  # what to do about a damaged manifest
@@ -148,13 +149,12 @@ class RecordSet:
             FileNotFoundError: there is none; the build has not ended.
             UserError: it is something else, or a field is wrong.
         """
-        path = epath.Path(path)
-        if path.name != FILE_NAME:
-            if path.exists() and not path.is_dir():
-                name = _KINDS[cls.KIND][0]
-                raise UserError(f"{path} is a file; expected a folder of finished {name}. {cls.BUILD}")
-            path = path / FILE_NAME
+        given = epath.Path(path)
+        path = given if given.name == FILE_NAME else given / FILE_NAME
         if not path.exists():
+            if given != path and given.exists() and not given.is_dir():
+                name = _KINDS[cls.KIND][0]
+                raise UserError(f"{given} is a file; expected a folder of finished {name}. {cls.BUILD}")
             raise cls._missing(path)
         values = files.read_json(path, fix=cls.FIX)
         cls._refuse_other_kind(values, path.parent)
@@ -174,16 +174,19 @@ class RecordSet:
     def _from_fields(cls, values: Mapping[str, Any], path: epath.Path) -> Self:
         """Returns the set that a manifest's fields describe; raises UserError if one is wrong."""
 
-        def check(problems: Iterator[str]) -> None:
-            for problem in problems:
+        def check(problem: str) -> None:
+            if problem:
                 raise UserError(f"{path}: {problem}: {cls.FIX}")
 
-        check(field_problems(values, json_types(cls) | {"shards": list}))
-        for number, shard in enumerate(values["shards"]):
-            check(field_problems(shard, json_types(cls.SHARD), f"shards[{number}]: "))
+        fields = {field.name: field for field in dataclasses.fields(cls) if field.compare}
+        missing, unknown = sorted(fields.keys() - values.keys()), sorted(values.keys() - fields.keys())
+        check(f"fields missing {missing}, unknown {unknown}" if missing or unknown else "")
+        for name, field in fields.items():
+            hint = cls.PARTS.get(name, field.type)
+            check(schema.problem(name, values[name], hint, schema.limits_of(field)))
         shards = tuple(cls.SHARD(**shard) for shard in values["shards"])
         loaded = cls(**{**values, "shards": shards}, folder=path.parent)
-        check(loaded._problems())
+        check(next(loaded._problems(), ""))
         return loaded
 
     @classmethod
@@ -217,21 +220,3 @@ class RecordSet:
 def to_json(values: Mapping[str, Any], ensure_ascii: bool = True) -> bytes:
     """Returns readable json with one shard or setting a line."""
     return (json.dumps(values, indent=1, ensure_ascii=ensure_ascii) + "\n").encode()
-
-
-def json_types(cls: type) -> dict[str, type]:
-    """Returns which type each field of a dataclass has in json; `folder` is not one of them."""
-    return {field.name: field.type for field in dataclasses.fields(cls) if field.name != "folder"}
-
-
-def field_problems(values: Any, types: Mapping[str, type], where: str = "") -> Iterator[str]:
-    """Yields what is wrong unless `values` has exactly these fields, each of its type."""
-    if not isinstance(values, dict):
-        yield f"{where}expected an object with fields, found {type(values).__name__}"
-    elif set(values) != set(types):
-        missing, unknown = sorted(set(types) - set(values)), sorted(set(values) - set(types))
-        yield f"{where}fields missing {missing}, unknown {unknown}"
-    else:
-        for name, expected in types.items():
-            if type(values[name]) is not expected:
-                yield f"{where}{name} is {values[name]!r}, expected {expected.__name__}"
