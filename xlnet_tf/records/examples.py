@@ -18,7 +18,7 @@ import itertools
 import json
 import string
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 from absl import logging
@@ -32,9 +32,9 @@ from xlnet_tf.records import shards as shards_lib
 from xlnet_tf.records.batching import LENGTHS_FILE, read_lengths, row_lengths, write_lengths
 from xlnet_tf.records.input_counts import InputCounts
 from xlnet_tf.records.layout import Column, Layout, ids_dtype
-from xlnet_tf.records.record_set import FILE_NAME, SCHEMA_VERSION, RecordSet, field_problems
+from xlnet_tf.records.record_set import FILE_NAME, SCHEMA_VERSION, CleaningFields, RecordSet
 from xlnet_tf.records.spec import MAX_VOCAB_SIZE
-from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.schema import Limits, limited
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
@@ -45,7 +45,6 @@ MAX_SEQ_LEN = 1 << 20
 _SHARD_PREFIX, _SHARD_RECORDS = "shard-", 50_000
 _CHUNK_RECORDS = 256  # examples encoded at once
 _DTYPES = ["uint8", "int8", "uint16", "int16", "int32", "int64", "float32"]
-_CLEANING_TYPES = dict.fromkeys(CleaningConfig().to_dict(), bool)
 _LOCATIONS_KEPT = 20  # of the examples skipped for one reason
 
 
@@ -71,12 +70,26 @@ def sequence_columns(length: int, vocab_size: int) -> tuple[Column, ...]:
     )
 
 
+class Tokenizer(TypedDict):
+    """The SentencePiece model next to the examples."""
+
+    sha256: str
+    vocab_size: Annotated[int, Limits(least=1, most=MAX_VOCAB_SIZE)]
+
+
+class Skipped(TypedDict):
+    """How many rows of the input are not in a set, for one reason, and where the first of them are."""
+
+    count: int
+    places: list[str]
+
+
 @dataclasses.dataclass(frozen=True)
 class ExampleShard:
     """One file of examples."""
 
     file: str  # name in the set's folder
-    records: int
+    records: Annotated[int, Limits(least=0)]
     bytes: int
     sha256: str
 
@@ -109,15 +122,15 @@ class ExampleSet(RecordSet):
 
     task: str
     split: str
-    seq_len: int
-    sequences: int
+    seq_len: int = limited(least=5, most=MAX_SEQ_LEN)
+    sequences: int = limited(least=1, most=MAX_SEQ_LEN)
     columns: list
     settings: dict
-    tokenizer: dict
-    cleaning: dict
+    tokenizer: Tokenizer
+    cleaning: CleaningFields
     shards: tuple[ExampleShard, ...]
-    statistics: dict
-    skipped: dict
+    statistics: dict[str, int]
+    skipped: dict[str, Skipped]
     kind: str = KIND
     schema_version: int = SCHEMA_VERSION
     sidecar_sha256: str = ""
@@ -130,23 +143,9 @@ class ExampleSet(RecordSet):
         )
 
     def _problems(self) -> Iterator[str]:
-        if not 4 < self.seq_len <= MAX_SEQ_LEN:
-            yield f"seq_len is {self.seq_len}, expected 5 to {MAX_SEQ_LEN}"
-        if not 1 <= self.sequences <= MAX_SEQ_LEN:
-            yield f"sequences is {self.sequences}, expected 1 to {MAX_SEQ_LEN}"
-        yield from field_problems(self.tokenizer, {"sha256": str, "vocab_size": int}, "tokenizer: ")
-        vocab_size = self.tokenizer["vocab_size"]
-        if not 1 <= vocab_size <= MAX_VOCAB_SIZE:
-            yield f"tokenizer: vocab_size is {vocab_size}, expected 1 to {MAX_VOCAB_SIZE}"
-        yield from field_problems(self.cleaning, _CLEANING_TYPES, "cleaning: ")
-        yield from field_problems(self.statistics, dict.fromkeys(self.statistics, int), "statistics: ")
-        for reason, skipped in self.skipped.items():
-            yield from field_problems(skipped, {"count": int, "places": list}, f"skipped: {reason}: ")
-            if any(type(place) is not str for place in skipped["places"]):
-                yield f"skipped: {reason}: places is {skipped['places']}, expected texts"
         if not all(map(_is_column, self.columns)):
             yield f"columns is {self.columns}, expected name, type and length of each"
-        own = sequence_columns(self.sequences * self.seq_len, vocab_size)
+        own = sequence_columns(self.sequences * self.seq_len, self.tokenizer["vocab_size"])
         own = [list(dataclasses.astuple(column)) for column in own]
         names = [column[0] for column in self.columns]
         if self.columns[: len(own)] != own or len(set(names)) < len(names):
@@ -155,7 +154,7 @@ class ExampleSet(RecordSet):
         for shard in self.shards:
             if not shards_lib.is_plain_name(shard.file) or shard.file in seen:
                 yield f"shard {shard.file!r} is listed twice or is not a plain file name"
-            if shard.records < 0 or shard.bytes != shard.records * size:
+            if shard.bytes != shard.records * size:
                 yield (
                     f"bytes of {shard.file} is {shard.bytes}, expected {shard.records * size} for its "
                     f"{shard.records} records"

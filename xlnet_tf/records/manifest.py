@@ -3,18 +3,20 @@
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 from typing_extensions import Self
 
+from xlnet_tf import schema
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import ranks, spans
 from xlnet_tf.records import shards as shards_lib
-from xlnet_tf.records.record_set import FILE_NAME, SCHEMA_VERSION, RecordSet, field_problems
-from xlnet_tf.records.spec import MAX_PASSES, MAX_SLICES, RecordSpec, stream_id
+from xlnet_tf.records.record_set import FILE_NAME, SCHEMA_VERSION, CleaningFields, RecordSet
+from xlnet_tf.records.spec import MAX_PASSES, MAX_SLICES, MAX_VOCAB_SIZE, RecordSpec, stream_id
+from xlnet_tf.schema import Limits, limited
 from xlnet_tf.text import special_tokens
-from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig
+from xlnet_tf.text.cleaning import DEFAULT_CLEANING
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 KIND = "pretraining"
@@ -28,6 +30,31 @@ DOCUMENTS = {
     "dev_fraction": 0.0,
     "side": "",
 }
+
+
+_REPORTED = {"tokens_in": int, "tokens_written": int, "tokens_dropped": dict}  # among the statistics
+_Size = Annotated[int, Limits(least=1, most=(1 << 31) - 1)]
+
+
+class Tokenizer(TypedDict):
+    """The SentencePiece model next to the records."""
+
+    file: str
+    sha256: str
+    vocab_size: Annotated[int, Limits(least=1, most=MAX_VOCAB_SIZE)]
+    special_ids: dict
+
+
+class Mask(TypedDict):
+    """How targets are chosen."""
+
+    alpha: _Size
+    beta: _Size
+    span_mode: str
+    max_words: _Size
+
+
+Documents = TypedDict("Documents", {name: type(value) for name, value in DOCUMENTS.items()})
 
 
 def shard_name(split: str, pass_index: int, slice_index: int) -> str:
@@ -71,27 +98,27 @@ class Manifest(RecordSet):
     schema_version: int = SCHEMA_VERSION
     kind: str = KIND
     split: str = "train"
-    corpus: list = dataclasses.field(default_factory=list)
-    tokenizer: dict
-    cleaning: dict = dataclasses.field(default_factory=DEFAULT_CLEANING.to_dict)
+    corpus: list[dict] = dataclasses.field(default_factory=list)
+    tokenizer: Tokenizer
+    cleaning: CleaningFields = dataclasses.field(default_factory=DEFAULT_CLEANING.to_dict)
     use_eod: bool = True
     sentence_split: str = ""
     seq_len: int
     reuse_len: int
     num_predict: int
-    perm_size: int
-    objective: str = "permutation"
-    functional_tokens: str = "ordered"
-    mask: dict = dataclasses.field(default_factory=lambda: dict(spans.MASK))
-    directions: list
-    num_passes: int = 1
-    stream_segments: int = 1
+    perm_size: _Size
+    objective: str = limited("permutation", choices=ranks.OBJECTIVES)
+    functional_tokens: str = limited("ordered", choices=ranks.FUNCTIONAL_TOKENS)
+    mask: Mask = dataclasses.field(default_factory=lambda: dict(spans.MASK))
+    directions: list = limited(choices=(["forward"], ["forward", "backward"]))
+    num_passes: int = limited(1, least=1, most=MAX_PASSES)
+    stream_segments: _Size = 1
     slice_bytes: int = 0
     seed: int = 0
     compat: bool = False
     record_bytes: int
     dtypes: dict
-    documents: dict = dataclasses.field(default_factory=lambda: dict(DOCUMENTS))
+    documents: Documents = dataclasses.field(default_factory=lambda: dict(DOCUMENTS))
     shards: tuple[Shard, ...] = ()
     statistics: dict = dataclasses.field(default_factory=dict)
 
@@ -191,14 +218,9 @@ class Manifest(RecordSet):
         return {"stream": np.concatenate(streams), "segment": np.concatenate(segments)}
 
     def _problems(self) -> Iterator[str]:
-        for name, types in _PARTS.items():
-            yield from field_problems(getattr(self, name), types, f"{name}: ")
-        for name, type_ in _REPORTED.items():
-            if type(self.statistics.get(name)) is not type_:
-                yield f"statistics.{name} is {self.statistics.get(name)!r}, expected {type_.__name__}"
-        for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                yield f"{name} is {getattr(self, name)!r}, expected one of {', '.join(map(str, allowed))}"
+        for name, hint in _REPORTED.items():
+            if problem := schema.problem(f"statistics.{name}", self.statistics.get(name), hint):
+                yield problem
         if not shards_lib.is_plain_name(self.tokenizer["file"]):
             yield f"tokenizer.file is {self.tokenizer['file']!r}, expected a plain name"
         if self.tokenizer["special_ids"] != special_tokens.IDS:
@@ -207,15 +229,6 @@ class Manifest(RecordSet):
             if getattr(self, name) != expected:
                 found = getattr(self, name)
                 yield f"{name} is {found}, expected {expected} from seq_len, num_predict and vocab_size"
-        for name, most in _MOST.items():
-            if not 1 <= (found := getattr(self, name)) <= most:
-                yield f"{name} is {found}, expected at least 1" + f" and at most {most}" * (found > most)
-        for name in ("alpha", "beta", "max_words"):
-            if not 1 <= self.mask[name] < 1 << 31:
-                yield f"mask.{name} is {self.mask[name]}, expected at least 1"
-        for number, source in enumerate(self.corpus):
-            if not isinstance(source, dict):
-                yield f"corpus[{number}] is {source!r}, expected an object with fields"
         yield from self._shard_problems()
 
     def _shard_problems(self) -> Iterator[str]:
@@ -243,18 +256,3 @@ class Manifest(RecordSet):
                 )
             seen.add(shard.file)
             indices.add(index)
-
-
-_PARTS = {
-    "tokenizer": {"file": str, "sha256": str, "vocab_size": int, "special_ids": dict},
-    "cleaning": {field.name: bool for field in dataclasses.fields(CleaningConfig)},
-    "documents": {name: type(value) for name, value in DOCUMENTS.items()},
-    "mask": {"alpha": int, "beta": int, "span_mode": str, "max_words": int},
-}
-_REPORTED = {"tokens_in": int, "tokens_written": int, "tokens_dropped": dict}
-_MOST = {"num_passes": MAX_PASSES, "stream_segments": (1 << 31) - 1, "perm_size": (1 << 31) - 1}
-_CHOICES = {
-    "objective": ranks.OBJECTIVES,
-    "functional_tokens": ranks.FUNCTIONAL_TOKENS,
-    "directions": (["forward"], ["forward", "backward"]),
-}

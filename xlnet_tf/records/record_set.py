@@ -9,13 +9,13 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from concurrent import futures
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 import numpy as np
 from etils import epath
 from typing_extensions import Self
 
-from xlnet_tf import files, manifest_checksum
+from xlnet_tf import files, manifest_checksum, schema
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import shards as shards_lib
 from xlnet_tf.records.layout import Layout
@@ -30,6 +30,11 @@ _KINDS = {
     "pretraining": ("pretraining records", "pretrain"),
     "examples": ("fine-tuning examples", "finetune"),
 }
+
+
+CleaningFields = TypedDict(
+    "CleaningFields", {field.name: bool for field in dataclasses.fields(CleaningConfig)}
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,7 +65,7 @@ class RecordSet:
         raise NotImplementedError
 
     def _problems(self) -> Iterator[str]:
-        """Yields what does not hold in and between the fields; later checks rely on earlier ones."""
+        """Yields what does not hold between the fields; later checks rely on earlier ones."""
         raise NotImplementedError
 
     @property
@@ -173,17 +178,11 @@ class RecordSet:
     @classmethod
     def _from_fields(cls, values: Mapping[str, Any], path: epath.Path) -> Self:
         """Returns the set that a manifest's fields describe; raises UserError if one is wrong."""
-
-        def check(problems: Iterator[str]) -> None:
-            for problem in problems:
-                raise UserError(f"{path}: {problem}: {cls.FIX}")
-
-        check(field_problems(values, json_types(cls) | {"shards": list}))
-        for number, shard in enumerate(values["shards"]):
-            check(field_problems(shard, json_types(cls.SHARD), f"shards[{number}]: "))
+        schema.check_object(values, cls, str(path), cls.FIX)
         shards = tuple(cls.SHARD(**shard) for shard in values["shards"])
         loaded = cls(**{**values, "shards": shards}, folder=path.parent)
-        check(loaded._problems())
+        for problem in loaded._problems():
+            raise UserError(f"{path}: {problem}: {cls.FIX}")
         return loaded
 
     @classmethod
@@ -217,21 +216,3 @@ class RecordSet:
 def to_json(values: Mapping[str, Any], ensure_ascii: bool = True) -> bytes:
     """Returns readable json with one shard or setting a line."""
     return (json.dumps(values, indent=1, ensure_ascii=ensure_ascii) + "\n").encode()
-
-
-def json_types(cls: type) -> dict[str, type]:
-    """Returns which type each field of a dataclass has in json; `folder` is not one of them."""
-    return {field.name: field.type for field in dataclasses.fields(cls) if field.name != "folder"}
-
-
-def field_problems(values: Any, types: Mapping[str, type], where: str = "") -> Iterator[str]:
-    """Yields what is wrong unless `values` has exactly these fields, each of its type."""
-    if not isinstance(values, dict):
-        yield f"{where}expected an object with fields, found {type(values).__name__}"
-    elif set(values) != set(types):
-        missing, unknown = sorted(set(types) - set(values)), sorted(set(values) - set(types))
-        yield f"{where}fields missing {missing}, unknown {unknown}"
-    else:
-        for name, expected in types.items():
-            if type(values[name]) is not expected:
-                yield f"{where}{name} is {values[name]!r}, expected {expected.__name__}"
