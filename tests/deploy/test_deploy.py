@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 
 from tests.conftest import REPOSITORY
 from tests.deploy import schemas
-from tests.helpers.command_flags import flags_of_help
+from tests.helpers.commands import flags_of_help
 from xlnet_tf.errors import Interrupted
 from xlnet_tf.training.tpu_slice import TpuSlice
 

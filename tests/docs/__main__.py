@@ -1,13 +1,12 @@
 """Runs pages as `make test-docs` does, and shows what each block gave.
 
-    python -m tests.docs [--write] [--keep] PAGE...
+    python -m tests.docs [--write] PAGE...
 
---write puts the output into blocks that show another one; --keep leaves the folders in which the pages ran.
+--write puts the output into blocks that show another one.
 """
 
 import argparse
 import pathlib
-import shutil
 import sys
 import tempfile
 import time
@@ -17,29 +16,19 @@ from tests.docs.toy import Toys
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        "python -m tests.docs", description="Runs the blocks of pages on toy data."
-    )
+    parser = argparse.ArgumentParser("python -m tests.docs", description="Runs pages' blocks on toy data.")
     parser.add_argument("pages", nargs="+", type=pathlib.Path, metavar="PAGE")
-    parser.add_argument(
-        "--write", action="store_true", help="put the output into blocks that show another one"
-    )
-    parser.add_argument("--keep", action="store_true", help="keep the folders in which the pages ran")
+    parser.add_argument("--write", action="store_true", help="write the output into the pages")
     options = parser.parse_args()
     failed = 0
-    scratch = pathlib.Path(tempfile.mkdtemp(prefix="pages-"))
-    with server.start(scratch) as programs:
-        toys = Toys(scratch / "toys", programs)
+    with tempfile.TemporaryDirectory(prefix="pages-") as name, server.start(pathlib.Path(name)) as programs:
+        toys = Toys(pathlib.Path(name) / "toys", programs)
         for number, path in enumerate(options.pages):
-            page, folder = pages.read(path), scratch / str(number)
+            page, folder = pages.read(path), pathlib.Path(name) / str(number)
             folder.mkdir()
-            for name in page.files:
-                toys.put(name, folder)
+            for file in page.files:
+                toys.put(file, folder)
             failed += run(page, folder, programs, options.write)
-            if options.keep:
-                print(f"--- {path} ran in {folder}")
-    if not options.keep:
-        shutil.rmtree(scratch)
     sys.exit(failed > 0)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from run_scripts.__main__ import commands
 from tests.docs import pages
-from tests.helpers.command_flags import flags_of_help
+from tests.helpers.commands import flags_of_help
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "BUILD.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]

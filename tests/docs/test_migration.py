@@ -8,7 +8,7 @@ import re
 import pytest
 
 from run_scripts.__main__ import commands
-from tests.helpers.command_flags import flags_of_help
+from tests.helpers.commands import flags_of_help
 from xlnet_tf.cli import command_line
 from xlnet_tf.models.encoder import XLNetEncoder
 

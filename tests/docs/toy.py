@@ -261,32 +261,45 @@ def _ranking(toys: Toys, path: pathlib.Path):
         _write_table(path / f"{name}.csv", ("query", "passage", "relevance"), rows)
 
 
-@toy("spiece.model")
-def _tokenizer(toys: Toys, path: pathlib.Path):
-    toys["corpus/"], toys["reviews.txt"]
-    toys.command(
-        "python -m run_scripts.train_tokenizer --input='corpus/*.txt,reviews.txt' --output_prefix=spiece "
-        "--vocab_size=200"
-    )
+def _made_by(command: str, *needed: str):
+    """Returns what makes a toy from other toys by a command."""
+
+    def make(toys: Toys, path: pathlib.Path):
+        for name in needed:
+            toys[name]
+        toys.command(command)
+
+    return make
 
 
-@toy("runs/records/")
-def _records(toys: Toys, path: pathlib.Path):
-    toys["corpus/"], toys["spiece.model"]
-    toys.command(
-        "python -m tfrecord_builders.pretraining --input=corpus --tokenizer=spiece.model "
-        "--output_dir=runs/records --stream_segments=16 --dev_fraction=0.1 --seq_len=64 --reuse_len=32 "
-        "--num_predict=11"
-    )
-
-
-@toy("runs/pretrained/")
-def _pretrained(toys: Toys, path: pathlib.Path):
-    toys["runs/records/"]
-    toys.command(
-        "python -m run_scripts.pretrain --train_data=runs/records/train --dev_data=runs/records/dev "
-        f"--model_dir=runs/pretrained {MODEL_FLAGS}"
-    )
+TOYS["spiece.model"] = _made_by(
+    "xlnet-tf train-tokenizer --input='corpus/*.txt,reviews.txt' --output_prefix=spiece --vocab_size=200",
+    *("corpus/", "reviews.txt"),
+)
+TOYS["runs/records/"] = _made_by(
+    "xlnet-tf build pretraining --input=corpus --tokenizer=spiece.model --output_dir=runs/records "
+    "--stream_segments=16 --dev_fraction=0.1 --seq_len=64 --reuse_len=32 --num_predict=11",
+    *("corpus/", "spiece.model"),
+)
+TOYS["runs/pretrained/"] = _made_by(
+    "xlnet-tf pretrain --train_data=runs/records/train --dev_data=runs/records/dev "
+    f"--model_dir=runs/pretrained {MODEL_FLAGS}",
+    "runs/records/",
+)
+TOYS["runs/reviews/"] = _made_by(
+    "xlnet-tf build classification --train=train.csv --dev=dev.csv --test=test.csv --tokenizer=spiece.model "
+    "--output_dir=runs/reviews-data --seq_len=32 && "
+    "xlnet-tf finetune --data=runs/reviews-data --init_checkpoint=runs/pretrained --model_dir=runs/reviews "
+    "--batch_size=8 --train_steps=120 --warmup_steps=10 --learning_rate=3e-3",
+    *("train.csv", "dev.csv", "test.csv", "runs/pretrained/"),
+)
+TOYS["served/reviews/"] = _made_by(
+    "xlnet-tf export --model_dir=runs/reviews --output_dir=served/reviews --buckets=32", "runs/reviews/"
+)
+TOYS["hugging_face/"] = _made_by(
+    "xlnet-tf convert-checkpoint --input=runs/pretrained --format=hugging_face --output=hugging_face",
+    "runs/pretrained/",
+)
 
 
 @toy("runs/demo/model/")
@@ -321,31 +334,3 @@ def _released(toys: Toys, path: pathlib.Path):
         proto.pieces.add(piece=f"\ue000{number}", score=-1000.0)  # in no text
     (path / "spiece.model").write_bytes(proto.SerializeToString())
     checksums.remove(path)
-
-
-@toy("runs/reviews/")
-def _finetuned(toys: Toys, path: pathlib.Path):
-    toys["train.csv"], toys["dev.csv"], toys["test.csv"], toys["runs/pretrained/"]
-    toys.command(
-        "python -m tfrecord_builders.classification --train=train.csv --dev=dev.csv --test=test.csv "
-        "--tokenizer=spiece.model --output_dir=runs/reviews-data --seq_len=32 && "
-        "python -m run_scripts.finetune --data=runs/reviews-data --init_checkpoint=runs/pretrained "
-        "--model_dir=runs/reviews --batch_size=8 --train_steps=120 --warmup_steps=10 --learning_rate=3e-3"
-    )
-
-
-@toy("served/reviews/")
-def _served(toys: Toys, path: pathlib.Path):
-    toys["runs/reviews/"]
-    toys.command(
-        "python -m run_scripts.export --model_dir=runs/reviews --output_dir=served/reviews --buckets=32"
-    )
-
-
-@toy("hugging_face/")
-def _hugging_face(toys: Toys, path: pathlib.Path):
-    toys["runs/pretrained/"]
-    toys.command(
-        "python -m run_scripts.convert_checkpoint --input=runs/pretrained --format=hugging_face "
-        "--output=hugging_face"
-    )

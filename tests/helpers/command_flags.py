@@ -1,15 +1,9 @@
-"""The flags of a command: parsed as its main would find them, or listed as its --help does."""
+"""The flags of a command, parsed as its main would find them."""
 
 import contextlib
-import functools
-import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 
 from absl import flags
-
-from run_scripts.__main__ import commands
 
 _GLOBAL = flags.FLAGS  # whatever a test puts in its place
 
@@ -36,12 +30,3 @@ def parsed(define: Callable[[], object], *arguments: object) -> flags.FlagValues
         own = flags.FlagValues()
         vars(own).update(vars(values))
         return own
-
-
-@functools.cache
-def flags_of_help(command: str) -> frozenset[str]:
-    """Returns the flags that the --help of a command lists, `xlnet-tf COMMAND --help`."""
-    run = [sys.executable, "-m", commands()[command], "--help"]
-    text = subprocess.run(run, capture_output=True, text=True, check=True).stdout
-    listed = re.findall(r"^  --(\[no\])?(\w+)", text, re.M)
-    return frozenset(name for _, name in listed) | {f"no{name}" for negated, name in listed if negated}

@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import pathlib
+import re
 import runpy
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import NamedTuple
 
 from absl import flags
 
+from run_scripts.__main__ import commands
 from tests.helpers.command_flags import fresh_flags
 from xlnet_tf import errors
 
@@ -69,6 +71,15 @@ def run_in_fork(module: str, *arguments: str) -> Ended:
         status = int(server.stdout.readline())
         texts = [(folder / name).read_text() for name in ("stdout", "stderr")]
         return Ended(status, *texts, *json.loads((folder / "report").read_text()))
+
+
+@functools.cache
+def flags_of_help(command: str) -> frozenset[str]:
+    """Returns the flags that the --help of a command lists, `xlnet-tf COMMAND --help`."""
+    ended = run_in_fork(commands()[command], "--help")
+    assert ended.returncode == 0, ended.stderr
+    listed = re.findall(r"^  --(\[no\])?(\w+)", ended.stdout, re.M)
+    return frozenset(name for _, name in listed) | {f"no{name}" for negated, name in listed if negated}
 
 
 @functools.cache

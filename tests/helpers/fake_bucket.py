@@ -10,7 +10,6 @@ import collections.abc
 import contextlib
 import dataclasses
 import datetime
-import http.server
 import json
 import pathlib
 import random
@@ -20,6 +19,8 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Iterator
+
+from tests.helpers import http_server
 
 HOSTS = ("www.googleapis.com", "storage.googleapis.com")
 
@@ -170,9 +171,7 @@ def serving(folder: pathlib.Path, **options) -> Iterator[FakeBucket]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(_certificate(folder))
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Handler(http_server.Handler):
         def do_CONNECT(self):
             self.send_response(200)
             self.end_headers()
@@ -181,49 +180,25 @@ def serving(folder: pathlib.Path, **options) -> Iterator[FakeBucket]:
             self.close_connection = False
 
         def do_GET(self):
-            status, content, headers = bucket.answer(self.command, self.path, self.headers, self.body())
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            self.send(*bucket.answer(self.command, self.path, self.headers, self.body()))
+
+        do_POST = do_PUT = do_DELETE = do_GET
 
         def handle_expect_100(self):
             super().handle_expect_100()
             self.wfile.flush()  # else the client waits for a second
             return True
 
-        def body(self) -> bytes:
-            if self.headers.get("Transfer-Encoding") != "chunked":
-                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            chunks = []
-            while size := int(self.rfile.readline(), 16):
-                chunks.append(self.rfile.read(size))
-                self.rfile.readline()
-            self.rfile.readline()
-            return b"".join(chunks)
-
-        do_POST = do_PUT = do_DELETE = do_GET
-
-        def log_message(self, *args):
-            pass
-
-    with http.server.ThreadingHTTPServer(("localhost", 0), Handler) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with http_server.serving(Handler) as port:
         bucket.environment = {
-            "https_proxy": f"http://localhost:{server.server_port}",
+            "https_proxy": f"http://localhost:{port}",
             "no_proxy": "localhost",
             "CURL_CA_BUNDLE": str(folder / "certificate.pem"),
             "GOOGLE_AUTH_TOKEN_FOR_TESTING": "token",
             "NO_GCE_CHECK": "true",
             "GCS_RETRY_CONFIG_INIT_DELAY_TIME_US": "1000",
         }
-        try:
-            yield bucket
-        finally:
-            server.shutdown()
+        yield bucket
 
 
 def _certificate(folder: pathlib.Path) -> pathlib.Path:

@@ -4,11 +4,11 @@ import base64
 import contextlib
 import dataclasses
 import hashlib
-import http.server
 import json
-import threading
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+
+from tests.helpers import http_server
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 TOKEN = "hf_secret"
@@ -76,12 +76,8 @@ def _children(entries: list[dict], folder: str) -> list[dict]:
     ]
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(http_server.Handler):
     hub: FakeHub
-
-    def log_message(self, *_):
-        pass
 
     def do_HEAD(self):
         self._answer()
@@ -90,12 +86,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._answer()
 
     def do_PUT(self):
-        content = self._body()
+        content = self.body()
         self.hub.stored[_sha256(content)] = content
         self._send(200, b"{}")
 
     def do_POST(self):
-        path, body = self.path.partition("?")[0], self._body()
+        path, body = self.path.partition("?")[0], self.body()
         self.hub.requested.append(("POST", path))
         if instead := self.hub.instead("POST", path):
             return self._send(*instead)
@@ -150,9 +146,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 self.hub.models[name][value["path"]] = self.hub.stored[value["oid"]]
         url = f"{self.hub.url}/{name}/commit/{COMMIT}"
         self._send(200, json.dumps({"commitUrl": url, "commitOid": COMMIT}).encode())
-
-    def _body(self) -> bytes:
-        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
     def _answer(self):
         path = self.path.partition("?")[0]
@@ -218,27 +211,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return
         self._send(206 if begin else 200, content[begin:], headers)
 
-    def _send(
-        self, status: int, body: bytes, headers: dict[str, str] | None = None, length: int | None = None
-    ):
-        self.send_response(status)
-        for key, value in ({"Content-Type": "application/json"} | (headers or {})).items():
-            self.send_header(key, value)
-        self.send_header("Content-Length", str(len(body) if length is None else length))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+    def _send(self, status: int, body: bytes, headers: Mapping[str, str] | None = None, **options):
+        self.send(status, body, {"Content-Type": "application/json", **(headers or {})}, **options)
 
 
 @contextlib.contextmanager
 def serving() -> Iterator[FakeHub]:
     """Runs an empty hub for a `with` block."""
     hub = FakeHub()
-    handler = type("Handler", (_Handler,), {"hub": hub})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        hub.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, args=[0.01], daemon=True)
-        thread.start()
+    with http_server.serving(type("Handler", (_Handler,), {"hub": hub})) as port:
+        hub.url = f"http://127.0.0.1:{port}"
         yield hub
-        server.shutdown()
-        thread.join()

@@ -3,14 +3,13 @@
 import contextlib
 import dataclasses
 import hashlib
-import http.server
 import io
 import os
-import threading
 import zipfile
 
 import pytest
 
+from tests.helpers import http_server
 from xlnet_tf import hub
 from xlnet_tf.errors import UserError
 from xlnet_tf.hub import releases
@@ -43,36 +42,24 @@ class Server:
     def running(self):
         server = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def log_message(self, *_):
-                pass
-
+        class Handler(http_server.Handler):
             def do_GET(self):
                 asked = self.headers.get("Range")
                 if server.busy:
                     server.busy -= 1
-                    self.send_response(503)
-                    self.send_header("Retry-After", "3")
-                    self.end_headers()
-                    return
+                    return self.send(503, b"", {"Retry-After": "3"})
                 server.ranges.append(asked)
                 begin = int(asked[6:-1]) if asked else 0
                 if begin and begin >= len(server.content):
-                    self.send_error(416)
-                    return
+                    return self.send(416, b"", {})
+                cut = server.cuts.pop(0) if server.cuts else None
+                self.close_connection = cut is not None
                 body = server.content[begin:]
-                self.send_response(206 if asked else 200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body[: server.cuts.pop(0) if server.cuts else None])
+                return self.send(206 if asked else 200, body[:cut], {}, length=len(body))
 
-        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-            self.url = f"http://127.0.0.1:{running.server_port}/model.zip"
-            threading.Thread(
-                target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
-            ).start()
+        with http_server.serving(Handler) as port:
+            self.url = f"http://127.0.0.1:{port}/model.zip"
             yield self
-            running.shutdown()
 
 
 @pytest.fixture

@@ -35,13 +35,13 @@ def kind_of(path: epath.Path) -> str:
         raise UserError(f"{path} has the splits {', '.join(splits)}: name one, as {path}/{splits[0]}")
     if (path / STATE_FILE).exists():
         return "arrow"
-    found = {kind: file[0] for suffix, kind in _SUFFIXES.items() if (file := files.files_in(path, suffix))}
-    if len(found) > 1:
+    by_kind = {kind: file[0] for suffix, kind in _SUFFIXES.items() if (file := files.files_in(path, suffix))}
+    if len(by_kind) > 1:
         raise UserError(
-            f"{path} has both Parquet and Arrow files ({', '.join(file.name for file in found.values())}), "
+            f"{path} has both Parquet and Arrow files ({', '.join(file.name for file in by_kind.values())}), "
             "expected one kind: put those to read into a folder of their own, and give that"
         )
-    return next(iter(found), "")
+    return next(iter(by_kind), "")
 
 
 def read(path: epath.Path, kind: str) -> Iterator[LabelledRow]:
@@ -159,22 +159,22 @@ def _files(path: epath.Path, kind: str) -> list[epath.Path]:
         listed = files.read_json(path / STATE_FILE).get("_data_files", [])
         return [path / entry["filename"] for entry in listed]
     suffixes = [suffix for suffix, of_kind in _SUFFIXES.items() if of_kind == kind]
-    found = sorted(file for suffix in suffixes for file in files.files_in(path, suffix))
-    if not found:
+    parts = sorted(file for suffix in suffixes for file in files.files_in(path, suffix))
+    if not parts:
         raise UserError(f"{path} has no files that end in {', '.join(suffixes)}: give a folder with some")
-    if len(splits := sorted({_split_of(file) for file in found} - {""})) > 1:
+    if len(splits := sorted({_split_of(file) for file in parts} - {""})) > 1:
         raise UserError(
             f"{path} has files of several splits ({', '.join(splits)}): put those of each split into a "
             "folder of their own, and give that"
         )
-    return found
+    return parts
 
 
 def _split_of(file: epath.Path) -> str:
     """Returns the split that a name states, as test.parquet and test-00000-of-00002.parquet do; "": none."""
     stem = file.stem.lower()
-    found = _PART_OF.fullmatch(stem) or _NAMED_SPLIT.fullmatch(stem)
-    return found["split"] if found else ""
+    match = _PART_OF.fullmatch(stem) or _NAMED_SPLIT.fullmatch(stem)
+    return match["split"] if match else ""
 
 
 def _parquet_batches(path: epath.Path) -> Iterator[tuple[Any, Any]]:

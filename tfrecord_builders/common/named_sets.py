@@ -56,8 +56,8 @@ def _hub_rows(name: str) -> Iterator[LabelledRow]:
 @functools.lru_cache(maxsize=8)
 def _on_hub(name: str) -> Any:
     """Returns a datasets.Dataset."""
-    found = _HUB_NAME.fullmatch(name)
-    if not found:
+    match = _HUB_NAME.fullmatch(name)
+    if not match:
         raise UserError(
             f"{name} is not the name of a split: expected {HUB}OWNER/NAME[:CONFIG][@REVISION]/SPLIT, such as "
             f"{HUB}nyu-mll/glue:sst2/train"
@@ -71,9 +71,9 @@ def _on_hub(name: str) -> Any:
         ) from None
     datasets.disable_progress_bars()
     # The commit is asked for first, so that an old copy never stands for what the hub cannot give.
-    commit = hub.commit_of_data_set(found["name"], found["revision"])
+    commit = hub.commit_of_data_set(match["name"], match["revision"])
     try:
-        return datasets.load_dataset(found["name"], found["config"], split=found["split"], revision=commit)
+        return datasets.load_dataset(match["name"], match["config"], split=match["split"], revision=commit)
     except Exception as error:  # the library's own, of its builders and of the network
         raise UserError(f"{name} cannot be read: {' '.join(str(error).split())}") from error
 

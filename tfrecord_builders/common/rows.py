@@ -90,14 +90,14 @@ class DecodedValues(Mapping[str, str | list[str]]):
 
     def __init__(self, names: Collection[str], decode: Callable[[str], str | list[str]]):
         self._names, self._decode = names, decode
-        self._found: dict[str, str | list[str]] = {}
+        self._decoded: dict[str, str | list[str]] = {}
 
     def __getitem__(self, name: str) -> str | list[str]:
         if name not in self._names:
             raise KeyError(name)
-        if name not in self._found:
-            self._found[name] = self._decode(name)
-        return self._found[name]
+        if name not in self._decoded:
+            self._decoded[name] = self._decode(name)
+        return self._decoded[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._names
@@ -145,12 +145,12 @@ def parse_row(line: str) -> dict[str, Any]:
 
 def row_values(values: Mapping[str, Any]) -> dict[str, str | list[str]]:
     """Returns the values of a row, given those of json's types."""
-    found: dict[str, str | list[str]] = {}
+    texts: dict[str, str | list[str]] = {}
     for name, value in values.items():
-        found[name] = as_text(value)
+        texts[name] = as_text(value)
         if isinstance(value, Mapping):
-            found |= {f"{name}.{part}": inner for part, inner in row_values(value).items()}
-    return found
+            texts |= {f"{name}.{part}": inner for part, inner in row_values(value).items()}
+    return texts
 
 
 def as_text(value: Any) -> str | list[str]:

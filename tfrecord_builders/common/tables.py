@@ -185,9 +185,9 @@ def _known_encoding(encoding: str) -> str:
 def _undecodable(error: UnicodeDecodeError, encoding: str, location: str) -> UserError:
     if what := unpacking(error.object):
         return UserError(f"{location}: the file is compressed: {what}")
-    found = error.object[error.start : error.end].hex(" ")
+    data = error.object[error.start : error.end].hex(" ")
     return UserError(
-        f"{location}: byte {error.start + 1} ({found}) is not {encoding}: convert the file to utf-8, or "
+        f"{location}: byte {error.start + 1} ({data}) is not {encoding}: convert the file to utf-8, or "
         "give its encoding (latin-1, gb18030, ...) to a builder that has the flag --encoding"
     )
 

@@ -17,7 +17,7 @@ from tfrecord_builders.conversion.direction_check import Sketch, contradiction
 from tfrecord_builders.conversion.int64_records import ExternalFile, ExternalSet
 from tfrecord_builders.conversion.options import ConversionOptions
 from tfrecord_builders.conversion.readers import ModelGardenReader, OriginalReader
-from tfrecord_builders.conversion.rows import Row
+from tfrecord_builders.conversion.rows import RowWriter
 from tfrecord_builders.pretraining import output_folder
 from tfrecord_builders.pretraining import report as pretraining_report
 from xlnet_tf import files, folders
@@ -202,13 +202,13 @@ class _Conversion:
         continues = int64_records.continues(ids[:-1], ids[1:], a_len[:-1], self._manifest.reuse_len)
         return continues | ((before is None) & (np.arange(len(continues)) == 0)[:, None])
 
-    def _open(self, stack: contextlib.ExitStack, file: ExternalFile, number: int) -> Row:
-        row = Row(self._manifest, file, number, self._opened, self._stream_segments, self._word_starts)
+    def _open(self, stack: contextlib.ExitStack, file: ExternalFile, number: int) -> RowWriter:
+        row = RowWriter(self._manifest, file, number, self._opened, self._stream_segments, self._word_starts)
         stack.enter_context(row)
         self._opened += 1
         return row
 
-    def _close(self, row: Row) -> None:
+    def _close(self, row: RowWriter) -> None:
         row.close()
         self.shards.append(row.shard())
         self.has_eod |= row.has_eod
@@ -231,31 +231,31 @@ def _check_directions(file: ExternalFile, sketches: dict[int, Sketch]) -> None:
 
 def _lacking(manifest: Manifest, source: ExternalSet, original: bool, notes: Sequence[str]) -> list[str]:
     """Returns what the records do not say, and what was done about it."""
-    found = [
+    lacks = [
         "streams are not in the records: each row of a file became one, with empty memory where it begins",
         "checksums of files are not in the records: each record's own were checked, and the manifest has the "
         "files' sha256",
         "where rows end is not in the records: less than a segment of text after each row's last is lost",
     ]
     if manifest.use_eod:
-        found.append("document borders are not in the records: <eod> tokens were taken for them")
+        lacks.append("document borders are not in the records: <eod> tokens were taken for them")
     else:
-        found.append(
+        lacks.append(
             "document borders are not in the records, and no <eod> is: each row counts as a document"
         )
     if original:
-        found.append("factorization orders are not in the records: drawn here, as the original does reading")
-        return [*found, *notes]
-    found += [
+        lacks.append("factorization orders are not in the records: drawn here, as the original does reading")
+        return [*lacks, *notes]
+    lacks += [
         "targets and factorization orders are not in the records: drawn here, by this library's rules",
         "directions are not in the records: by row, as the meta file has it",
     ]
     if any(file.num_cores > 1 for file in source.files):
-        found.append(
+        lacks.append(
             "A and B begin and end anywhere: with several cores, that builder looks for sentences' ends in "
             "other rows' text"
         )
-    return [*found, *notes]
+    return [*lacks, *notes]
 
 
 def summary(manifest: Manifest) -> str:

@@ -81,13 +81,13 @@ def joined(sets: Sequence[ExternalSet]) -> ExternalSet:
     first, *others = sets
     for other in others:
         for field in dataclasses.fields(first):
-            one, another = getattr(first, field.name), getattr(other, field.name)
-            if field.name != "files" and one != another:
+            each, another = getattr(first, field.name), getattr(other, field.name)
+            if field.name != "files" and each != another:
                 raise UserError(
-                    f"{field.name} is {one} of {first.files[0].path} and {another} of "
+                    f"{field.name} is {each} of {first.files[0].path} and {another} of "
                     f"{other.files[0].path}: give --input one kind of records, by a glob if need be"
                 )
-    return dataclasses.replace(first, files=tuple(file for one in sets for file in one.files))
+    return dataclasses.replace(first, files=tuple(file for each in sets for file in each.files))
 
 
 def read_frames(path: epath.Path) -> Iterator[bytes]:
@@ -252,7 +252,7 @@ def _check_features(where: str, frame: bytes, lengths: Mapping[str, int | None])
         if name not in features:
             raise UserError(f"{where} has no feature {name}; it has {', '.join(sorted(features)) or 'none'}")
         kind = features[name].WhichOneof("kind")
-        found = len(getattr(features[name], kind).value) if kind else 0
-        if kind != "int64_list" or length not in (None, found):
+        count = len(getattr(features[name], kind).value) if kind else 0
+        if kind != "int64_list" or length not in (None, count):
             wanted = "any number of" if length is None else length
-            raise UserError(f"{where}: feature {name} is {kind} of {found}, expected int64_list of {wanted}")
+            raise UserError(f"{where}: feature {name} is {kind} of {count}, expected int64_list of {wanted}")

@@ -33,14 +33,14 @@ def find(inputs: Sequence[str], num_cores: int | None = None) -> ExternalSet:
     """
     metas = []
     for name in inputs:
-        found = files.files_in(name, ".json") if epath.Path(name).is_dir() else glob(name)
-        found = [path for path in found if re.search(r"\.tfrecord(-\d+-of-\d+)?\.json$", path.name)]
-        if not found:
+        matches = files.files_in(name, ".json") if epath.Path(name).is_dir() else glob(name)
+        matches = [path for path in matches if re.search(r"\.tfrecord(-\d+-of-\d+)?\.json$", path.name)]
+        if not matches:
             raise UserError(
                 f"{name}: no meta file (*.tfrecord.json or *.tfrecord-0-of-N.json), which says how the rows "
                 "lie in the records. Model Garden's builder writes one for task 0: copy it along"
             )
-        metas += found
+        metas += matches
     return joined([_read(meta, num_cores) for meta in dict.fromkeys(metas)])
 
 
@@ -71,14 +71,14 @@ def _read(meta: epath.Path, num_cores: int | None) -> ExternalSet:
         return int(match[1]) if match else 0
 
     cores = num_cores or values["num_cores_per_host"]
-    found = tuple(
+    external = tuple(
         ExternalFile(
             path, values["per_host_batch_size"], cores if values["bi_data"] else 1, values["bi_data"], None
         )
         for path in sorted(paths, key=number)
     )
     return ExternalSet(
-        files=found,
+        files=external,
         seq_len=values["seq_length"],
         reuse_len=values["reuse_length"],
         lower=values["do_lower_case"],
@@ -103,9 +103,9 @@ def borders_agree(borders: np.ndarray, ids: np.ndarray, is_border: np.ndarray) -
         is_border: bool [V].
     """
     count, rows, seq_len = ids.shape
-    found = np.zeros((count * rows, seq_len + 2), bool)
+    listed = np.zeros((count * rows, seq_len + 2), bool)
     flat = borders.reshape(count * rows, -1)
     flat = np.where((flat < 0) | (flat > seq_len), seq_len + 1, flat)
-    np.put_along_axis(found, flat, True, axis=1)
-    same = (found[:, :seq_len] == is_border[ids].reshape(-1, seq_len)).all(axis=1)
-    return (same & found[:, seq_len]).reshape(count, rows)
+    np.put_along_axis(listed, flat, True, axis=1)
+    same = (listed[:, :seq_len] == is_border[ids].reshape(-1, seq_len)).all(axis=1)
+    return (same & listed[:, seq_len]).reshape(count, rows)

@@ -43,18 +43,18 @@ def find(inputs: Sequence[str], num_cores: int | None = None) -> ExternalSet:
     for name in inputs:
         folder = epath.Path(name)
         if folder.is_dir():
-            folders = (folder, folder / "tfrecords")
-            found = [path for where in folders for path in files.files_in(where, ".json", "record_info-")]
+            both = (folder, folder / "tfrecords")
+            matches = [path for each in both for path in files.files_in(each, ".json", "record_info-")]
         else:
-            found = glob(name)
-        if not found:
+            matches = glob(name)
+        if not matches:
             raise UserError(
                 f"{name}: no record_info-*.json, which says which TFRecord files there are, of how many "
                 "steps. The original's data_utils.py writes one next to each: copy it along"
             )
-        infos += found
-    sets = sorted((_read(info, num_cores) for info in dict.fromkeys(infos)), key=lambda found: found[0])
-    return joined([one for _, one in sets])
+        infos += matches
+    sets = sorted((_read(info, num_cores) for info in dict.fromkeys(infos)), key=lambda read: read[0])
+    return joined([external for _, external in sets])
 
 
 def _read(info: epath.Path, num_cores: int | None) -> tuple[tuple[int, int], ExternalSet]:
@@ -82,7 +82,7 @@ def _read(info: epath.Path, num_cores: int | None) -> tuple[tuple[int, int], Ext
         num_cores = 1
     elif num_cores is None:
         num_cores = _num_cores(info, numbers)
-    one = ExternalSet(
+    external = ExternalSet(
         files=(ExternalFile(path, numbers["batch_size"], num_cores, bidirectional, num_steps),),
         seq_len=numbers["seq_len"],
         reuse_len=numbers["reuse_len"],
@@ -92,7 +92,7 @@ def _read(info: epath.Path, num_cores: int | None) -> tuple[tuple[int, int], Ext
         beta=numbers["beta"],
         split=match["split"],
     )
-    return (int(match["pass_id"]), int(match["task"])), one
+    return (int(match["pass_id"]), int(match["task"])), external
 
 
 _INTEGERS = ("batch_size", "seq_len", "reuse_len", "alpha", "beta", "num_predict")
@@ -319,21 +319,21 @@ def _write_file(rows: _Rows, path: epath.Path, fixed: int | None, report: Callab
 
 def lost(manifest: Manifest, written: Written) -> list[str]:
     """Returns what of a set the original's format cannot hold."""
-    found = [
+    notes = [
         "factorization orders are not in the files: the original draws them whenever it reads",
         "where streams begin is not in the files: the original carries memory on from stream to stream",
         "train with the same batch size, cores and data flags: the original finds files by them, and reads "
         "backward by row",
     ]
     if manifest.functional_tokens != "ordered":
-        found.append("SEP and CLS are context in this set; the original gives them positions in the order")
+        notes.append("SEP and CLS are context in this set; the original gives them positions in the order")
     if manifest.cleaning["keep_accents"]:
-        found.append(
+        notes.append(
             "that accents were kept is not in the files: convert them back with --keep_accents, and keep "
             "accents in the texts that the model reads"
         )
     if written.dropped:
-        found.append(
+        notes.append(
             f"{written.dropped:,} records of {manifest.records:,} fill no step of all rows: left out"
         )
-    return found
+    return notes

@@ -29,21 +29,22 @@ class OriginalReader:
         self._vocab_size = tokenizer.vocab_size
         lengths = dict.fromkeys(original_format.FEATURES.values(), source.seq_len)
         self._lengths = lengths | {"label": 1, "target": source.seq_len}
-        found = source.num_predict
-        if found is None and options.num_predict is None:
-            found = max(
+        num_predict = source.num_predict
+        if num_predict is None and options.num_predict is None:
+            num_predict = max(
                 int(flags.sum(axis=-1).max()) for file in source.files for flags in self._targets(file)
             )
             self.notes.append(
-                f"the records have any number of targets (num_predict was not set), at most {found}: each "
-                f"gets {found} slots, and those left over stay empty (--permutation=online fills them all)"
+                f"the records have any number of targets (num_predict was not set), at most {num_predict}: "
+                f"each gets {num_predict} slots, and those left over stay empty (--permutation=online fills "
+                "them all)"
             )
-        elif options.num_predict is not None and found not in (None, options.num_predict):
+        elif options.num_predict is not None and num_predict not in (None, options.num_predict):
             raise UserError(
-                f"num_predict is {options.num_predict}, but the records were made with {found} (fnp-{found} "
-                "in their names): leave --num_predict out"
+                f"num_predict is {options.num_predict}, but the records were made with {num_predict} "
+                f"(fnp-{num_predict} in their names): leave --num_predict out"
             )
-        self.num_predict = options.num_predict or found
+        self.num_predict = options.num_predict or num_predict
 
     def _targets(self, file: ExternalFile):
         """Yields bool [S, B, T]: the targets; special tokens that were picked are none."""
@@ -55,7 +56,7 @@ class OriginalReader:
         """Yields (step, the columns of `_segments` and is_target of [S, B, T])."""
         source, names = self._source, original_format.FEATURES
         chunks = int64_records.read_steps(file, self._lengths)
-        for step, columns, found in _segments(file, source, names, chunks, self._vocab_size):
+        for step, columns, checked in _segments(file, source, names, chunks, self._vocab_size):
             is_masked = columns[names["is_masked"]]
             flags = ((is_masked == 0) | (is_masked == 1)).all(axis=-1)
             int64_records.check(file, step, flags, "has flags (is_masked) other than 0 and 1")
@@ -64,12 +65,12 @@ class OriginalReader:
                 int64_records.check(
                     file, step, picked, f"has not {source.num_predict} tokens picked in is_masked"
                 )
-            is_target = (is_masked == 1) & ~found["special"]
+            is_target = (is_masked == 1) & ~checked["special"]
             fits = is_target.sum(axis=-1) <= self.num_predict
             int64_records.check(
                 file, step, fits, f"has more than {self.num_predict} targets: give a larger --num_predict"
             )
-            yield step, found | {"is_target": is_target}
+            yield step, checked | {"is_target": is_target}
 
     def draw_targets(self, rng, columns, backward: bool) -> np.ndarray:
         """Returns bool [S, T], the targets of one row's records."""
@@ -99,14 +100,14 @@ class ModelGardenReader:
             model_garden_format.BORDERS: None,
         }
         chunks = int64_records.read_steps(file, lengths, self._note_rest)
-        for step, columns, found in _segments(file, source, names, chunks, len(self._word_starts)):
+        for step, columns, checked in _segments(file, source, names, chunks, len(self._word_starts)):
             agree = model_garden_format.borders_agree(
-                columns[model_garden_format.BORDERS], found["input_ids"], self._is_border
+                columns[model_garden_format.BORDERS], checked["input_ids"], self._is_border
             )
             int64_records.check(
                 file, step, agree, "has boundary_indices elsewhere than the tokenizer: it is another one"
             )
-            yield step, found
+            yield step, checked
 
     def _note_rest(self, file: ExternalFile, count: int) -> None:
         note = f"{file.path.name}: its last {count} records are not a complete step and are left out"
@@ -121,12 +122,12 @@ class ModelGardenReader:
         word_start |= special
         word_start[:, 1:] |= special[:, :-1]
         word_start[:, [0, reuse_len]] = True
-        found = segments.Segments(
+        drawn_from = segments.Segments(
             ids, columns["segment_ids"], columns["next_sentence"], special, word_start, np.zeros_like(ids)
         )
         return spans.sample_segment_targets(
             rng,
-            found,
+            drawn_from,
             reuse_len,
             self.num_predict,
             alpha=self._source.alpha,
@@ -154,12 +155,12 @@ def _segments(file: ExternalFile, source: ExternalSet, names, chunks, vocab_size
         )
         label = label[..., 0]
         int64_records.check(file, step, (label == 0) | (label == 1), "has a label other than 0 and 1")
-        found = {
+        checked = {
             "input_ids": ids,
             "segment_ids": segment_ids,
             "next_sentence": label,
             "special": special,
             "a_len": a_len,
         }
-        yield step, columns, found
+        yield step, columns, checked
         step += len(ids)

@@ -25,13 +25,12 @@ _UNKNOWN_TEXT = (
 )
 
 
-class Row:
-    """One row of a file, or a part of it, while it is written into a shard: a context that ends the file.
+class RowWriter:
+    """Writes a row of an external file, or a part of it, as a shard: a context that ends the shard.
 
     Args:
-        number: of the row.
-        slice_index: of its shard.
-        stream_segments: longest stream; None: the row is one.
+        number: of the row in the file.
+        stream_segments: of the longest stream; None: the row is one.
         word_starts: bool [V], pieces that start a word.
 
     Attributes:

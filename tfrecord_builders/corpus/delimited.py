@@ -94,8 +94,8 @@ class TableSplitter(FileSplitter):
         """Returns at least `target` bytes and the rest of a row."""
         del slack
         start, text = self._position, self._next_rows(target)
-        kept = text if self._stream.compression else None
-        return TablePart(self._path, start, len(text), kept, columns=self._columns, dialect=self._dialect)
+        stored = text if self._stream.compression else None
+        return TablePart(self._path, start, len(text), stored, columns=self._columns, dialect=self._dialect)
 
     def _next_rows(self, target: int) -> bytes:
         while not (end := row_end(self._ahead, 0, target - 1, self._dialect)):

@@ -54,8 +54,8 @@ def split_sentences(language: str, lines: Sequence[str]) -> list[str]:
         # One kind of space, as cleaning leaves it: sentencex panics on others before a full stop.
         text = " ".join(line.removesuffix(EOP).split())
         parts = (part for block in _BLOCKS.findall(text) for part in sentencex.segment(language, block))
-        found = [sentence for part in parts if (sentence := part.strip())]
+        split = [sentence for part in parts if (sentence := part.strip())]
         if line.endswith(EOP):
-            found = [*found[:-1], (found[-1] if found else "") + EOP]
-        sentences += found
+            split = [*split[:-1], (split[-1] if split else "") + EOP]
+        sentences += split
     return sentences

@@ -138,11 +138,11 @@ def read_lines(corpus_shard: CorpusShard) -> Lines:
     """
     digest = hashlib.sha256()
     selection = corpus_shard.selection
-    kept = None
+    keep_mask = None
     if selection is not None:
         digest.update(selection.keep_mask)
         packed = np.frombuffer(selection.keep_mask, np.uint8)
-        kept = np.unpackbits(packed, count=selection.documents).astype(bool)
+        keep_mask = np.unpackbits(packed, count=selection.documents).astype(bool)
     lines: list[str] = []
     first, last = None, ""
     ended = empty = num_bytes = 0
@@ -162,23 +162,23 @@ def read_lines(corpus_shard: CorpusShard) -> Lines:
             if part.ends_document and last:
                 fresh.append("")
                 last = ""
-            if kept is not None:
+            if keep_mask is not None:
                 is_end = np.fromiter((not line for line in fresh), bool, len(fresh))
                 document = ended + np.cumsum(is_end) - is_end
-                if document.max(initial=-1) >= len(kept):
+                if document.max(initial=-1) >= len(keep_mask):
                     raise _changed(corpus_shard)
-                fresh = itertools.compress(fresh, kept[document].tolist())
+                fresh = itertools.compress(fresh, keep_mask[document].tolist())
                 ended += int(is_end.sum())
             lines += fresh
-    if kept is None:
+    if keep_mask is None:
         documents = lines.count("") + bool(last)
         continues = takes_rest = corpus_shard.continues and bool(first)
     else:
         documents = ended + bool(last)
         continues = selection.continues
-        takes_rest = continues and bool(kept[0])
+        takes_rest = continues and bool(keep_mask[0])
         num_bytes = sum(len(line.encode()) + 1 for line in lines)
-        if documents != len(kept):
+        if documents != len(keep_mask):
             raise _changed(corpus_shard)
     begun, sha256 = documents - continues, digest.hexdigest()
     return Lines(lines, sha256, num_bytes, begun, empty, continues, takes_rest, dict(nul_bytes))

@@ -119,31 +119,35 @@ def check(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> C
     tokenizer = XLNetTokenizer(model_file=manifest.tokenizer_path)
     manifest.check_tokenizer(tokenizer.fingerprint)
     report = CheckReport()
-    by_slice = collections.defaultdict(list)
+    by_index = collections.defaultdict(list)
     for shard in manifest.shards:
-        by_slice[shard.slice_index].append(shard)
-    _check_manifest(manifest, by_slice, report)
+        by_index[shard.slice_index].append(shard)
+    _check_manifest(manifest, by_index, report)
     bare = dataclasses.replace(manifest, shards=(), statistics={})  # each job takes it to its worker
-    check_slice = functools.partial(_check_slice, bare, tokenizer.word_starts)
-    slices = (sorted(by_slice[index], key=lambda shard: shard.pass_index) for index in sorted(by_slice))
+    check_corpus_shard = functools.partial(_check_corpus_shard, bare, tokenizer.word_starts)
+    groups = (sorted(by_index[index], key=lambda shard: shard.pass_index) for index in sorted(by_index))
     with ProgressBar(total=manifest.records, unit="record", unit_scale=True, disable=not progress) as bar:
-        for shards, part in runners.run_jobs(check_slice, slices, num_workers=num_workers):
+        for shards, part in runners.run_jobs(check_corpus_shard, groups, num_workers=num_workers):
             report.merge(part)
             bar.set_postfix(failures=f"{report.counts.total():,}", refresh=False)
             bar.update(sum(shard.records for shard in shards))
     return report
 
 
-def _check_manifest(manifest: Manifest, by_slice: dict[int, list[Shard]], report: CheckReport) -> None:
+def _check_manifest(manifest: Manifest, by_index: dict[int, list[Shard]], report: CheckReport) -> None:
     def add(invariant, found, expected):
         report.add(invariant, [Failure.of_file("manifest.json", found, expected)])
 
-    if sorted(by_slice) != list(range(len(by_slice))):
-        add("corpus shards", f"numbers up to {max(by_slice)}", f"all numbers below {len(by_slice)}")
+    if sorted(by_index) != list(range(len(by_index))):
+        add(
+            "corpus shards",
+            f"numbers up to {max(by_index)}",
+            f"all numbers below {len(by_index)}",
+        )
     passes = list(range(manifest.num_passes))
-    for index, shards in by_slice.items():
-        if (there := sorted(shard.pass_index for shard in shards)) != passes:
-            add("passes", f"passes {there} of corpus shard {index}", passes)
+    for index, shards in by_index.items():
+        if (numbers := sorted(shard.pass_index for shard in shards)) != passes:
+            add("passes", f"passes {numbers} of corpus shard {index}", passes)
         if len({shard.text_sha256 for shard in shards}) > 1:
             add("text_sha256", f"several for corpus shard {index}", "one: all passes are of the same text")
     for name, value in pretraining_report.merge_statistics(manifest.shards).items():
@@ -151,7 +155,7 @@ def _check_manifest(manifest: Manifest, by_slice: dict[int, list[Shard]], report
             add(f"statistics.{name}", said, f"{value}, as the shards' statistics add up")
 
 
-def _check_slice(manifest: Manifest, word_starts: np.ndarray, shards: Sequence[Shard]) -> CheckReport:
+def _check_corpus_shard(manifest: Manifest, word_starts: np.ndarray, shards: Sequence[Shard]) -> CheckReport:
     """Checks the shards of one slice, all passes."""
     report, text, counted = CheckReport(), None, None
     for shard in shards:
@@ -187,8 +191,8 @@ def _read(manifest: Manifest, shard: Shard, report: CheckReport):
     data = path.read_bytes()
     if len(data) != shard.bytes:
         report.add("file size", [Failure.of_file(shard.file, f"{len(data)} bytes", shard.bytes)])
-    if (found := hashlib.sha256(data).hexdigest()) != shard.sha256:
-        report.add("file sha256", [Failure.of_file(shard.file, found, shard.sha256)])
+    if (sha256 := hashlib.sha256(data).hexdigest()) != shard.sha256:
+        report.add("file sha256", [Failure.of_file(shard.file, sha256, shard.sha256)])
     if len(data) < shard.bytes:
         return None, None
     framed = np.frombuffer(data, np.uint8, shard.bytes).reshape(-1, size)

@@ -39,12 +39,12 @@ def report(sets: Mapping[str, ExampleSet]) -> dict[str, Any]:
         another label) and shared (with train), each with count, of how many inputs, and the first examples.
     """
     shared = example_report.find_shared(sets)
-    found = {}
+    reports = {}
     for split, examples in sets.items():
         lengths = examples.lengths()
         repeated, otherwise = _repeated(examples)
         statistics = examples.statistics
-        found[split] = {
+        reports[split] = {
             "examples": examples.records,
             "tokens": {
                 "median": int(np.median(lengths)) if len(lengths) else 0,
@@ -63,7 +63,7 @@ def report(sets: Mapping[str, ExampleSet]) -> dict[str, Any]:
             "repeated_otherwise": _described(examples, otherwise),
             "shared": _described(examples, shared[split]) if split in shared else None,
         }
-    return found
+    return reports
 
 
 def labels(examples: ExampleSet) -> dict[str, int]:
@@ -115,9 +115,9 @@ def _described(examples: ExampleSet, found: Found) -> dict[str, Any]:
     }
 
 
-def rows(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def rows(reports: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Returns a report's table: a name and a cell of each split."""
-    splits = list(found.values())
+    splits = list(reports.values())
     lines: list[tuple[str, ...]] = []
 
     def add(name: str, cell: Callable[[Mapping[str, Any]], str]) -> None:
@@ -135,7 +135,7 @@ def rows(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
     of_labels = [split["labels"] for split in splits]
     counts = {name: max(labels.get(name, 0) for labels in of_labels) for name in itertools.chain(*of_labels)}
     for name in sorted(counts, key=counts.get, reverse=True)[:_MOST_LABELS]:
-        cells = (_part(one.get(name, 0), sum(one.values())) if one else "-" for one in of_labels)
+        cells = (_part(each.get(name, 0), sum(each.values())) if each else "-" for each in of_labels)
         lines.append((f"label {name}", *cells))
     for key, name in (
         ("repeated", "inputs that came before"),
@@ -150,32 +150,32 @@ def _part(count: int, whole: int) -> str:
     return f"{count:,} ({count / whole:.1%})" if whole and count else f"{count:,}"
 
 
-def samples(found: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def samples(reports: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Returns the first examples that are repeated or shared: what, id and text."""
     kinds = {"repeated_otherwise": "repeated with another label", "shared": "in train, too"}
     return [
         (f"{split}: {name}", sample["id"], sample["text"])
-        for split, values in found.items()
+        for split, values in reports.items()
         for key, name in kinds.items()
         for sample in (values[key] or {"first": []})["first"]
     ]
 
 
-def table(found: Mapping[str, Any]) -> str:
+def table(reports: Mapping[str, Any]) -> str:
     """Returns a report as text."""
-    lines = [("", *found), *rows(found)]
+    lines = [("", *reports), *rows(reports)]
     widths = [max(map(len, column)) for column in zip(*lines)]
     text = ["  ".join([name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]) for name, *cells in lines]
-    text += [f"{what}: {name} {sample!r}" for what, name, sample in samples(found)]
+    text += [f"{what}: {name} {sample!r}" for what, name, sample in samples(reports)]
     return "\n".join(line.rstrip() for line in text)
 
 
-def draw(found: Mapping[str, Any], path: str) -> None:
+def draw(reports: Mapping[str, Any], path: str) -> None:
     """Draws how long the examples of each split are, and how often each label comes."""
-    with_labels = any(values["labels"] for values in found.values())
-    figure = figures.new(5.5 * (1 + with_labels), 2.4 * len(found))
-    axes = figure.subplots(len(found), 1 + with_labels, squeeze=False)
-    for (split, values), (lengths, *others) in zip(found.items(), axes):
+    with_labels = any(values["labels"] for values in reports.values())
+    figure = figures.new(5.5 * (1 + with_labels), 2.4 * len(reports))
+    axes = figure.subplots(len(reports), 1 + with_labels, squeeze=False)
+    for (split, values), (lengths, *others) in zip(reports.items(), axes):
         edges = np.linspace(0, values["tokens"]["of"], _BINS + 1)
         lengths.stairs(values["tokens"]["histogram"], edges, color=BLUE, fill=True)
         lengths.set_title(f"{split}: {values['examples']:,} examples")

@@ -314,9 +314,9 @@ def _broken_text(some: _Some, text: RecoveredText) -> Iterator[Broken]:
     manifest, ids = some.manifest, some.ids
     b_follows = contiguous(manifest, some.columns)
     where = source_positions(ids, b_follows, some.number, manifest.reuse_len)
-    there = text.expected(where, some.direction)
-    wrong = (where >= 0) & (there != ids) & ((there != UNKNOWN) | (where >= len(text.tokens)))
-    yield some.cells("text that continues from record to record", wrong, ids, there)
+    expected = text.expected(where, some.direction)
+    wrong = (where >= 0) & (expected != ids) & ((expected != UNKNOWN) | (where >= len(text.tokens)))
+    yield some.cells("text that continues from record to record", wrong, ids, expected)
 
     begin = some.number * manifest.reuse_len
     a_len = a_lengths(ids, manifest.reuse_len)
@@ -329,11 +329,11 @@ def _broken_text(some: _Some, text: RecoveredText) -> Iterator[Broken]:
     before, after = (begin - length)[elsewhere], (begin + manifest.seq_len)[elsewhere]
     if manifest.compat:  # B comes from anywhere
         before, after = np.full_like(before, len(text.tokens)), np.zeros_like(after)
-    found = text.contains(
+    contained = text.contains(
         np.take_along_axis(ids[elsewhere], column, axis=1), length[elsewhere], before, after, some.direction
     )
     lost = np.zeros(len(ids), bool)
-    lost[elsewhere[~found]] = True
+    lost[elsewhere[~contained]] = True
     yield some.rows(
         "B that next_sentence says is from elsewhere",
         lost,

@@ -104,9 +104,9 @@ class RecoveredText:
     def expected(self, positions: np.ndarray, direction: int) -> np.ndarray:
         """Returns the tokens at positions in reading direction; UNKNOWN outside of the text."""
         inside = (positions >= 0) & (positions < len(self.tokens))
-        found = np.full(positions.shape, UNKNOWN, np.int32)
-        found[inside] = self.tokens[self._forward(positions[inside], direction)]
-        return found
+        tokens = np.full(positions.shape, UNKNOWN, np.int32)
+        tokens[inside] = self.tokens[self._forward(positions[inside], direction)]
+        return tokens
 
     def contains(
         self,
@@ -136,7 +136,7 @@ class RecoveredText:
             before, after = count - after, count - before
         hashed = self._mixed[stretches] * self._powers[: len(column)] * valid  # [Q, L]
         whole = hashed.sum(axis=1, dtype=np.uint64)
-        found = np.zeros(len(stretches), bool)
+        contained = np.zeros(len(stretches), bool)
 
         def fits(query, position):
             """Whether stretches [...] lie at positions [...]."""
@@ -151,7 +151,7 @@ class RecoveredText:
             if length not in self._short_windows:
                 self._short_windows[length] = self._windows(length)
             positions = np.flatnonzero(self._short_windows[length] == whole[query])
-            found[query] = fits(np.full(len(positions), query), positions).any()
+            contained[query] = fits(np.full(len(positions), query), positions).any()
         query = np.flatnonzero(lengths >= _ANCHOR)
         order, keys = self._anchors
         anchor = hashed[query, :_ANCHOR].sum(axis=1, dtype=np.uint64)
@@ -160,13 +160,13 @@ class RecoveredText:
             left = candidate < last
             query, candidate, last = query[left], candidate[left], last[left]
             ok = fits(query, order[candidate])
-            found[query[ok]] = True
+            contained[query[ok]] = True
             query, candidate, last = query[~ok], candidate[~ok] + 1, last[~ok]
         if not self.known:
-            for query in np.flatnonzero(~found):
+            for query in np.flatnonzero(~contained):
                 stretch = stretches[query, : lengths[query]]
-                found[query] = self._may_contain(stretch, before[query], after[query])
-        return found
+                contained[query] = self._may_contain(stretch, before[query], after[query])
+        return contained
 
     def _may_contain(self, stretch: np.ndarray, before: int, after: int) -> bool:
         """Whether a stretch may lie where the text is not known."""
@@ -174,8 +174,8 @@ class RecoveredText:
         begin = np.arange(max(0, len(self.tokens) - len(stretch) + 1))
         begin = begin[gaps[len(stretch) :][: len(begin)] > gaps[: len(begin)]]
         begin = begin[(begin <= before) | (begin >= after)]
-        there = self.tokens[begin[:, None] + np.arange(len(stretch))]
-        return bool(((there == stretch) | (there == UNKNOWN)).all(axis=1).any())
+        windows = self.tokens[begin[:, None] + np.arange(len(stretch))]
+        return bool(((windows == stretch) | (windows == UNKNOWN)).all(axis=1).any())
 
     # Windows are compared by their hash: sum of mixed(token) * factor ** offset, modulo 2**64.
 

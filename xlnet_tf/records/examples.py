@@ -18,23 +18,24 @@ import itertools
 import json
 import string
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import numpy as np
 from absl import logging
 from etils import epath
 from typing_extensions import Self
 
-from xlnet_tf import files, folders
+from xlnet_tf import files, folders, schema
 from xlnet_tf.errors import UserError
 from xlnet_tf.ownership import folder_lease
 from xlnet_tf.records import shards as shards_lib
 from xlnet_tf.records.batching import LENGTHS_FILE, read_lengths, row_lengths, write_lengths
 from xlnet_tf.records.input_counts import InputCounts
 from xlnet_tf.records.layout import Column, Layout, ids_dtype
-from xlnet_tf.records.record_set import FILE_NAME, SCHEMA_VERSION, CleaningFields, RecordSet
+from xlnet_tf.records.record_set import FILE_NAME, SCHEMA_VERSION, RecordSet
 from xlnet_tf.records.spec import MAX_VOCAB_SIZE
-from xlnet_tf.schema import Limits, limited
+from xlnet_tf.schema import limited
+from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
@@ -70,18 +71,16 @@ def sequence_columns(length: int, vocab_size: int) -> tuple[Column, ...]:
     )
 
 
-class Tokenizer(TypedDict):
-    """The SentencePiece model next to the examples."""
-
+@dataclasses.dataclass(frozen=True)
+class _Tokenizer:
     sha256: str
-    vocab_size: Annotated[int, Limits(least=1, most=MAX_VOCAB_SIZE)]
+    vocab_size: int = limited(least=1, most=MAX_VOCAB_SIZE)
 
 
-class Skipped(TypedDict):
-    """How many rows of the input are not in a set, for one reason, and where the first of them are."""
-
+@dataclasses.dataclass(frozen=True)
+class _Skipped:
     count: int
-    places: list[str]
+    places: Sequence[str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +88,7 @@ class ExampleShard:
     """One file of examples."""
 
     file: str  # name in the set's folder
-    records: Annotated[int, Limits(least=0)]
+    records: int
     bytes: int
     sha256: str
 
@@ -114,6 +113,7 @@ class ExampleSet(RecordSet):
 
     KIND = KIND
     SHARD = ExampleShard
+    PARTS = {"tokenizer": _Tokenizer, "cleaning": CleaningConfig}
     EARLIER = {"sidecar_sha256": ""}
     BUILD = "Build them with `xlnet-tf build TASK`; `xlnet-tf build` lists the tasks"
     FIX = FIX_SHARD = "build the examples again"
@@ -126,11 +126,11 @@ class ExampleSet(RecordSet):
     sequences: int = limited(least=1, most=MAX_SEQ_LEN)
     columns: list
     settings: dict
-    tokenizer: Tokenizer
-    cleaning: CleaningFields
+    tokenizer: dict
+    cleaning: dict
     shards: tuple[ExampleShard, ...]
-    statistics: dict[str, int]
-    skipped: dict[str, Skipped]
+    statistics: dict
+    skipped: dict
     kind: str = KIND
     schema_version: int = SCHEMA_VERSION
     sidecar_sha256: str = ""
@@ -143,6 +143,11 @@ class ExampleSet(RecordSet):
         )
 
     def _problems(self) -> Iterator[str]:
+        problems = (
+            *(schema.problem(f"statistics.{name}", value, int) for name, value in self.statistics.items()),
+            *(schema.problem(f"skipped[{name!r}]", value, _Skipped) for name, value in self.skipped.items()),
+        )
+        yield from filter(None, problems)
         if not all(map(_is_column, self.columns)):
             yield f"columns is {self.columns}, expected name, type and length of each"
         own = sequence_columns(self.sequences * self.seq_len, self.tokenizer["vocab_size"])
@@ -154,7 +159,7 @@ class ExampleSet(RecordSet):
         for shard in self.shards:
             if not shards_lib.is_plain_name(shard.file) or shard.file in seen:
                 yield f"shard {shard.file!r} is listed twice or is not a plain file name"
-            if shard.bytes != shard.records * size:
+            if shard.records < 0 or shard.bytes != shard.records * size:
                 yield (
                     f"bytes of {shard.file} is {shard.bytes}, expected {shard.records * size} for its "
                     f"{shard.records} records"

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import numpy as np
 from typing_extensions import Self
@@ -12,49 +12,47 @@ from xlnet_tf import schema
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import ranks, spans
 from xlnet_tf.records import shards as shards_lib
-from xlnet_tf.records.record_set import FILE_NAME, SCHEMA_VERSION, CleaningFields, RecordSet
+from xlnet_tf.records.record_set import FILE_NAME, SCHEMA_VERSION, RecordSet
 from xlnet_tf.records.spec import MAX_PASSES, MAX_SLICES, MAX_VOCAB_SIZE, RecordSpec, stream_id
-from xlnet_tf.schema import Limits, limited
+from xlnet_tf.schema import limited
 from xlnet_tf.text import special_tokens
-from xlnet_tf.text.cleaning import DEFAULT_CLEANING
+from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 KIND = "pretraining"
-# How documents are separated and chosen, where a manifest does not say; see the builder's flags. The side is
-# that of a split by documents: "train" or "dev".
-DOCUMENTS = {
-    "borders": "blank_lines",
-    "text_field": "text",
-    "mark_paragraphs": True,
-    "dedup": False,
-    "dev_fraction": 0.0,
-    "side": "",
-}
+_MOST = (1 << 31) - 1
+_REPORTED = {"tokens_in": int, "tokens_written": int, "tokens_dropped": dict}  # of the statistics
 
 
-_REPORTED = {"tokens_in": int, "tokens_written": int, "tokens_dropped": dict}  # among the statistics
-_Size = Annotated[int, Limits(least=1, most=(1 << 31) - 1)]
-
-
-class Tokenizer(TypedDict):
-    """The SentencePiece model next to the records."""
-
+@dataclasses.dataclass(frozen=True)
+class _Tokenizer:
     file: str
     sha256: str
-    vocab_size: Annotated[int, Limits(least=1, most=MAX_VOCAB_SIZE)]
+    vocab_size: int = limited(least=1, most=MAX_VOCAB_SIZE)
     special_ids: dict
 
 
-class Mask(TypedDict):
-    """How targets are chosen."""
+@dataclasses.dataclass(frozen=True)
+class _Documents:
+    """How documents are separated and chosen, see the builder's flags; what older manifests mean."""
 
-    alpha: _Size
-    beta: _Size
+    borders: str = "blank_lines"
+    text_field: str = "text"
+    mark_paragraphs: bool = True
+    dedup: bool = False
+    dev_fraction: float = 0.0
+    side: str = ""  # of a split by documents: "train" or "dev"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Mask:
+    alpha: int = limited(least=1, most=_MOST)
+    beta: int = limited(least=1, most=_MOST)
     span_mode: str
-    max_words: _Size
+    max_words: int = limited(least=1, most=_MOST)
 
 
-Documents = TypedDict("Documents", {name: type(value) for name, value in DOCUMENTS.items()})
+DOCUMENTS = dataclasses.asdict(_Documents())
 
 
 def shard_name(split: str, pass_index: int, slice_index: int) -> str:
@@ -89,6 +87,7 @@ class Manifest(RecordSet):
 
     KIND = KIND
     SHARD = Shard
+    PARTS = {"tokenizer": _Tokenizer, "cleaning": CleaningConfig, "documents": _Documents, "mask": _Mask}
     EARLIER = {"documents": DOCUMENTS}
     BUILD = "Build them with `xlnet-tf build pretraining` (the same command resumes an interrupted build)"
     FIX = "build the records again"
@@ -98,27 +97,27 @@ class Manifest(RecordSet):
     schema_version: int = SCHEMA_VERSION
     kind: str = KIND
     split: str = "train"
-    corpus: list[dict] = dataclasses.field(default_factory=list)
-    tokenizer: Tokenizer
-    cleaning: CleaningFields = dataclasses.field(default_factory=DEFAULT_CLEANING.to_dict)
+    corpus: list = dataclasses.field(default_factory=list)
+    tokenizer: dict
+    cleaning: dict = dataclasses.field(default_factory=DEFAULT_CLEANING.to_dict)
     use_eod: bool = True
     sentence_split: str = ""
     seq_len: int
     reuse_len: int
     num_predict: int
-    perm_size: _Size
+    perm_size: int = limited(least=1, most=_MOST)
     objective: str = limited("permutation", choices=ranks.OBJECTIVES)
     functional_tokens: str = limited("ordered", choices=ranks.FUNCTIONAL_TOKENS)
-    mask: Mask = dataclasses.field(default_factory=lambda: dict(spans.MASK))
+    mask: dict = dataclasses.field(default_factory=lambda: dict(spans.MASK))
     directions: list = limited(choices=(["forward"], ["forward", "backward"]))
     num_passes: int = limited(1, least=1, most=MAX_PASSES)
-    stream_segments: _Size = 1
+    stream_segments: int = limited(1, least=1, most=_MOST)
     slice_bytes: int = 0
     seed: int = 0
     compat: bool = False
     record_bytes: int
     dtypes: dict
-    documents: Documents = dataclasses.field(default_factory=lambda: dict(DOCUMENTS))
+    documents: dict = dataclasses.field(default_factory=lambda: dict(DOCUMENTS))
     shards: tuple[Shard, ...] = ()
     statistics: dict = dataclasses.field(default_factory=dict)
 
@@ -218,8 +217,8 @@ class Manifest(RecordSet):
         return {"stream": np.concatenate(streams), "segment": np.concatenate(segments)}
 
     def _problems(self) -> Iterator[str]:
-        for name, hint in _REPORTED.items():
-            if problem := schema.problem(f"statistics.{name}", self.statistics.get(name), hint):
+        for name, kind in _REPORTED.items():
+            if problem := schema.problem(f"statistics.{name}", self.statistics.get(name), kind):
                 yield problem
         if not shards_lib.is_plain_name(self.tokenizer["file"]):
             yield f"tokenizer.file is {self.tokenizer['file']!r}, expected a plain name"
@@ -229,6 +228,9 @@ class Manifest(RecordSet):
             if getattr(self, name) != expected:
                 found = getattr(self, name)
                 yield f"{name} is {found}, expected {expected} from seq_len, num_predict and vocab_size"
+        for number, source in enumerate(self.corpus):
+            if not isinstance(source, dict):
+                yield f"corpus[{number}] is {source!r}, expected an object with fields"
         yield from self._shard_problems()
 
     def _shard_problems(self) -> Iterator[str]:

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from concurrent import futures
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar
 
 import numpy as np
 from etils import epath
@@ -32,11 +32,6 @@ _KINDS = {
 }
 
 
-CleaningFields = TypedDict(
-    "CleaningFields", {field.name: bool for field in dataclasses.fields(CleaningConfig)}
-)
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordSet:
     """What a folder of records holds and how it was made.
@@ -46,6 +41,7 @@ class RecordSet:
 
     KIND: ClassVar[str]
     SHARD: ClassVar[type]  # of `shards`
+    PARTS: ClassVar[Mapping[str, Any]] = {}  # what the objects among the fields have, see schema.problem
     EARLIER: ClassVar[Mapping[str, Any]] = {}  # values of fields that manifests of earlier versions lack
     BUILD: ClassVar[str]  # how to make a set
     FIX: ClassVar[str]  # what to do about a damaged manifest
@@ -65,7 +61,7 @@ class RecordSet:
         raise NotImplementedError
 
     def _problems(self) -> Iterator[str]:
-        """Yields what does not hold between the fields; later checks rely on earlier ones."""
+        """Yields what does not hold in and between the fields; later checks rely on earlier ones."""
         raise NotImplementedError
 
     @property
@@ -153,13 +149,12 @@ class RecordSet:
             FileNotFoundError: there is none; the build has not ended.
             UserError: it is something else, or a field is wrong.
         """
-        path = epath.Path(path)
-        if path.name != FILE_NAME:
-            if path.exists() and not path.is_dir():
-                name = _KINDS[cls.KIND][0]
-                raise UserError(f"{path} is a file; expected a folder of finished {name}. {cls.BUILD}")
-            path = path / FILE_NAME
+        given = epath.Path(path)
+        path = given if given.name == FILE_NAME else given / FILE_NAME
         if not path.exists():
+            if given != path and given.exists() and not given.is_dir():
+                name = _KINDS[cls.KIND][0]
+                raise UserError(f"{given} is a file; expected a folder of finished {name}. {cls.BUILD}")
             raise cls._missing(path)
         values = files.read_json(path, fix=cls.FIX)
         cls._refuse_other_kind(values, path.parent)
@@ -178,11 +173,20 @@ class RecordSet:
     @classmethod
     def _from_fields(cls, values: Mapping[str, Any], path: epath.Path) -> Self:
         """Returns the set that a manifest's fields describe; raises UserError if one is wrong."""
-        schema.check_object(values, cls, str(path), cls.FIX)
+
+        def check(problem: str) -> None:
+            if problem:
+                raise UserError(f"{path}: {problem}: {cls.FIX}")
+
+        fields = {field.name: field for field in dataclasses.fields(cls) if field.compare}
+        missing, unknown = sorted(fields.keys() - values.keys()), sorted(values.keys() - fields.keys())
+        check(f"fields missing {missing}, unknown {unknown}" if missing or unknown else "")
+        for name, field in fields.items():
+            hint = cls.PARTS.get(name, field.type)
+            check(schema.problem(name, values[name], hint, schema.limits_of(field)))
         shards = tuple(cls.SHARD(**shard) for shard in values["shards"])
         loaded = cls(**{**values, "shards": shards}, folder=path.parent)
-        for problem in loaded._problems():
-            raise UserError(f"{path}: {problem}: {cls.FIX}")
+        check(next(loaded._problems(), ""))
         return loaded
 
     @classmethod

@@ -62,6 +62,26 @@ def attend(
     return attended
 
 
+def sees(options, row, i, j, itself):
+    """Whether the token at place i may see place j, of memory if below 0; `itself` adds the diagonal."""
+    if itself and i == j:
+        return True
+    if j < 0 and "memory_mask" in row and not row["memory_mask"][j]:
+        return False
+    if options["attention_type"] == "uni":
+        key = j + (row["memory"].shape[1] if "memory" in row else 0)
+        if j > i or options["same_length"] and key < min(i, len(row["input_word_ids"])):
+            return False
+    if j < 0:
+        return True
+    if "input_mask" in row and not row["input_mask"][j]:
+        return False
+    if "rank" in row:
+        rank = row["rank"]
+        return rank[j] < rank[i] or (i not in row["target_positions"] and rank[j] == rank[i])
+    return True
+
+
 def encode(weights, config, options, row):
     """Runs one row of a batch.
 
@@ -74,41 +94,17 @@ def encode(weights, config, options, row):
     Returns:
         sequence_output [T, D], query_output [P, D] or None, next_memory [L, M', D].
     """
-    ids = row["input_word_ids"]
-    length = len(ids)
-    memory = row.get("memory")
+    length = len(row["input_word_ids"])
+    memory, targets, types = (row.get(name) for name in ("memory", "target_positions", "input_type_ids"))
     slots = 0 if memory is None else memory.shape[1]
-    targets = row.get("target_positions")
-    types = row.get("input_type_ids")
-    key_places = list(range(-slots, length))
+    key_places = range(-slots, length)
 
-    def sees(i, key, itself):
-        """Whether the token at place i may see a key; `itself` adds the diagonal."""
-        j = key - slots
-        if itself and i == j:
-            return True
-        if j < 0 and "memory_mask" in row and not row["memory_mask"][key]:
-            return False
-        if options["attention_type"] == "uni":
-            if j > i:
-                return False
-            if options["same_length"] and key < length and key < i:
-                return False
-        if j < 0:
-            return True
-        if "input_mask" in row and not row["input_mask"][j]:
-            return False
-        if "rank" in row:
-            rank = row["rank"]
-            return rank[j] < rank[i] or (i not in targets and rank[j] == rank[i])
-        return True
-
-    content = weights["word_embedding"][ids]
-    content_visible = [[sees(i, k, True) for k in range(len(key_places))] for i in range(length)]
+    content = weights["word_embedding"][row["input_word_ids"]]
+    content_visible = [[sees(options, row, i, j, True) for j in key_places] for i in range(length)]
     query = query_visible = None
     if targets is not None:
         query = np.repeat(weights["mask_embedding"][None], len(targets), 0)
-        query_visible = [[t >= 0 and sees(t, k, False) for k in range(len(key_places))] for t in targets]
+        query_visible = [[t >= 0 and sees(options, row, t, j, False) for j in key_places] for t in targets]
     key_types = None if types is None else [0] * slots + list(types)
     next_memory = []
     for index, layer in enumerate(weights["layers"]):

@@ -89,7 +89,6 @@ def batches(
     """Makes the original's records, batch by batch.
 
     Args:
-        choices, numbers: Python's generator, and numpy's legacy one.
         tokens, flags: int and bool [B, N], the rows and their sentence flags.
         reuse_len: tokens R of a segment's first part, T / 2.
         num_predict: targets P of a segment; None for as many as the spans give.

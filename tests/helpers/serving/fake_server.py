@@ -7,10 +7,8 @@ prediction_service_impl}.cc
 import base64
 import concurrent.futures
 import contextlib
-import http.server
 import json
 import re
-import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,6 +20,7 @@ from tensorflow_serving.apis import prediction_service_pb2_grpc
 from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataResponse, SignatureDefMap
 from tensorflow_serving.apis.predict_pb2 import PredictResponse
 
+from tests.helpers import http_server
 from tests.helpers.serving.serving_process import ServedModel
 
 
@@ -126,7 +125,7 @@ def rest_server(folder: str, name: str, port: int = 0) -> Iterator[str]:
     """Serves a version of a model over REST, at any free port by default; yields HOST:PORT."""
     model = ServedModel(folder)
 
-    class Handler(http.server.BaseHTTPRequestHandler):
+    class Handler(http_server.Handler):
         def do_GET(self):
             if self._model(r"/v1/models/([^/:]+)/metadata"):
                 signatures = json_format.MessageToDict(
@@ -137,8 +136,8 @@ def rest_server(folder: str, name: str, port: int = 0) -> Iterator[str]:
                 self._send(200, {"model_spec": {"name": name}, "metadata": {"signature_def": signatures}})
 
         def do_POST(self):
+            body = self.body()
             if self._model(r"/v1/models/([^/:]+):predict"):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
                 try:
                     self._send(200, answer_json(model, body))
                 except tf.errors.OpError as error:
@@ -155,20 +154,11 @@ def rest_server(folder: str, name: str, port: int = 0) -> Iterator[str]:
 
         def _send(self, status, answer):
             # The server does not look into strings: what is not UTF-8 goes out as it is.
-            data = json.dumps(answer, ensure_ascii=False).encode("utf-8", "surrogateescape")
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+            content = json.dumps(answer, ensure_ascii=False).encode("utf-8", "surrogateescape")
+            self.send(status, content, {"Content-Type": "application/json"})
 
-        def log_message(self, *_):
-            pass
-
-    with http.server.ThreadingHTTPServer(("localhost", port), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
-        yield f"localhost:{server.server_port}"
-        server.shutdown()
+    with http_server.serving(Handler, port) as port:
+        yield f"localhost:{port}"
 
 
 @contextlib.contextmanager

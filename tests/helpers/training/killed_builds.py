@@ -1,12 +1,11 @@
 """Kills builds and starts them again: at each of their file operations, and at random moments.
 
-python -m tests.helpers.training.killed_builds --input=TEXT --tokenizer=MODEL --folder=EMPTY --kills=200
+python -m tests.helpers.training.killed_builds FOLDER TEXT TOKENIZER KILLS EVERY
 
 One process that has loaded all modules, but no TensorFlow, forks a child for each build, which costs next to
 nothing. Prints what was done, as json; ends with an error as soon as something is not as it must be.
 """
 
-import argparse
 import dataclasses
 import gc
 import json
@@ -159,72 +158,65 @@ def _kill_this_process(folder, kill_at):
     files._sync = sync
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--input", required=True)
-    parser.add_argument("--tokenizer", required=True)
-    parser.add_argument("--folder", required=True, type=pathlib.Path)
-    parser.add_argument("--kills", type=int, default=25)
-    parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    gc.freeze()  # children share what is loaded
-    arguments.folder.mkdir(parents=True, exist_ok=True)
-    text = pathlib.Path(arguments.input).read_text()
-    corpus = arguments.folder / "corpus.txt"
-    corpus.write_text(text)
-    few = arguments.folder / "few.txt"
-    few.write_text("\n\n".join(text.split("\n\n")[:14]))
-    options = PretrainingOptions(
-        input=[str(corpus)],
-        tokenizer=arguments.tokenizer,
-        output_dir=str(arguments.folder / "records"),
-        seq_len=32,
-        num_passes=2,
-        slice_mb=0.02,
-        num_workers=1,
-    )
+def built(options) -> dict[str, bytes]:
+    """Returns the files of an undisturbed build."""
+    shutil.rmtree(options.output_dir, ignore_errors=True)
     assert build_in_child(options) == _ENDED
-    expected = contents(arguments.folder / "records")
-    small = dataclasses.replace(options, input=[str(few)], num_passes=1, slice_mb=0.002)
-    shutil.rmtree(options.output_dir)
-    assert build_in_child(small) == _ENDED
-    expected_small = contents(arguments.folder / "records")
-    other = dataclasses.replace(small, seed=1, output_dir=str(arguments.folder / "other"))
-    assert build_in_child(other) == _ENDED
-    begun = dataclasses.replace(other, output_dir=str(arguments.folder / "begun"))
+    return contents(pathlib.Path(options.output_dir))
+
+
+def scenes(small: PretrainingOptions, folder: pathlib.Path):
+    """Returns the builds that are killed at each operation, each with what prepares its folder."""
+    other = dataclasses.replace(small, seed=1, output_dir=str(folder / "other"))
+    built(other)
+    begun = dataclasses.replace(other, output_dir=str(folder / "begun"))
     for kill_at in range(1, 100):
         if not finished_shards(begun):
             build_in_child(begun, kill_at=kill_at)
     assert finished_shards(begun)
 
-    def changed(folder):
+    def changed(_):
         """The whole set of another text of the same length."""
-        few_text = few.read_text()
-        few.write_text(few_text[:-200] + few_text[-200:].upper())
+        corpus = pathlib.Path(small.input[0])
+        text = corpus.read_text()
+        corpus.write_text(text[:-200] + text[-200:].upper())
         assert build_in_child(small) == _ENDED
-        few.write_text(few_text)
+        corpus.write_text(text)
 
-    scenes = {
+    over = dataclasses.replace(small, overwrite=True)
+    return {
         "new": (small, lambda folder: None),
         "again": (small, lambda folder: build_in_child(small)),
         "changed": (small, changed),
-        "overwritten": (
-            dataclasses.replace(small, overwrite=True),
-            lambda folder: shutil.copytree(other.output_dir, folder),
-        ),
-        "overwritten before its end": (
-            dataclasses.replace(small, overwrite=True),
-            lambda folder: shutil.copytree(begun.output_dir, folder),
-        ),
+        "overwritten": (over, lambda folder: shutil.copytree(other.output_dir, folder)),
+        "overwritten before its end": (over, lambda folder: shutil.copytree(begun.output_dir, folder)),
     }
+
+
+def main(folder: pathlib.Path, text: pathlib.Path, tokenizer: str, kills: int, every: int):
+    gc.freeze()  # children share what is loaded
+    few = folder / "few.txt"
+    few.write_text("\n\n".join(text.read_text().split("\n\n")[:14]))
+    options = PretrainingOptions(
+        input=[str(text)],
+        tokenizer=tokenizer,
+        output_dir=str(folder / "records"),
+        seq_len=32,
+        num_passes=2,
+        slice_mb=0.02,
+        num_workers=1,
+    )
+    expected = built(options)
+    small = dataclasses.replace(options, input=[str(few)], num_passes=1, slice_mb=0.002)
+    expected_small = built(small)
     operations = {
-        name: kill_at_operations(its_options, expected_small, prepare, arguments.every)
-        for name, (its_options, prepare) in scenes.items()
+        name: kill_at_operations(its_options, expected_small, prepare, every)
+        for name, (its_options, prepare) in scenes(small, folder).items()
     }
-    hits, ended = kill_at_random(options, expected, arguments.kills, arguments.seed)
+    hits, ended = kill_at_random(options, expected, kills, seed=0)
     print(json.dumps({"operations": operations, "kills": hits, "builds": ended}))
 
 
 if __name__ == "__main__":
-    main()
+    folder, text, tokenizer, kills, every = sys.argv[1:]
+    main(pathlib.Path(folder), pathlib.Path(text), tokenizer, int(kills), int(every))

@@ -25,15 +25,8 @@ MEMORY = pathlib.Path("/dev/shm")  # a disk in memory, where nothing waits for f
 def test_killed_builds_resume(corpus_file, tokenizer_file, kills, every):
     """See killed_builds, which does it."""
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        arguments = [f"--input={corpus_file}", f"--tokenizer={tokenizer_file}", f"--folder={folder}"]
-        command = [
-            sys.executable,
-            "-m",
-            "tests.helpers.training.killed_builds",
-            *arguments,
-            f"--kills={kills}",
-            f"--every={every}",
-        ]
+        command = [sys.executable, "-m", "tests.helpers.training.killed_builds", folder]
+        command += map(str, (corpus_file, tokenizer_file, kills, every))
         done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
