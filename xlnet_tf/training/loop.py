@@ -18,10 +18,10 @@ from xlnet_tf.training.trainer import Trainer
 class TrainingLoop(orbit.Controller):
     """Orbit's controller with our checkpoints, reports and reasons to end.
 
-    It restores the newest checkpoint when it is created, on all hosts the chief's.
+    When it is created, it restores the newest checkpoint.
 
     Args:
-        owner: has model_dir to itself; None on all hosts but the chief.
+        owner: the lease on model_dir; None on all hosts but the chief.
     """
 
     def __init__(self, trainer: Trainer, model_dir: str, owner: Ownership | None):
@@ -75,24 +75,22 @@ class TrainingLoop(orbit.Controller):
             metrics, reason = self._evaluation()
             if self._on_any_host(bool(reason)):  # as it had before it was started again
                 return metrics
-            while (step := self._step) < last:
-                evaluated = self._next_evaluation(step)
+            ends = False
+            while not ends and (step := self._step) < last:
+                evaluation = self._next_evaluation(step)
                 self._profile.at(step)
-                step = self._profile.stop_before(step, min(evaluated, self._next_checkpoint(step)))
+                target = self._profile.stop_before(step, min(evaluation, self._next_checkpoint(step)))
                 try:
-                    self.train(step, checkpoint_at_completion=step == last)
+                    self.train(target, checkpoint_at_completion=target == last)
                 except HoursUsed:
-                    reason = self._hours.reason(self._step)
-                    break
-                if step != evaluated:
-                    continue
-                metrics, reason = self._evaluation()
-                if self._on_any_host(bool(reason)):
-                    break
-            else:
-                return metrics
-            self._save_now()
-            self._progress.say(reason)
+                    reason, ends = self._hours.reason(self._step), True
+                else:
+                    if target == evaluation:
+                        metrics, reason = self._evaluation()
+                        ends = self._on_any_host(bool(reason))
+            if ends:
+                self._save_now()
+                self._progress.say(reason)
         return metrics
 
     def _next_evaluation(self, step: int) -> int:
@@ -132,7 +130,7 @@ class TrainingLoop(orbit.Controller):
             logs = self.evaluate(steps)
         metrics = {name: number(value) for name, value in logs.items() if name != "steps_per_second"}
         step = self._step
-        # Else a run resumes between two evaluations: what is best must not depend on where it stopped.
+        # Not where a run resumes between two of these: what is best must not depend on where it stopped.
         is_regular = step % self._settings.validation_interval == 0
         if self._owner and (is_regular or step == self._settings.train_steps):
             task.after_evaluation(self.trainer.model, metrics, step, self._model_dir)
