@@ -138,7 +138,7 @@ class LoadedModel:
             RequestError: the signature does not take such inputs.
         """
         if name not in self.definitions:
-            raise RequestError("FAILED_PRECONDITION", f'Serving signature key "{name}" not array.')
+            raise RequestError("FAILED_PRECONDITION", f'Serving signature key "{name}" not found.')
         expected = self.signatures[name].inputs
         missing, extra = sorted(set(expected) - set(inputs)), sorted(set(inputs) - set(expected))
         if missing or extra:
