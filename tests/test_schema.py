@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 
@@ -14,7 +14,11 @@ from xlnet_tf.schema import Limits, limited
 @dataclasses.dataclass
 class Part:
     size: int = limited(least=1, most=9)
-    added: str = dataclasses.field(default="", kw_only=True)
+    added: str = ""
+
+
+class Place(TypedDict):
+    line: Annotated[int, Limits(least=1)]
 
 
 @dataclasses.dataclass
@@ -28,12 +32,15 @@ class Whole:
     texts: Sequence[str] | None = None
     parts: tuple[Part, ...] = ()
     others: dict = dataclasses.field(default_factory=dict)
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)
+    place: Place = dataclasses.field(default_factory=lambda: {"line": 1})
     anything: Any = None
     folder: str = dataclasses.field(default="", compare=False)
 
 
 def as_json(**changes) -> dict:
-    values = dataclasses.asdict(Whole()) | {"parts": [{"size": 1}, {"size": 9, "added": "x"}]} | changes
+    parts = [{"size": 1, "added": ""}, {"size": 9, "added": "x"}]
+    values = dataclasses.asdict(Whole()) | {"parts": parts} | changes
     del values["folder"]
     return values
 
@@ -54,6 +61,10 @@ WRONG = [
     ({"ids": [1, "2"]}, "ids[1] is '2', expected a whole number"),
     ({"texts": "ab"}, "texts is 'ab', expected a list of texts"),
     ({"others": []}, "others is [], expected an object with fields"),
+    ({"counts": {"a": 1, "b": "2"}}, "counts['b'] is '2', expected a whole number"),
+    ({"place": {"line": 0}}, "place.line is 0, expected at least 1"),
+    ({"place": 3}, "place: expected an object with fields, found 3"),
+    ({"place": {}}, "place: fields missing line; expected exactly line"),
 ]
 
 
@@ -74,14 +85,23 @@ def test_a_wrong_value_is_named(changes, message):
         (as_json(colour=1), "fields unknown colour; expected exactly name, count"),
         ({"name": "a"}, "fields missing anything, count"),
         (as_json() | {"folder": ""}, "fields unknown folder"),
-        (as_json(parts=[{"size": 0}]), r"parts\[0\].size is 0, expected 1 to 9"),
-        (as_json(parts=[{"size": 1}, {}]), r"parts\[1\]: fields missing size; expected exactly size, added"),
-        (as_json(parts=[{"size": 1}, 7]), r"parts\[1\]: expected an object with fields, found 7"),
+        (as_json(parts=[{"size": 0, "added": ""}]), r"parts\[0\].size is 0, expected 1 to 9"),
+        (
+            as_json(parts=[Part(1), {}]),
+            r"parts\[1\]: fields missing added, size; expected exactly size",
+        ),
+        (as_json(parts=[Part(1), 7]), r"parts\[1\]: expected an object with fields, found 7"),
     ],
 )
 def test_objects_have_exactly_the_fields(values, message):
     with pytest.raises(UserError, match=f"a.json: {message}"):
         schema.check_object(values, Whole, "a.json")
+
+
+def test_some_fields_may_be_missing():
+    values = as_json()
+    del values["name"]
+    schema.check_object(values, Whole, "a.json", optional=["name"])
 
 
 def test_what_is_right_passes():
