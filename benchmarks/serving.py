@@ -77,12 +77,10 @@ def save_weights(config: XLNetConfig, tokenizer: XLNetTokenizer, folder: pathlib
 
 def export_ours(weights_folder: str, weights: str, seq_len: int, folder: pathlib.Path) -> str:
     """Exports the classifier as run_scripts.export does; returns the SavedModel's folder."""
-    from xlnet_tf.serving import models
     from xlnet_tf.serving.export import export
+    from xlnet_tf.serving.sources import open_served
 
-    module = models.module_of_checkpoint(
-        weights_folder, head="classification", weights=weights, seq_len=seq_len
-    )
+    module = open_served(weights_folder, head="classification", seq_len=seq_len).load(weights)
     return export(module, str(folder / f"{OURS}_{weights}"), warmup_batches=[1])
 
 

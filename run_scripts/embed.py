@@ -40,11 +40,11 @@ def main(_: Sequence[str]) -> None:
     options.check(shards)
     hub.require(options.model_dir)
     from run_scripts.common.sharded import formats, job
-    from xlnet_tf.serving.models import find_embedder
+    from xlnet_tf.serving.embedders import open_embedder
 
     embedding = from_flags(models.Embedding, path=options.model_dir)
     if not options.text:
-        source = find_embedder(options.model_dir, embedding.checkpoint, embedding.layer, embedding.dtype)
+        source = open_embedder(options.model_dir, embedding.checkpoint, embedding.layer, embedding.dtype)
         job.run_texts("embeddings", embedding, options, source.file, shards.resolved())
         return
     import tensorflow as tf

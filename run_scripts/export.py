@@ -98,7 +98,7 @@ def check_head_options(options: ExportOptions, head_options: Iterable[str]):
     if options.head:
         task = task_registry.canonical(options.head)
     else:
-        from xlnet_tf.serving.models import task_of_weights
+        from xlnet_tf.serving.sources import task_of_weights
 
         task = task_of_weights(options.model_dir)
     options_lib.check_task(task_registry.settings("export_settings"), head_options, task)
@@ -132,22 +132,27 @@ def main(_: Sequence[str]):
 
 
 def served_module(options: ExportOptions, module_options: dict[str, Any]):
-    """Returns the module to export, with the buckets and the temperature that are to be measured."""
-    from xlnet_tf.serving import models
-    from xlnet_tf.serving.graph import module
+    """Returns the model to export, with the buckets and the temperature that are to be measured."""
+    from xlnet_tf.serving.graph.options import buckets_for
+    from xlnet_tf.serving.sources import open_served
 
     if options.bucket_data:
-        seq_len = options.seq_len or models.seq_len_of(options.model_dir)
-        buckets = module_options["buckets"] = module.buckets_for(options.bucket_data, seq_len)
+        seq_len = options.seq_len or open_served(options.model_dir, head=options.head).options["seq_len"]
+        buckets = module_options["buckets"] = buckets_for(options.bucket_data, seq_len)
         print(f"buckets for texts as in {options.bucket_data}: {', '.join(map(str, buckets))}")
     weights = {"weights": options.weights, "checkpoint": options.checkpoint}
     if options.check_data:
         exports.check_weights(options.model_dir, options.check_data, max_loss=options.max_loss, **weights)
     if options.calibrate:
-        temperature = models.fit_temperature(options.model_dir, options.calibrate, **weights)
+        from xlnet_tf.tasks import export_checks
+
+        temperature = export_checks.fit_temperature(options.model_dir, options.calibrate, **weights)
         module_options["temperature"] = temperature
         print(f"temperature: {', '.join(f'{value:.4f}' for value in temperature)}")
-    served = models.module_of(options.model_dir, head=options.head, **weights, **module_options)
+    source = open_served(
+        options.model_dir, checkpoint=options.checkpoint, head=options.head, **module_options
+    )
+    served = source.load(options.weights)
     exports.warn_of_left_out(module_options.get("buckets", ()), served.buckets)
     return served
 

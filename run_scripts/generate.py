@@ -38,7 +38,7 @@ class GenerateOptions:
 def write(options: GenerateOptions) -> Iterator[str]:
     """Writes what the options ask for: yields a line for each text."""
     from xlnet_tf.generation.language_model import XLNetLanguageModel
-    from xlnet_tf.serving.models import policy
+    from xlnet_tf.serving.graph.weights import policy
 
     with policy(options.dtype):
         model = XLNetLanguageModel.from_pretrained(options.model_dir)

@@ -51,14 +51,14 @@ def main(_: Sequence[str]) -> None:
     scoring = from_flags(models.Scoring, path=options.model_dir)
     if not options.text:
         from run_scripts.common.sharded import job
-        from xlnet_tf.serving.models import weights_file
+        from xlnet_tf.serving.sources import weights_file
 
         job.run_texts("scores", scoring, options, weights_file(options.model_dir), shards.resolved())
         return
     import tensorflow as tf
 
     from xlnet_tf.generation.language_model import XLNetLanguageModel
-    from xlnet_tf.serving.models import policy
+    from xlnet_tf.serving.graph.weights import policy
 
     tf.config.run_functions_eagerly(True)  # of few texts, a graph takes longer to trace
     with policy(scoring.dtype):

@@ -63,13 +63,13 @@ def main(_: Sequence[str]) -> None:
         if "://" not in folder and not os.path.isdir(folder):  # said before TensorFlow is loaded
             raise UserError(f"{folder} is not a folder: expected one that `xlnet-tf export` has written")
     hub.require(options.language_model, "--language_model: ")
-    from xlnet_tf.serving.local import guard, models, server
+    from xlnet_tf.serving.local import guard, server, versions
 
     errors.quiet_abseil()
     if options.models_config:
-        configs = models.of_config_file(options.models_config)
+        configs = versions.of_config_file(options.models_config)
     else:
-        configs = [models.of_folder(folder) for folder in options.model]
+        configs = [versions.of_folder(folder) for folder in options.model]
     if len({config.name for config in configs}) < len(configs):
         raise UserError("two models have the same name: their folders' last parts must differ")
     limits = guard.Limits(

@@ -13,7 +13,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import XLNetHead
 from xlnet_tf.records.examples import ExampleSet
-from xlnet_tf.serving.graph.module import ServingModule
+from xlnet_tf.serving.graph.exported_model import ExportableModel
 from xlnet_tf.tasks.finetuning import FinetuningTask
 from xlnet_tf.tpu import synthetic
 
@@ -42,7 +42,7 @@ def build(entry, folder, **changes) -> FinetuningTask:
 
 def test_an_entry_names_what_is_there(entry, tmp_path):
     assert issubclass(entry.load("model"), XLNetHead)
-    assert issubclass(entry.load("serving"), ServingModule)
+    assert issubclass(entry.load("serving"), ExportableModel)
     task = build(entry, tmp_path)
     assert type(task) is entry.load("task")
     assert (entry.examples or entry.name) == task.TASK

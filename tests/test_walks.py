@@ -4,17 +4,22 @@ A walk that grows past its budget fails here with the list of what it enters. Th
 CONTRIBUTING.md.
 """
 
+import http.client
+import json
+
 from tests.conftest import invent_texts
 from tests.helpers import walks
+from tests.helpers.serving.exports import KINDS
 from tests.helpers.training import toy
 from tfrecord_builders.pretraining.build import build_sets
 from tfrecord_builders.pretraining.options import PretrainingOptions
+from xlnet_tf.serving.export import export
+from xlnet_tf.serving.local import server, versions
 from xlnet_tf.tasks.pretraining import task as pretraining
 
 
-def check(walk, functions: int, files: int) -> None:
-    """Fails if a walk enters more functions or files than its budget."""
-    found = walks.entered(walk)
+def check(found: dict[str, set[str]], functions: int, files: int) -> None:
+    """Fails if a walk has entered more functions or files than its budget."""
     counted = walks.counts(found)
     assert counted <= (functions, files) and counted[1] <= files, f"{counted}\n{walks.listed(found)}"
 
@@ -34,7 +39,7 @@ def test_from_a_text_to_a_record(tmp_path, small_tokenizer):
             )
         )
 
-    check(build, functions=245, files=48)
+    check(walks.entered(build), functions=245, files=48)
 
 
 def test_from_a_record_to_an_update(tmp_path):
@@ -46,4 +51,24 @@ def test_from_a_record_to_an_update(tmp_path):
         params.override({"trainer": {"train_steps": 2, "steps_per_loop": 2}})
         pretraining.pretrain(params, str(tmp_path / name))
 
-    check(train, functions=384, files=58)
+    check(walks.entered(train), functions=384, files=58)
+
+
+def test_from_a_request_to_an_answer(tmp_path, small_tokenizer, monkeypatch):
+    monkeypatch.setattr(versions, "POLL_SECONDS", 600)  # else it looks for new versions meanwhile
+    kind = KINDS["regression"]
+    export(kind.module(kind.model(small_tokenizer), small_tokenizer), str(tmp_path / "rated"))
+    body = json.dumps({"instances": [{"text_a": "ba", "text_b": "ne"}]})
+
+    def ask():
+        connection = http.client.HTTPConnection(running.rest)
+        connection.request("POST", "/v1/models/rated:predict", body, {"Content-Type": "application/json"})
+        with connection.getresponse() as response:
+            assert response.status == 200, response.read()
+
+    with walks.recording() as found, server.serving([versions.of_folder(str(tmp_path / "rated"))]) as running:
+        ask()  # threads and caches
+        found.clear()
+        ask()
+        request = {file: set(names) for file, names in found.items()}  # without the server's end
+    check(request, functions=40, files=9)

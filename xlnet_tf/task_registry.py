@@ -31,7 +31,7 @@ OWN = (
 )
 # Two more names of what lies above: what Keras loads, and what a run's settings say for answers in Python.
 PRETRAINER = "xlnet_tf.models.pretrainer:XLNetPretrainer"
-SERVING_OPTIONS = "xlnet_tf.serving.models:options_of_run"
+SERVING_OPTIONS = "xlnet_tf.serving.sources:options_of_run"
 LANGUAGE_MODEL = "language_model"  # the head of pretrained weights, which is of no fine-tuning task
 
 # A head's variable: its name after the head's, its shape, and its name in the original and in Hugging Face;
@@ -63,7 +63,7 @@ class TaskEntry:
         name: what it is called everywhere.
         task: its FinetuningTask, whose module registers the task's settings under its EXPERIMENT.
         model: its model, an XLNetHead.
-        serving: its ServingModule.
+        serving: its ExportableModel.
         synthetic: from Sizes to the columns and settings of its examples, for sets without content.
         head: the scope of the head's variables; with {task} in it, a checkpoint may have several such heads.
         variables: of the head, after that scope.
@@ -75,7 +75,7 @@ class TaskEntry:
         labels: whether the head's outputs are classes, which have labels.
         sequences: how many sequences an example has; None: any number.
         settings: flags of run_scripts.finetune that concern this task.
-        export_settings: flags of run_scripts.export for weights without a run: options of the ServingModule.
+        export_settings: flags of run_scripts.export for weights without a run: options of `serving`.
         model_options: of the model's from_pretrained, for serving.
     """
 

@@ -32,9 +32,9 @@ def check_weights(model_dir: str, data: str, weights: str, checkpoint: str, max_
     Args:
         max_loss: points of the task's metric; it is an error if they cost more.
     """
-    from xlnet_tf.serving import models
+    from xlnet_tf.tasks import export_checks
 
-    loss = models.compare_weights(model_dir, data, weights, checkpoint)
+    loss = export_checks.compare_weights(model_dir, data, weights, checkpoint)
     print(
         f"{loss.metric} on {data}: {loss.full:.4f} with float32, {loss.small:.4f} with {weights}: "
         f"{loss.points:.2f} points lost"

@@ -38,7 +38,7 @@ from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.hub import checksums
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer
-from xlnet_tf.serving.models import module_of_checkpoint
+from xlnet_tf.serving.sources import open_served
 from xlnet_tf.training.optimizer import OptimizerConfig, build_optimizer
 
 CONFIGS = {
@@ -172,7 +172,7 @@ def test_what_keras_saved_is_called_so(tmp_path, name, in_folder):
         lambda: open_checkpoint(path),
         lambda: convert(path, None, "ours", None, strict=True),
         lambda: XLNetLanguageModel.from_pretrained(path),
-        lambda: module_of_checkpoint(path, head="classification"),
+        lambda: open_served(path, head="classification").load(),
     ):
         with pytest.raises(UserError, match=said):
             use()

@@ -23,7 +23,7 @@ from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.models.token_classifier import XLNetTokenClassifier
 from xlnet_tf.records.examples import ExampleSet
-from xlnet_tf.serving import models
+from xlnet_tf.serving.sources import open_served
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -215,7 +215,7 @@ def answer_questions(folder, task):
     """Everything that is asked of a folder of weights."""
     if task == "language_model":
         return lambda: XLNetLanguageModel.from_pretrained(folder)
-    return lambda: models.module_of_checkpoint(str(folder), head=task, seq_len=24)
+    return lambda: open_served(str(folder), head=task, seq_len=24).load()
 
 
 @pytest.mark.parametrize("format", [None, "ours", "original", "hugging_face"])

@@ -79,14 +79,14 @@ REQUESTS = {
 ANSWERS = """
 import json, sys
 import tensorflow as tf
-from xlnet_tf.serving import models
+from xlnet_tf.serving.sources import open_served
 
 answers = {}
 for name, folder, inputs in json.load(open(sys.argv[1])):
     if name == "pretraining":
-        module = models.module_of_checkpoint(folder, seq_len=32)
+        module = open_served(folder, seq_len=32, head="language_model").load()
     else:
-        module = models.module_of_run(folder)
+        module = open_served(folder).load()
     outputs = module.answer(**{key: tf.constant(value) for key, value in inputs.items()})
     answers[name] = {key: value.numpy().tolist() for key, value in outputs.items()}
 json.dump(answers, open(sys.argv[2], "w"), default=bytes.decode)

@@ -17,7 +17,7 @@ from tests.helpers.commands import run_command
 from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.checkpoints.model_card import ModelCard
-from xlnet_tf.serving import models
+from xlnet_tf.serving.sources import open_served
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -284,9 +284,9 @@ def assert_same_answers(found: dict, artefacts: pathlib.Path, task: str):
 @pytest.mark.parametrize("task", [*TASKS, pytest.param("pretraining", marks=pytest.mark.integration)])
 def test_runs_are_served_with_the_same_answers(artefacts, task):
     if task == "pretraining":
-        module = models.module_of_checkpoint(f"runs/{task}", seq_len=32)
+        module = open_served(f"runs/{task}", seq_len=32, head="language_model").load()
     else:
-        module = models.module_of_run(f"runs/{task}")
+        module = open_served(f"runs/{task}").load()
     assert_same_answers(answer(module.answer, make.REQUESTS[task]), artefacts, task)
 
 
@@ -311,7 +311,7 @@ def test_an_export_by_todays_code_answers_the_same(artefacts, tmp_path):
 def test_converted_and_saved_folders_are_the_same_model(artefacts, folder):
     """But for the alert, which is a run's."""
     shutil.copy(make.TOKENIZER, folder)
-    module = models.module_of_checkpoint(folder, head="classification", seq_len=24)
+    module = open_served(folder, head="classification", seq_len=24).load()
     assert XLNetTokenizer.from_pretrained(folder).cleaning == module.tokenizer.cleaning == CleaningConfig()
     found = answer(module.answer, make.REQUESTS["classification"])
     expected = json.loads((artefacts / "answers.json").read_text())["classification"]

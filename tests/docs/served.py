@@ -12,7 +12,7 @@ import sys
 import time
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.serving.local import models, server
+from xlnet_tf.serving.local import server, versions
 
 REST, GRPC = 8501, 8500
 PATIENCE = 240  # seconds to wait for another page to give the ports back
@@ -29,7 +29,7 @@ def main():
         with contextlib.ExitStack() as servers:
             try:
                 servers.enter_context(
-                    server.serving([models.of_folder(str(folder))], rest_port=REST, grpc_port=GRPC)
+                    server.serving([versions.of_folder(str(folder))], rest_port=REST, grpc_port=GRPC)
                 )
             except UserError:  # the ports are taken
                 if time.monotonic() > deadline:

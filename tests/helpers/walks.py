@@ -1,11 +1,12 @@
 """Which functions of the project a piece of work enters, once everything is imported."""
 
 import collections
+import contextlib
 import pathlib
 import sys
 import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PACKAGES = ("xlnet_tf", "tfrecord_builders", "run_scripts")
@@ -20,6 +21,14 @@ def entered(walk: Callable[[str], object]) -> dict[str, set[str]]:
         walk: called with "first", then with "second", so that it can write to another folder each time.
     """
     walk("first")
+    with recording() as found:
+        walk("second")
+    return found
+
+
+@contextlib.contextmanager
+def recording() -> Iterator[dict[str, set[str]]]:
+    """Notes the functions that are entered while the block runs, also in threads that it starts."""
     roots = tuple(f"{REPOSITORY / package}/" for package in PACKAGES)
     found: dict[str, set[str]] = collections.defaultdict(set)
 
@@ -31,11 +40,10 @@ def entered(walk: Callable[[str], object]) -> dict[str, set[str]]:
     threading.setprofile(note)
     sys.setprofile(note)
     try:
-        walk("second")
+        yield found
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    return found
 
 
 def counts(found: dict[str, set[str]]) -> tuple[int, int]:

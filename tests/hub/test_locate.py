@@ -322,14 +322,14 @@ def test_a_misspelt_folder_is_not_taken_for_a_name(server, tmp_path, monkeypatch
     for path in ("runs/mikro", "weights/base", "weights/model.ckpt-7"):
         assert hub.locate(path) == (path, path)
     assert not server.requested
-    assert hub.similar("runs/mikro") == (
+    assert hub.did_you_mean("runs/mikro") == (
         " (similar: runs/micro; a model of the Hugging Face hub is written hf://runs/mikro)"
     )
-    assert hub.similar("./run/base-x") == " (similar: ./runs/base)"
-    assert hub.similar("/no/such/x") == ""
-    assert hub.similar("xlnet-base-cased") == " (similar: hf://xlnet/xlnet-base-cased)"
-    assert hub.similar("xlnet_cased_L12") == " (similar: xlnet_cased_L-12_H-768_A-12)"
-    assert hub.similar("xlnet") == ""
+    assert hub.did_you_mean("./run/base-x") == " (similar: ./runs/base)"
+    assert hub.did_you_mean("/no/such/x") == ""
+    assert hub.did_you_mean("xlnet-base-cased") == " (similar: hf://xlnet/xlnet-base-cased)"
+    assert hub.did_you_mean("xlnet_cased_L12") == " (similar: xlnet_cased_L-12_H-768_A-12)"
+    assert hub.did_you_mean("xlnet") == ""
     with pytest.raises(
         FileNotFoundError, match=r"^there is no checkpoint at runs/base-x \(similar: runs/base;"
     ):

@@ -15,8 +15,8 @@ from xlnet_tf.checkpoints import open_checkpoint, read_architecture, save_checkp
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.serving import models
 from xlnet_tf.serving.graph import text_answers
+from xlnet_tf.serving.sources import open_served
 from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -77,7 +77,7 @@ def test_conversions_and_exports_note_the_commit(published, tmp_path):
     source = f"hf://{NAME}@{fake_hub.COMMIT}"
     save_checkpoint(open_checkpoint(NAME), str(tmp_path / "converted"), "ours")
     assert open_checkpoint(tmp_path / "converted").card.origin["converted_from"] == source
-    module = models.module_of_checkpoint(NAME, head="classification")
+    module = open_served(NAME, head="classification").load()
     assert module.card.origin["exported_from"] == source
 
 
@@ -111,7 +111,7 @@ def test_predict_evaluate_and_export_take_a_name(published, small_tokenizer, tmp
     served = str(tmp_path / "served")
     run_command("run_scripts.export", f"--model_dir={name}", f"--output_dir={served}", "--warmup_batches=1")
     [row, *_] = text_answers.answer_texts(
-        models.find_source(served).load("float32"), [{"text": text} for text in TEXTS], 2
+        open_served(served, inputs=()).load("float32"), [{"text": text} for text in TEXTS], 2
     )
     np.testing.assert_allclose(row["probabilities"], [*expected[0]["probabilities"].values()], atol=1e-6)
     card = json.loads((tmp_path / "served" / "1" / "model.json").read_text())

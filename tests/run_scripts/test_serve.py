@@ -19,7 +19,7 @@ from xlnet_tf.checkpoints import save_model
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.serving.export import export
-from xlnet_tf.serving.local import models, server
+from xlnet_tf.serving.local import server, versions
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_it_ends_at_once_whatever_nobody_waits_for_any_more(small_tokenizer, tmp
 @pytest.mark.integration
 def test_the_page_comes_with_the_server_and_explains_a_model(folder, small_tokenizer, tmp_path):
     save_model(built(XLNetPretrainer, small_tokenizer), tmp_path / "toy", tokenizer=small_tokenizer)
-    for configs, explain in (([models.of_folder(str(folder))], None), ([], str(tmp_path / "toy"))):
+    for configs, explain in (([versions.of_folder(str(folder))], None), ([], str(tmp_path / "toy"))):
         with server.serving(configs, pages=serve.page_routes(explain)) as running:
             page = requests.get(f"http://{running.rest}/")
             assert page.ok and "default-src 'none'" in page.headers["Content-Security-Policy"]
@@ -103,7 +103,7 @@ def test_the_page_comes_with_the_server_and_explains_a_model(folder, small_token
 def test_a_model_of_several_versions_is_on_the_page_once(folder, tmp_path):
     shutil.copytree(folder / "1", tmp_path / "reviews" / "1")
     shutil.copytree(folder / "1", tmp_path / "reviews" / "2")
-    config = models.ModelConfig("reviews", str(tmp_path / "reviews"), newest=None)
+    config = versions.ModelConfig("reviews", str(tmp_path / "reviews"), newest=None)
     with server.serving([config], pages=serve.page_routes(None)) as running:
         assert len([*running.service.models.available()]) == 2
         assert requests.get(f"http://{running.rest}/page/about").json()["served"].keys() == {"reviews"}
@@ -114,7 +114,7 @@ def test_a_folder_of_exports_is_answered_with_their_flags(folder, monkeypatch):
     monkeypatch.chdir(folder.parent.parent)
     given = folder.parent.name
     with pytest.raises(UserError, match=f"holds several models, .*: give --model={given}/reviews$"):
-        models.of_folder(f"{given}/")
+        versions.of_folder(f"{given}/")
 
 
 def test_a_missing_extra_is_named(monkeypatch):

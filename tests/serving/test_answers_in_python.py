@@ -14,8 +14,8 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.hub import checksums
 from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering
-from xlnet_tf.serving import models
-from xlnet_tf.serving.graph.text_answers import rows_of, split_rows
+from xlnet_tf.serving.graph.text_answers import normalize_inputs, split_rows
+from xlnet_tf.serving.sources import open_served, task_of_weights
 from xlnet_tf.tasks.classification.serving import AlertRule
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -266,14 +266,14 @@ _CHOICE = {"context": 1, "question": 1, "options": 2}
     ],
 )
 def test_texts_come_as_lists_tuples_and_arrays(ranks, texts, expected):
-    rows, many = rows_of(ranks, texts, {})
+    rows, many = normalize_inputs(ranks, texts, {})
     assert (rows if many else rows[0]) == expected
 
 
 def test_a_column_of_pandas_is_read_in_its_order():
     pandas = pytest.importorskip("pandas")
     column = pandas.Series(["ba", "ne"], index=[1, 0])
-    assert rows_of({"text": 1}, [column], {}) == ([{"text": "ba"}, {"text": "ne"}], True)
+    assert normalize_inputs({"text": 1}, [column], {}) == ([{"text": "ba"}, {"text": "ne"}], True)
 
 
 def test_labels_that_answers_cannot_have_are_named(classifier):
@@ -289,7 +289,7 @@ def test_labels_that_answers_cannot_have_are_named(classifier):
 def test_a_list_and_a_single_text_are_named():
     message = "question is a list, context is 'ba'; expected lists of equal length, or one text each"
     with pytest.raises(UserError, match=message):
-        rows_of({"question": 1, "context": 1}, [["a", "b"], "ba"], {})
+        normalize_inputs({"question": 1, "context": 1}, [["a", "b"], "ba"], {})
 
 
 def test_a_model_without_a_tokenizer_says_so(small_tokenizer):
@@ -361,12 +361,12 @@ def test_answers_of_a_head_that_was_never_trained_are_warned_of_once(tmp_path, c
 
 def test_what_weights_were_trained_for_is_found(tmp_path, classifier):
     classifier.save_pretrained(tmp_path)
-    assert models.task_of_weights(str(tmp_path)) == "classification"
-    module = models.module_of(str(tmp_path), seq_len=16)
+    assert task_of_weights(str(tmp_path)) == "classification"
+    module = open_served(str(tmp_path), seq_len=16).load()
     assert module.labels == tuple(classifier.labels)
     classifier.encoder.save_pretrained(tmp_path / "encoder")
     with pytest.raises(UserError, match="does not say what it was trained for"):
-        models.module_of(str(tmp_path / "encoder"))
+        open_served(str(tmp_path / "encoder")).load()
 
 
 @pytest.mark.integration
@@ -374,13 +374,13 @@ def test_a_keras_file_is_a_model_by_its_path(tmp_path, classifier):
     expected = classifier.answer(["ba ne"])
     classifier.save(path := str(tmp_path / "model.keras"))
     assert same(XLNetClassifier.from_pretrained(path).answer(["ba ne"]), expected)
-    module = models.module_of(path)
+    module = open_served(path).load()
     assert module.labels == tuple(classifier.labels)
     assert module.card.origin == {"exported_from": path}
     with pytest.raises(UserError, match="other.keras has a Sequential; expected a model of xlnet_tf"):
         outer = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=[2])])
         outer.save(tmp_path / "other.keras")
-        models.module_of(str(tmp_path / "other.keras"))
+        open_served(str(tmp_path / "other.keras")).load()
 
 
 def test_objects_of_keras_3_are_refused(classifier):

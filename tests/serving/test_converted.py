@@ -23,7 +23,7 @@ from xlnet_tf.models.multiple_choice import XLNetMultipleChoice, XLNetRanker
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering
 from xlnet_tf.models.token_classifier import XLNetTokenClassifier
-from xlnet_tf.serving import models
+from xlnet_tf.serving.sources import open_served
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 LABELS, TAGS = ["bad", "fair", "good"], ["O", "B-A", "I-A"]
@@ -58,7 +58,7 @@ def theirs(folder, tokenizer, fields, tokenizer_fields=None):
 
 
 def answers(folder):
-    module = models.module_of_checkpoint(str(folder), head="classification", seq_len=16)
+    module = open_served(str(folder), head="classification", seq_len=16).load()
     return {name: value.numpy() for name, value in module.serve(text=tf.constant(TEXTS)).items()}
 
 
@@ -132,7 +132,7 @@ def test_every_head_is_served(
     folder = convert(tmp_path / "source", tmp_path / "converted", format, dropped)
     (folder / "spiece.model").write_bytes(small_tokenizer.model_proto)
     given = {name: value for name, value in lengths.items() if name in ("pair", "threshold")}
-    found = models.module_of_checkpoint(str(folder), head=head, seq_len=24, **given)
+    found = open_served(str(folder), head=head, seq_len=24, **given).load()
     expected = task_registry.find(head).load("serving")(model, small_tokenizer, seq_len=24, **lengths)
     inputs = {name: tf.constant(values) for name, values in (inputs or kind.rows(found)).items()}
     found, expected = found.serve(**inputs), expected.serve(**inputs)
@@ -166,7 +166,7 @@ def test_no_answer_depends_on_padding(tmp_path, small_tokenizer, summary):
         np.testing.assert_allclose(found, alone, atol=1e-6)
     assert pooled.pooling.pool_padding  # calls of the model still do
     for weights, atol in (("float32", 1e-6), ("int8", 0.02), ("bfloat16", 0.02)):
-        module = models.module_of(str(folder), seq_len=64, buckets=[64], weights=weights)
+        module = open_served(str(folder), seq_len=64, buckets=[64]).load(weights)
         found = module.serve(text=tf.constant(TEXTS))["probabilities"]
         np.testing.assert_allclose(found, alone, atol=atol)
 
@@ -174,7 +174,7 @@ def test_no_answer_depends_on_padding(tmp_path, small_tokenizer, summary):
 def test_no_fine_tuned_checkpoint_is_served_as_a_language_model(tmp_path, small_tokenizer):
     folder = ours(tmp_path, small_tokenizer)
     with pytest.raises(UserError, match=r"lm_bias, the language-model head.*but has classification_task"):
-        models.module_of_checkpoint(str(folder), seq_len=24)
+        open_served(str(folder), seq_len=24, head="language_model").load()
 
 
 @pytest.mark.parametrize("head", task_registry.names())
@@ -185,7 +185,7 @@ def test_no_random_head_is_served(tmp_path, small_tokenizer, head):
         UserError,
         match=f"has no head for {task_registry.canonical(head)}; expected weights that were fine-tuned",
     ):
-        models.module_of_checkpoint(str(tmp_path), head=head, seq_len=24)
+        open_served(str(tmp_path), head=head, seq_len=24).load()
 
 
 def test_one_of_several_heads_is_served(tmp_path, small_tokenizer):
@@ -197,12 +197,12 @@ def test_one_of_several_heads_is_served(tmp_path, small_tokenizer):
     save_checkpoint(Checkpoint("", "ours", Arrays(entries), checkpoint.config), str(tmp_path), "ours")
     (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
     with pytest.raises(UserError, match="several heads for classification: give head_name, one of mood, sta"):
-        models.module_of_checkpoint(str(tmp_path), head="classification", seq_len=24)
+        open_served(str(tmp_path), head="classification", seq_len=24).load()
     with pytest.raises(UserError, match="no head for classification called age"):
-        models.module_of_checkpoint(str(tmp_path), head="classification", head_name="age", seq_len=24)
+        open_served(str(tmp_path), head="classification", head_name="age", seq_len=24).load()
     for head_name, size in (("stars", 5), ("mood", 2)):
         arguments = {"head": "classification", "head_name": head_name, "seq_len": 24}
-        assert len(models.module_of_checkpoint(str(tmp_path), **arguments).labels) == size
+        assert len(open_served(str(tmp_path), **arguments).load().labels) == size
 
 
 def assert_same_model(converted, source):

@@ -21,8 +21,10 @@ from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.records.examples import ExampleWriter
-from xlnet_tf.serving import models
 from xlnet_tf.serving.export import export, versions
+from xlnet_tf.serving.graph.weights import BFLOAT16, INT8
+from xlnet_tf.serving.sources import open_served
+from xlnet_tf.tasks import export_checks
 from xlnet_tf.tasks.classification.serving import ClassificationModule
 from xlnet_tf.tasks.classification.task import ClassificationConfig, ClassificationTask
 from xlnet_tf.tasks.finetuning import finetune, finetuning_experiment
@@ -115,7 +117,7 @@ def run(tmp_path_factory, small_tokenizer):
 
 @pytest.mark.integration
 def test_a_run_is_served_as_its_task(run, small_tokenizer):
-    module = models.module_of_run(str(run))
+    module = open_served(str(run)).load()
     answers = module.serve(text_a=tf.constant(TEXTS), text_b=tf.constant(TEXTS[::-1]))
     model = XLNetClassifier.from_pretrained(run / "best")
     features = XLNetTokenizer.from_pretrained(run)(TEXTS, TEXTS[::-1], seq_len=24)
@@ -124,7 +126,7 @@ def test_a_run_is_served_as_its_task(run, small_tokenizer):
     assert model.labels == ["new", "old"]
     threshold = json.loads((run / "best" / "metrics.json").read_text())["alert_threshold"]
     np.testing.assert_array_equal(answers["alert"], expected[:, 1] >= threshold)
-    again = models.module_of_run(str(run / "best"), seq_len=16)
+    again = open_served(str(run / "best"), seq_len=16).load()
     assert again.alert == module.alert and again.seq_len == 16
 
 
@@ -136,15 +138,15 @@ def test_a_converted_run_is_used_as_the_run(run, tmp_path, format, name):
     printed = convert(str(source), folder, format, None, strict=True)
     assert (f"{run}/best" in printed.partition("\n")[2]) == (name == "last")
     expected, found = (
-        models.module_of_run(**arguments).serve(text_a=tf.constant(TEXTS), text_b=tf.constant(TEXTS))
-        for arguments in ({"model_dir": str(run), "checkpoint": name}, {"model_dir": folder})
+        open_served(**arguments).load().serve(text_a=tf.constant(TEXTS), text_b=tf.constant(TEXTS))
+        for arguments in ({"path": str(run), "checkpoint": name}, {"path": folder})
     )
     assert found.keys() == expected.keys()
     for key, value in expected.items():
         np.testing.assert_array_equal(found[key], value, err_msg=key)
     data = str(run.parent / "records" / "dev")
-    assert models.compare_weights(folder, data, models.INT8) == models.compare_weights(
-        str(run), data, models.INT8, name
+    assert export_checks.compare_weights(folder, data, INT8) == export_checks.compare_weights(
+        str(run), data, INT8, name
     )
 
 
@@ -161,11 +163,11 @@ def test_buckets_for_longer_texts_are_at_most_as_long_as_what_is_served(run, tmp
 
 @pytest.mark.integration
 def test_smaller_weights_are_near(run):
-    full = models.module_of_run(str(run))
+    full = open_served(str(run)).load()
     texts = {"text_a": tf.constant(TEXTS), "text_b": tf.constant(TEXTS)}
     expected = full.serve(**texts)["probabilities"]
-    for weights in (models.BFLOAT16, models.INT8):
-        small = models.module_of_run(str(run), weights=weights)
+    for weights in (BFLOAT16, INT8):
+        small = open_served(str(run)).load(weights)
         np.testing.assert_allclose(small.serve(**texts)["probabilities"], expected, atol=0.02)
         stored = {variable.dtype.name for variable in small.variables}
         assert weights in stored
@@ -173,19 +175,19 @@ def test_smaller_weights_are_near(run):
             4 * np.prod(v.shape) for v in full.variables
         )
     with pytest.raises(UserError, match="weights are 'float8'; expected one of"):
-        models.module_of_run(str(run), weights="float8")
+        open_served(str(run)).load("float8")
 
 
 @pytest.mark.integration
 def test_what_smaller_weights_cost_is_measured(run, monkeypatch):
     data = str(run.parent / "records" / "dev")
-    found = models.compare_weights(str(run), data, models.INT8)
+    found = export_checks.compare_weights(str(run), data, INT8)
     kept = json.loads((run / "best" / "metrics.json").read_text())
     assert found.metric == "score" and found.full == pytest.approx(kept["score"])
     assert found.points == pytest.approx(100 * (found.full - found.small))
     assert found.full > 0.9
     monkeypatch.setattr("xlnet_tf.serving.graph.int8._LARGEST", 0.01)  # all weights become zero
-    assert models.compare_weights(str(run), data, models.INT8).points > 20
+    assert export_checks.compare_weights(str(run), data, INT8).points > 20
 
 
 def test_numbers_cannot_be_calibrated(monkeypatch):
@@ -193,10 +195,10 @@ def test_numbers_cannot_be_calibrated(monkeypatch):
     train, dev = (types.SimpleNamespace(**numbers, folder=name, shards=[name]) for name in ("train", "dev"))
     task = types.SimpleNamespace(example_set=train, validation_set=dev, probabilities=lambda *_: None)
     run = types.SimpleNamespace(task=task, checkpoint=lambda name: name)
-    monkeypatch.setattr(models, "_run_to_score", lambda *_: run)
-    monkeypatch.setattr(models, "_predictions", lambda *_: {})
+    monkeypatch.setattr(export_checks, "_run_to_score", lambda *_: run)
+    monkeypatch.setattr(export_checks, "_predictions", lambda *_: {})
     with pytest.raises(UserError, match="^regression has no probabilities of labels to calibrate"):
-        models.fit_temperature("run", "dev")
+        export_checks.fit_temperature("run", "dev")
 
 
 def test_checkpoints_are_served_by_their_heads(tmp_path, small_tokenizer):
@@ -208,13 +210,13 @@ def test_checkpoints_are_served_by_their_heads(tmp_path, small_tokenizer):
     expected = tf.nn.softmax(model(small_tokenizer(TEXTS, seq_len=16)))
     for folder in (tmp_path / "ours", tmp_path / "theirs"):
         (folder / "spiece.model").write_bytes(small_tokenizer.model_proto)
-        module = models.module_of_checkpoint(str(folder), head="classification", seq_len=16)
+        module = open_served(str(folder), head="classification", seq_len=16).load()
         answers = module.serve(text=tf.constant(TEXTS))
         np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
     with pytest.raises(UserError, match="the head is 'span'; expected one of language_model, classification"):
-        models.module_of_checkpoint(str(folder), head="span")
+        open_served(str(folder), head="span").load()
     with pytest.raises(UserError, match="lm_bias"):  # no language model
-        models.module_of_checkpoint(str(folder), seq_len=16)
+        open_served(str(folder), seq_len=16, head="language_model").load()
 
 
 def test_a_run_by_the_recipe_compat_is_served_as_a_language_model(tmp_path, small_tokenizer):
@@ -223,7 +225,7 @@ def test_a_run_by_the_recipe_compat_is_served_as_a_language_model(tmp_path, smal
     (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
     settings = {"uniform_when_blind": True, "endless_memory": True, "clamp_len": 3}
     (tmp_path / "params.yaml").write_text(yaml.safe_dump({"task": {"model": settings}}))
-    module = models.module_of_checkpoint(str(tmp_path), seq_len=16)
+    module = open_served(str(tmp_path), seq_len=16, head="language_model").load()
     [expected] = XLNetLanguageModel.from_pretrained(tmp_path).score(TEXTS[:1])
     inputs = (tf.constant([value]) for value in (TEXTS[0], "", "left_to_right"))
     answers = module.score(*inputs, tf.constant([0], tf.int64))

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tests.conftest import REPOSITORY
 from tests.helpers.serving.exports import KINDS
 from xlnet_tf.serving.export import export
-from xlnet_tf.serving.graph.module import EXAMPLES, SERVING_DEFAULT, TOKENS
+from xlnet_tf.serving.graph.exported_model import EXAMPLES, SERVING_DEFAULT, TOKENS
 from xlnet_tf.serving.graph.signatures import DTYPES
 
 WARMUP_BATCHES = (1, 3)

@@ -6,7 +6,8 @@ import tensorflow as tf
 
 from tests.helpers.serving.serving_process import warmup_requests
 from xlnet_tf.errors import UserError
-from xlnet_tf.serving.graph.module import CLASSIFY, REGRESS, serialized_example
+from xlnet_tf.serving.graph.exported_model import CLASSIFY, REGRESS
+from xlnet_tf.serving.graph.inputs import serialized_example
 from xlnet_tf.serving.warmup import MAX_RECORDS, write_warmup
 
 ROWS = {

@@ -23,14 +23,6 @@ pytest.importorskip("cryptography", reason="the stand-in needs a certificate")
 STEPS = 12
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("bucket")
-    toy.make_records(folder / "records")
-    toy.make_records(folder / "dev", segments=((7, 5), (4, 3)), seed=1)
-    return folder
-
-
 def start(bucket) -> subprocess.Popen:
     """Starts a run on gs://bucket/records."""
     return subprocess.Popen(

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.helpers.training import toy
 from tests.helpers.training.layouts import build_trainer, state, train
 from tests.helpers.training.worker import settings
 from xlnet_tf.checkpoints.of_runs import newest
@@ -19,14 +18,6 @@ from xlnet_tf.training.runtime import number_type
 from xlnet_tf.training.trainer import Trainer
 
 INF, NAN = math.inf, math.nan
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("guard")
-    toy.make_records(folder / "records")
-    toy.make_records(folder / "dev", segments=((7, 5), (4, 3)), seed=1)
-    return folder
 
 
 def judged(guard, steps, first=0):

@@ -70,14 +70,6 @@ def start(folder, model_dir, ending=(), task="pretraining"):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("hosts")
-    toy.make_records(folder / "records")
-    toy.make_records(folder / "dev", segments=((7, 5), (4, 3)), seed=1)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def killed(folder):
     """Two workers, the second lost after 6 of 12 steps; the first one's last step, and what came of both."""
     result = start(folder, folder / "two", ("SIGKILL", 6))
@@ -98,12 +90,6 @@ def history(model_dir) -> list[dict]:
 
 def training_losses(model_dir) -> list[float]:
     return [line["training_loss"] for line in history(model_dir) if line["kind"] == "train"]
-
-
-def tensors(model_dir, step=12) -> dict[str, np.ndarray]:
-    reader = tf.train.load_checkpoint(str(model_dir / f"ckpt-{step}"))
-    names = set(reader.get_variable_to_shape_map()) - {"_CHECKPOINTABLE_OBJECT_GRAPH"}
-    return {name: reader.get_tensor(name) for name in names if "save_counter" not in name}
 
 
 @pytest.mark.integration
@@ -128,7 +114,7 @@ def test_two_hosts_compute_what_one_does(folder, told):
     """10 steps on two hosts, lost and restarted between, and the last 2 on one, equal 12 on one."""
     for name in ("one", "two"):
         pretraining.pretrain(settings(folder), str(folder / name))
-    one, two = tensors(folder / "one"), tensors(folder / "two")
+    one, two = (toy.tensors(folder / name / "ckpt-12") for name in ("one", "two"))
     assert one.keys() == two.keys() and len(one) > 30
     for tensor, value in one.items():
         np.testing.assert_allclose(two[tensor], value, atol=1e-5, rtol=1e-5, err_msg=tensor)
@@ -153,7 +139,7 @@ def test_two_hosts_compute_30_accumulated_steps_as_one_does(folder):
     losses = training_losses(one)
     assert len(losses) == 30 and losses[-1] < losses[0]
     np.testing.assert_allclose(training_losses(two), losses, atol=1e-5, rtol=0)
-    expected, found = tensors(one, 30), tensors(two, 30)
+    expected, found = toy.tensors(one / "ckpt-30"), toy.tensors(two / "ckpt-30")
     parts = "parts/.ATTRIBUTES/VARIABLE_VALUE"
     assert (expected.pop(parts), found.pop(parts)) == (2, 4)
     assert found.keys() == expected.keys()
@@ -190,14 +176,14 @@ def assert_rehearsal(folder, rounds, *bucket):
     )
     assert result.returncode == 0, result.stderr[-2000:] + (folder / "log").read_text()[-3000:]
     assert len(re.findall("^disturbed-", result.stdout, re.MULTILINE)) == rounds, result.stdout
-    expected = tensors(folder / "undisturbed", 24)
+    expected = toy.tensors(folder / "undisturbed/ckpt-24")
     assert len(expected) > 30 and expected["memory/.ATTRIBUTES/content"].any()
     assert len(list((folder / "undisturbed").glob("ckpt-24.data*"))) == 2  # one of each host
     there = folder / "objects/bucket" if bucket else folder
     runs = [path for path in there.glob("disturbed-*") if not path.suffix]
     assert runs
     for run in runs:
-        found = tensors(run, 24)
+        found = toy.tensors(run / "ckpt-24")
         assert found.keys() == expected.keys()
         for name, value in expected.items():
             np.testing.assert_array_equal(found[name], value, err_msg=f"{run.name}: {name}")

@@ -6,22 +6,12 @@ import sys
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests.conftest import REPOSITORY
+from tests.helpers.training import toy
 from tests.helpers.training.killing import FINETUNING
 from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.training.progress import read_history
-
-_COUNTER = "save_counter/.ATTRIBUTES/VARIABLE_VALUE"
-_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-
-
-def final_state(model_dir) -> dict[str, np.ndarray]:
-    """All that a run's last checkpoint holds: weights, slots, memory, guard, steps."""
-    reader = tf.train.load_checkpoint(newest(str(model_dir)))
-    names = reader.get_variable_to_shape_map().keys() - {_COUNTER, _GRAPH}
-    return {name: reader.get_tensor(name) for name in names}
 
 
 def evaluations(model_dir) -> list[dict]:
@@ -42,11 +32,11 @@ def assert_equal_runs(folder, layout, kills):
     )
     assert result.returncode == 0, (folder / "log").read_text()[-3000:] + result.stderr[-1000:]
     assert len(result.stdout.splitlines()) == kills, result.stdout
-    expected = final_state(folder / "undisturbed")
+    expected = toy.tensors(newest(str(folder / "undisturbed")))
     assert len(expected) > 30
     assert any(name.startswith("memory") for name in expected) or layout in FINETUNING
     for run in folder.glob("killed-*"):
-        found = final_state(run)
+        found = toy.tensors(newest(str(run)))
         assert expected.keys() == found.keys()
         for name, value in expected.items():
             np.testing.assert_array_equal(found[name], value, err_msg=f"{run.name}: {name}")

@@ -19,7 +19,7 @@ from official.core import task_factory
 
 from tests.conftest import REPOSITORY
 from tests.helpers.full_disk import files_of_at_most
-from tests.helpers.training import synthetic_tpu, toy, toy_finetuning
+from tests.helpers.training import synthetic_tpu, toy_finetuning
 from tests.helpers.training.worker import settings
 from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.errors import Cancelled, Interrupted, UserError, tf_errors_as_user_errors
@@ -40,14 +40,6 @@ from xlnet_tf.training.progress import Progress, read_history
 from xlnet_tf.training.run import run_training
 from xlnet_tf.training.tpu_slice import TpuSlice
 from xlnet_tf.training.trainer import Trainer
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run")
-    toy.make_records(folder / "records")
-    toy.make_records(folder / "dev", segments=((7, 5), (4, 3)), seed=1)
-    return folder
 
 
 @pytest.mark.integration

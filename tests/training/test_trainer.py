@@ -12,14 +12,6 @@ from xlnet_tf.records.shards import ShardWriter, read_shard
 DEVICE = "CPU:0"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("trainer")
-    toy.make_records(folder / "records")
-    toy.make_records(folder / "dev", segments=((7, 5), (4, 3)), seed=1)
-    return folder
-
-
 def features(targets):
     """One batch of two rows, the second read backward, with a memory."""
     rng = np.random.default_rng(0)

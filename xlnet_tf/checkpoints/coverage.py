@@ -48,12 +48,12 @@ class Coverage:
             new: parts of the model (see names.head_scope), or single variables, that the checkpoint may lack.
         """
         new = {name for name in expected if not {name, names.head_scope(name)}.isdisjoint(new)}
-        parts = {names.head_scope(name) for name in expected}
+        scopes = {names.head_scope(name) for name in expected}
         both = {name: shape for name, shape in found.items() if name in expected}
         loaded = {name: shape for name, shape in both.items() if _agree(shape, expected[name])}
         lacking = {name: shape for name, shape in expected.items() if name not in found}
         surplus = {name: shape for name, shape in found.items() if name not in expected}
-        unused = {n: s for n, s in surplus.items() if names.known(n) and names.head_scope(n) not in parts}
+        unused = {n: s for n, s in surplus.items() if names.known(n) and names.head_scope(n) not in scopes}
         return cls(
             loaded=loaded,
             missing={n: s for n, s in lacking.items() if n not in new},

@@ -235,7 +235,7 @@ def _config_fields(checkpoint: Checkpoint) -> dict[str, Any]:
 def _head_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the fields of a config.json that say which model class has the heads, and of their outputs."""
     arrays = checkpoint.arrays
-    parts, pooled = {names.head_scope(name) for name in arrays}, _pooled_heads(arrays)
+    scopes, pooled = {names.head_scope(name) for name in arrays}, _pooled_heads(arrays)
     if len(pooled) == 1 and task_registry.entry_for_scope(pooled[0]).hugging_face == _SEQUENCE_MODEL:
         head_kind, _, task = pooled[0].partition("_")
         finetuning_task = checkpoint.card.external[CONFIG_FILE].get("finetuning_task")
@@ -249,9 +249,9 @@ def _head_fields(checkpoint: Checkpoint) -> dict[str, Any]:
         }
     tasks = task_registry.tasks().values()
     models = {task.head: task.hugging_face for task in tasks if task.hugging_face} | _OTHER_MODELS
-    model = next((model for part, model in models.items() if part in parts), "XLNetModel")
+    model = next((model for scope, model in models.items() if scope in scopes), "XLNetModel")
     labelled = (*(task.head for task in tasks if task.labels), "span_independent")
-    head = next((part for part in labelled if part in parts), None)
+    head = next((scope for scope in labelled if scope in scopes), None)
     return {"architectures": [model]} | (_label_fields(checkpoint, head) if head else {})
 
 

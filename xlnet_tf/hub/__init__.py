@@ -9,10 +9,10 @@ from xlnet_tf.hub.locating import (
     PRETRAINED_FLAG_HELP,
     Located,
     commit_of_data_set,
+    did_you_mean,
     locate,
     not_there,
     require,
-    similar,
     unread_tokenizer,
 )
 
@@ -21,9 +21,9 @@ __all__ = [
     "PRETRAINED_FLAG_HELP",
     "Located",
     "commit_of_data_set",
+    "did_you_mean",
     "locate",
     "not_there",
     "require",
-    "similar",
     "unread_tokenizer",
 ]

@@ -40,10 +40,8 @@ def fetch(library: Any, name: str, revision: str | None, info: Any, wanted: Sequ
 
     Args:
         library: huggingface_hub.
-        name: of the model.
-        revision: that was asked for; None: the main branch.
-        info: what the hub says of it, with its commit and its files.
-        wanted: the files to fetch.
+        revision: None: the main branch.
+        info: what the hub says of the model, with its commit and its files.
 
     Raises:
         UserError: a file came with another digest; it is removed, so that the next call fetches it again.
@@ -69,11 +67,7 @@ def fetch(library: Any, name: str, revision: str | None, info: Any, wanted: Sequ
 
 
 def digest_and_size(file: Any) -> tuple[str, int]:
-    """Returns a file's digest, after which the cache calls its content, and its bytes, as the hub says them.
-
-    Raises:
-        ValueError, TypeError: it does not say them.
-    """
+    """Returns a file's digest and bytes, as the hub says them; the cache names content after the digest."""
     digest, size = (file.lfs.sha256, file.lfs.size) if file.lfs else (file.blob_id, file.size)
     if not _DIGEST.fullmatch(digest) or size < 0:
         raise ValueError(f"{file.rfilename} has the digest {digest} and the size {size}")

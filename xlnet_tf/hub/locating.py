@@ -80,13 +80,10 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
         path: a path, which goes first where it exists, also of a .keras file; hf://OWNER/NAME[@REVISION], or
             plain OWNER/NAME, unless that begins with a folder of this machine or with runs/; or the folder's
             name of a model of the original's (see releases.released).
-        tokenizer_only: fetch no weights.
 
     Raises:
-        UserError: the hub has no such model or revision, or it cannot be asked; the model has no files that
-            this project reads; or what came is damaged.
-        FileNotFoundError: there is nothing at a path that looks like a name, and the hub has no such model
-            either, or what asks it is not installed.
+        UserError: the hub has no such model, cannot be asked, or sent damaged files.
+        FileNotFoundError: nothing is at a path that looks like a name, and the hub has no such model either.
     """
     if not isinstance(path, str | os.PathLike):
         raise UserError(f"the model is {path!r}; expected the path of a folder or a name, hf://OWNER/NAME.")
@@ -110,8 +107,7 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
         install = install_command(EXTRA)
         if not path.startswith(SCHEME):
             raise FileNotFoundError(
-                f"there is nothing at {path}{similar(path)}, and what fetches models of the Hugging Face hub "
-                f"is not installed: {install}"
+                f"{_nothing_at(path)}what fetches models of the Hugging Face hub is not installed: {install}"
             ) from None
         raise UserError(
             f"{path} is a model of the Hugging Face hub; what fetches it is not installed: {install}"
@@ -128,12 +124,11 @@ def require(path: str | None, what: str = "") -> None:
     Paths of other file systems are left to what reads them.
 
     Args:
-        path: a model's; None or "": there is none to look for.
+        path: None or "": there is none to look for.
         what: the beginning of the message about a path, such as "init_checkpoint: ".
 
     Raises:
-        FileNotFoundError: it is a path of this machine, and nothing is there.
-        UserError, FileNotFoundError: it is a name, and `locate` raises them.
+        UserError, FileNotFoundError: as `locate`; or nothing is at a path of this machine.
     """
     if not path:
         return
@@ -146,15 +141,11 @@ def require(path: str | None, what: str = "") -> None:
 
 def not_there(path: str) -> FileNotFoundError:
     """Returns the error about a path at which there is nothing, and no checkpoint that it begins."""
-    return FileNotFoundError(f"there is no checkpoint at {path}{similar(path)}: {EXPECTED}.")
+    return FileNotFoundError(f"there is no checkpoint at {path}{did_you_mean(path)}: {EXPECTED}.")
 
 
 def commit_of_data_set(name: str, revision: str | None = None) -> str | None:
-    """Asks the hub for the commit of a data set; offline, returns the revision as it is.
-
-    Raises:
-        UserError: the hub has no such data set or revision, or it cannot be asked.
-    """
+    """Asks the hub for the commit of a data set; offline, returns the revision as it is."""
     import huggingface_hub as library
     import huggingface_hub.constants  # which is not loaded with it
 
@@ -168,18 +159,17 @@ def commit_of_data_set(name: str, revision: str | None = None) -> str | None:
         raise _explained(error, f"{SCHEME}datasets/{name}", name, revision, "data set") from error
 
 
-def similar(path: str) -> str:
-    """Returns, in brackets, which paths and released models are called almost so; "" if there are none."""
+def did_you_mean(path: str) -> str:
+    """Returns, in brackets, which paths and released models have almost this name; "" if there are none."""
     released = {release.name.rpartition("/")[2]: release.name for release in releases.RELEASES}
-    near = _similar(path.rstrip("/"))
-    name = os.path.basename(path)
-    short = _letters(name)
+    name, short = os.path.basename(path), _letters(path)
     begun = [each for each in released if len(short) > 5 and _letters(each).startswith(short)]
+    near = _similar_paths(path.rstrip("/"))
     near += [released[each] for each in begun or difflib.get_close_matches(name, released, 2, 0.75)]
-    found = [f"similar: {', '.join(near)}"] if near else []
+    hints = [f"similar: {', '.join(near)}"] if near else []
     if (match := _NAME.fullmatch(path)) and not path.startswith(SCHEME):
-        found.append(f"a model of the Hugging Face hub is written {SCHEME}{match[0]}")
-    return f" ({'; '.join(found)})" if found else ""
+        hints.append(f"a model of the Hugging Face hub is written {SCHEME}{match[0]}")
+    return f" ({'; '.join(hints)})" if hints else ""
 
 
 def unread_tokenizer(names: Sequence[str]) -> str:
@@ -188,16 +178,16 @@ def unread_tokenizer(names: Sequence[str]) -> str:
     return f", and {', '.join(found)} {'is' if len(found) == 1 else 'are'} not read" if found else ""
 
 
-def _letters(name: str) -> str:
+def _letters(path: str) -> str:
     """Returns the letters and digits of a name, so that xlnet_cased_L12 begins xlnet_cased_L-12_H-768."""
-    return re.sub(r"[\W_]", "", name).lower()
+    return re.sub(r"[\W_]", "", os.path.basename(path)).lower()
 
 
-def _similar(path: str) -> list[str]:
+def _similar_paths(path: str) -> list[str]:
     """Returns the paths of this machine with almost the same parts."""
     folder, name = os.path.split(path)
     found = []
-    for parent in [folder] if not folder or os.path.exists(folder) else _similar(folder):
+    for parent in [folder] if not folder or os.path.exists(folder) else _similar_paths(folder):
         with contextlib.suppress(OSError):  # a file, or nobody may look into it
             near = difflib.get_close_matches(name, os.listdir(parent or "."))
             found += [os.path.join(parent, each) for each in near]
@@ -236,11 +226,7 @@ def _fetch(library: Any, name: str, revision: str | None, tokenizer_only: bool) 
 
 
 def _info(ask: Callable[..., Any], name: str, revision: str | None, **options: Any) -> Any:
-    """Returns what the hub says of a model or a data set: at least its commit and its files.
-
-    Raises:
-        UserError: what answered is not a hub.
-    """
+    """Returns what the hub says of a model or a data set: at least its commit and its files."""
     try:
         info = ask(name, revision=revision, timeout=_SECONDS, **options)
         for file in info.siblings if options else ():
@@ -328,4 +314,4 @@ def _explained(
 
 
 def _nothing_at(path: str) -> str:
-    return "" if path.startswith(SCHEME) else f"there is nothing at {path}{similar(path)}, and "
+    return "" if path.startswith(SCHEME) else f"there is nothing at {path}{did_you_mean(path)}, and "

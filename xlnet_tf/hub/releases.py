@@ -76,11 +76,7 @@ def released() -> tuple[Release, ...]:
 
 
 def archive_of(path: str) -> Release | None:
-    """Returns the release whose archive is meant, None if none is.
-
-    Args:
-        path: its name; or its address, with a sha256 that it must have, as `fetch` returns it.
-    """
+    """Returns the release of a name, or of an address and sha256 as `fetch` returns them; else None."""
     address, _, sha256 = path.partition(_SHA256)
     for release in RELEASES:
         if release.address.endswith(".zip") and (path == release.name or address == release.address):
@@ -96,9 +92,6 @@ def fetch(release: Release) -> tuple[str, str]:
 
     Returns:
         The folder, and the address with the archive's sha256, which `archive_of` knows again.
-
-    Raises:
-        UserError: it cannot be fetched, is another file than before, or holds other files than a release's.
     """
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "xlnet_tf"
     folder, archive = cache / release.name, cache / f"{release.name}.zip"

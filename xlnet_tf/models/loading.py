@@ -162,8 +162,8 @@ class Pretrained:
         model.folder = None if new else os.path.dirname(self.checkpoint.path)
         if tf.io.gfile.exists(self.checkpoint.path_of(TOKENIZER_FILE)):
             model.tokenizer = self.load_tokenizer()
-        parts = (new.scope, "summary", "pooling") if new else ()
-        coverage = load_into(model, self.checkpoint, new=parts, loaded=loaded)
+        scopes = (new.scope, "summary", "pooling") if new else ()
+        coverage = load_into(model, self.checkpoint, new=scopes, loaded=loaded)
         if names.QUERY_START in coverage.new:
             logging.info(
                 "%s has no %s, as the original fine-tunes: only the query stream reads it, which starts with "

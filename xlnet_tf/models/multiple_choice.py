@@ -34,10 +34,10 @@ class XLNetMultipleChoice(PooledHead):
     Source: paper appendix A.4 (RACE); function_builder.py get_race_loss.
     """
 
-    PART = "choice"
+    HEAD_SCOPE = "choice"
 
     def __init__(self, encoder: XLNetEncoder, num_choices: int, *, name: str | None = None, **kwargs):
-        super().__init__(encoder, self.PART, 1, name=name or self.PART, **kwargs)
+        super().__init__(encoder, self.HEAD_SCOPE, 1, name=name or self.HEAD_SCOPE, **kwargs)
         self.num_choices = num_choices
 
     @classmethod
@@ -48,7 +48,7 @@ class XLNetMultipleChoice(PooledHead):
             num_choices: C, which need not be that of the training; None: that of the training.
         """
         source = Pretrained.open(path)
-        head = source.find_head(cls.PART)
+        head = source.find_head(cls.HEAD_SCOPE)
         if num_choices is None and not head.new:
             num_choices = source.card.settings.get("num_choices")
         if num_choices is None:
@@ -90,7 +90,7 @@ class XLNetRanker(XLNetMultipleChoice):
     Call args and returns: as XLNetMultipleChoice.
     """
 
-    PART = "ranking"
+    HEAD_SCOPE = "ranking"
 
     def head_outputs(self):
         return compiling.SCORES

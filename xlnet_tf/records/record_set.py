@@ -149,13 +149,12 @@ class RecordSet:
             FileNotFoundError: there is none; the build has not ended.
             UserError: it is something else, or a field is wrong.
         """
-        path = epath.Path(path)
-        if path.name != FILE_NAME:
-            if path.exists() and not path.is_dir():
-                name = _KINDS[cls.KIND][0]
-                raise UserError(f"{path} is a file; expected a folder of finished {name}. {cls.BUILD}")
-            path = path / FILE_NAME
+        given = epath.Path(path)
+        path = given if given.name == FILE_NAME else given / FILE_NAME
         if not path.exists():
+            if given != path and given.exists() and not given.is_dir():
+                name = _KINDS[cls.KIND][0]
+                raise UserError(f"{given} is a file; expected a folder of finished {name}. {cls.BUILD}")
             raise cls._missing(path)
         values = files.read_json(path, fix=cls.FIX)
         cls._refuse_other_kind(values, path.parent)

@@ -109,11 +109,7 @@ class Client:
 
 
 def _as_column(name: str, values: Any, column: TensorInfo) -> np.ndarray:
-    """Returns the values of an input as an array of the type that the model takes.
-
-    Raises:
-        UserError: they are of another type or rank, or their rows of different lengths.
-    """
+    """Returns the values of an input as an array of the type that the model takes."""
     try:
         if column.dtype == object:
             array = np.frompyfunc(_as_bytes, 1, 1)(np.array(values, object))
@@ -136,12 +132,7 @@ def _axes(column: TensorInfo) -> str:
 
 
 def _converted(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Returns numbers in another type, which must hold them.
-
-    Raises:
-        TypeError: they are of another kind.
-        ValueError: a number is out of the type's range.
-    """
+    """Returns numbers in another type, which must hold them."""
     is_float = np.issubdtype(dtype, np.floating) or dtype.kind == "V"  # V: bfloat16
     kinds = "b" if dtype.kind == "b" else "iuf" if is_float else "iu"
     if values.size and values.dtype.kind not in kinds:
@@ -167,7 +158,6 @@ class RestTransport:
 
     Args:
         url: of the server, such as http://localhost:8501.
-        model: its name.
         timeout: seconds in which a whole answer must have come.
     """
 
@@ -231,11 +221,7 @@ class RestTransport:
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[http.client.HTTPConnection]:
-        """Opens a connection that ends at the deadline: a socket's own limit begins anew with each byte.
-
-        Raises:
-            TimeoutError: the deadline passed.
-        """
+        """Opens a connection that ends at the deadline: a socket's own limit begins anew with each byte."""
         url = urllib.parse.urlsplit(self._url)
         kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
         connection = kind(url.hostname, url.port, timeout=self._timeout)
@@ -277,8 +263,6 @@ def connect(server: str, model: str, signature: str = "serving_default", *, time
 
     Args:
         server: HOST:PORT of the REST API, http:// or https:// before it or not, or grpc://HOST:PORT.
-        model: the model's name.
-        signature: of the model.
         timeout: seconds in which a whole answer must have come.
 
     Raises:

@@ -47,8 +47,6 @@ class GrpcTransport:
     """TensorFlow Serving's gRPC API.
 
     Args:
-        address: HOST:PORT of the server.
-        model: its name.
         timeout: seconds in which a whole answer must have come.
     """
 
@@ -106,9 +104,6 @@ def _array(name: str, tensor: TensorProto) -> np.ndarray:
 
 def read_tensor(tensor: TensorProto, most_bytes: int = MOST_BYTES) -> np.ndarray:
     """Reads a tensor. Values that it leaves out are as its last one, or zero if it has none.
-
-    Args:
-        most_bytes: that may be left out.
 
     Raises:
         ValueError: it is too large, or torn; the message is what comes after its name.

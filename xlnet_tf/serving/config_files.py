@@ -10,7 +10,6 @@ import re
 import shlex
 import string
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 from google.protobuf import text_format
@@ -140,12 +139,9 @@ def _server_flags(folder: str) -> list[str]:
 def write_monitoring(folder: str) -> None:
     """Writes what shows how a server is doing, where it is not there: it is for editing.
 
-        FOLDER/monitoring.config        makes the server export metrics
-        FOLDER/compose.yaml             starts the server, Prometheus and Grafana
-        FOLDER/monitoring/              settings of the two, and a dashboard
-
-    Args:
-        folder: of the model's versions.
+    FOLDER/monitoring.config        makes the server export metrics
+    FOLDER/compose.yaml             starts the server, Prometheus and Grafana
+    FOLDER/monitoring/              settings of the two, and a dashboard
     """
     name = model_name(folder)
     files.make_folder(os.path.join(folder, "monitoring"))
@@ -157,81 +153,9 @@ def write_monitoring(folder: str) -> None:
         text = string.Template(template.read_text(encoding="utf-8")).substitute(values)
         file = template.name if template.name == "compose.yaml" else f"monitoring/{template.name}"
         _complete(os.path.join(folder, file), text)
-    _complete(os.path.join(folder, "monitoring/dashboard.json"), json.dumps(dashboard(), indent=1) + "\n")
-
-
-_OF_MODEL = '{model_name=~"$model"}'
-_PANELS = (  # title, unit, legend, what Prometheus is asked
-    ("Requests", "reqps", "{{model_name}}", f"sum by (model_name) (rate(COUNT{_OF_MODEL}[1m]))"),
-    (
-        "Refused requests",
-        "percentunit",
-        "{{model_name}} {{status}}",
-        'sum by (model_name, status) (rate(COUNT{model_name=~"$model",status!="OK"}[1m])) / on (model_name) '
-        f"group_left sum by (model_name) (rate(COUNT{_OF_MODEL}[1m]))",
-    ),
-    *(
-        (
-            f"Latency, {percent} % of requests",
-            "µs",
-            "{{model_name}} {{API}} {{entrypoint}}",
-            f"histogram_quantile({percent / 100:g}, sum by (model_name, API, entrypoint, le) "
-            f"(rate(LATENCY_bucket{_OF_MODEL}[1m])))",
-        )
-        for percent in (50, 95, 99)
-    ),
-    (
-        "Waiting for a batch, 95 % of requests (TensorFlow Serving only)",
-        "µs",
-        "",
-        "histogram_quantile(0.95, sum by (le) "
-        "(rate(:tensorflow:serving:batching_session:queuing_latency_bucket[1m])))",
-    ),
-)
-
-
-def dashboard() -> dict[str, Any]:
-    """Returns a Grafana dashboard: requests, errors and times by model, of TensorFlow Serving's metrics."""
-    source = {"type": "prometheus", "uid": "prometheus"}
-    count, latency = (f":tensorflow:serving:request_{what}" for what in ("count", "latency"))
-    panels = [
-        {
-            "id": number + 1,
-            "type": "timeseries",
-            "title": title,
-            "datasource": source,
-            "gridPos": {"x": 12 * (number % 2), "y": 8 * (number // 2), "w": 12, "h": 8},
-            "fieldConfig": {"defaults": {"unit": unit, "min": 0}, "overrides": []},
-            "targets": [
-                {
-                    "refId": "A",
-                    "datasource": source,
-                    "legendFormat": legend,
-                    "expr": query.replace("COUNT", count).replace("LATENCY", latency),
-                }
-            ],
-        }
-        for number, (title, unit, legend, query) in enumerate(_PANELS)
-    ]
-    model = {
-        "name": "model",
-        "type": "query",
-        "datasource": source,
-        "query": f"label_values({count}, model_name)",
-        "includeAll": True,
-        "multi": True,
-        "allValue": ".*",
-        "refresh": 2,
-    }
-    return {
-        "title": "Served models",
-        "uid": "xlnet-serving",
-        "schemaVersion": 39,
-        "refresh": "15s",
-        "time": {"from": "now-1h", "to": "now"},
-        "templating": {"list": [model]},
-        "panels": panels,
-    }
+    # Grafana's, of TensorFlow Serving's metrics: requests, errors and times by model.
+    dashboard = (_TEMPLATES / "dashboard.json").read_text(encoding="utf-8")
+    _complete(os.path.join(folder, "monitoring/dashboard.json"), dashboard)
 
 
 def _complete(path: str, text: str) -> None:

@@ -12,7 +12,7 @@ from xlnet_tf import files, folders
 from xlnet_tf.errors import UserError
 from xlnet_tf.ownership import Ownership, folder_lease
 from xlnet_tf.serving import config_files
-from xlnet_tf.serving.graph.module import ServingModule
+from xlnet_tf.serving.graph.exported_model import ExportableModel
 from xlnet_tf.serving.warmup import BUCKETS_FILE, write_warmup
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
@@ -21,7 +21,7 @@ MAX_BATCH = 1 << 16  # rows of a request, which is made as a whole
 
 
 def export(
-    module: ServingModule,
+    module: ExportableModel,
     folder: str,
     *,
     version: int | None = None,
@@ -39,7 +39,6 @@ def export(
     A version appears whole: a server that watches the folder never loads a half of it.
 
     Args:
-        module: what to serve.
         folder: of the model; its last part is the model's name.
         version: its number; None: the one after the newest.
         warmup_batches: sizes of batches to warm up with, ascending; the server puts requests together to
@@ -64,7 +63,7 @@ def export(
 
 
 def _export(
-    module: ServingModule, folder: str, version: int, warmup_batches: Sequence[int], owner: Ownership
+    module: ExportableModel, folder: str, version: int, warmup_batches: Sequence[int], owner: Ownership
 ) -> str:
     target, unfinished = f"{folder}/{version}", f"{folder}/unfinished-{version}"
     if tf.io.gfile.exists(unfinished):
@@ -109,7 +108,7 @@ def _check(folder: str, version: int, warmup_batches: Sequence[int]):
         )
 
 
-def _save(module: ServingModule, path: str):
+def _save(module: ExportableModel, path: str):
     with files.writing(path), tempfile.TemporaryDirectory() as temporary:
         tokenizer_file = os.path.join(temporary, TOKENIZER_FILE)
         files.write(tokenizer_file, module.tokenizer.model_proto)

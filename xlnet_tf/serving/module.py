@@ -1,22 +1,10 @@
-"""The earlier place of `graph/module.py`, which tasks of other packages import."""
+"""The earlier names of what is exported, which tasks of other packages import."""
 
-from xlnet_tf.serving.graph.module import (
-    CLASSIFY,
-    EXAMPLES,
-    LOWEST,
-    REGRESS,
-    SERVING_DEFAULT,
-    TOKENS,
-    CandidatesModule,
-    ServingModule,
-    check_room,
-    check_rows,
-    check_temperature,
-    lists,
-    parse_examples,
-    serialized_example,
-    signature,
-)
+from xlnet_tf.serving.graph.exported_model import CLASSIFY, EXAMPLES, LOWEST, REGRESS, SERVING_DEFAULT, TOKENS
+from xlnet_tf.serving.graph.exported_model import CandidatesModule as CandidatesModule
+from xlnet_tf.serving.graph.exported_model import ExportableModel as ServingModule
+from xlnet_tf.serving.graph.inputs import check_rows, lists, parse_examples, serialized_example, signature
+from xlnet_tf.serving.graph.options import buckets_for, check_room, check_temperature
 
 __all__ = [
     "CLASSIFY",
@@ -27,6 +15,7 @@ __all__ = [
     "TOKENS",
     "CandidatesModule",
     "ServingModule",
+    "buckets_for",
     "check_room",
     "check_rows",
     "check_temperature",

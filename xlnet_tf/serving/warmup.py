@@ -32,7 +32,6 @@ def write_warmup(
     """Writes the requests of a SavedModel: each signature with each batch size.
 
     Args:
-        folder: of one version of a model.
         rows: for each signature the inputs of one typical row by name, [1, ...].
         methods: of TensorFlow Serving's, for the signatures that do not `predict`.
         batch_sizes: how often the row is repeated.

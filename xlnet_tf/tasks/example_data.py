@@ -37,7 +37,7 @@ class ModelInputs(NamedTuple):
 
 
 class ExampleBatching(Batching):
-    """Examples of like length come together, and rows are cut to it; or rows are packed, or whole.
+    """Rows of similar length come together and are cut to it; or rows are packed, or whole.
 
     Args:
         chosen: whether the settings choose the lengths, which all graphs keep then.

@@ -157,7 +157,7 @@ def _no_run(path: str) -> UserError | FileNotFoundError:
     folder = path.rpartition("/")[0]
     if tf.io.gfile.isdir(folder) and (runs := runs_below(folder)):
         return UserError(runs)
-    tip = "" if tf.io.gfile.exists(folder) else hub.similar(folder)
+    tip = "" if tf.io.gfile.exists(folder) else hub.did_you_mean(folder)
     return FileNotFoundError(f"{path} does not exist: expected the folder of a fine-tuned run{tip}")
 
 

@@ -1,4 +1,4 @@
-"""What a task says of its examples: predictions of each, and how those of a set are scored and written."""
+"""What a task predicts for examples, and how the predictions for a set are scored and written."""
 
 import abc
 from collections.abc import Mapping

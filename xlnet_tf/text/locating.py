@@ -42,7 +42,7 @@ def locate_tokenizer(path: str | os.PathLike) -> epath.Path:
     located = epath.Path(hub.locate(path, tokenizer_only=True).folder)
     if not located.exists():
         raise FileNotFoundError(
-            f"tokenizer {located} does not exist{hub.similar(str(located))}: expected a folder with "
+            f"tokenizer {located} does not exist{hub.did_you_mean(str(located))}: expected a folder with "
             f"{TOKENIZER_FILE}, or such a file."
         )
     return located

@@ -50,11 +50,11 @@ def rows_axis(name: str) -> int:
     return 1 if name in ("memory", "next_memory") else 0
 
 
-def _split(value: tf.Tensor, parts: int, axis: int) -> tf.Tensor:
-    """Cuts an axis into equal parts and puts them first: [..., B, ...] -> [parts, ..., B / parts, ...]."""
-    # Of several hosts, tf.distribute forgets how many rows there are; a graph for any length knows no length.
+def _split(value: tf.Tensor, count: int, axis: int) -> tf.Tensor:
+    """Cuts an axis into equal parts and puts them first: [..., B, ...] -> [count, ..., B / count, ...]."""
+    # With several hosts, tf.distribute forgets how many rows there are; a graph for all lengths knows none.
     shape = [tf.shape(value)[index] if size is None else size for index, size in enumerate(value.shape)]
-    value = tf.reshape(value, shape[:axis] + [parts, shape[axis] // parts] + shape[axis + 1 :])
+    value = tf.reshape(value, shape[:axis] + [count, shape[axis] // count] + shape[axis + 1 :])
     axes = list(range(len(value.shape)))
     return tf.transpose(value, [axis] + axes[:axis] + axes[axis + 1 :]) if axis else value
 

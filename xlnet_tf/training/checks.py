@@ -1,4 +1,4 @@
-"""What is checked before a run begins, so that it is refused at once and not after hours."""
+"""Checks before a run begins, so that it is refused at once and not after hours."""
 
 import os
 

@@ -9,12 +9,12 @@ Features = Mapping[str, tf.Tensor]
 
 
 class Batching(abc.ABC):
-    """Which rows make each step of a training or an evaluation. By default, rows are whole.
+    """Which rows make each step of a training or an evaluation; by default, rows are whole.
 
     Attributes:
-        has_dynamic_length: whether one graph can compute the rows of all steps, whatever their length.
-        compiled_lengths: the few lengths that rows are cut to else, or numbers of packed rows; None: they are
-            whole.
+        has_dynamic_length: whether one graph can compute rows of any length.
+        compiled_lengths: the few lengths (or numbers of packed rows) for which there is a graph each
+            otherwise; None stands for whole rows.
     """
 
     has_dynamic_length = False
@@ -37,16 +37,16 @@ class Batching(abc.ABC):
 
     @abc.abstractmethod
     def tokens_of_step(self, length: int | None = None) -> int:
-        """Returns how many tokens a step reads whose rows are cut to a length; None: to none."""
+        """Returns how many tokens a step with rows of this length reads; None: with whole rows."""
 
     def lengths_of_steps(self, first: int, steps: int, multiple: int | None = None) -> list[int | None]:
-        """Returns to how many tokens the rows of each step are cut, or how many packed rows there are.
+        """Returns for each step how many tokens its rows are cut to, or how many packed rows it has.
 
         None: rows are whole.
 
         Args:
-            first: step, counted from 0.
-            multiple: that dynamic lengths are of; None: each is one of `compiled_lengths`.
+            first: the first of the steps, counted from 0.
+            multiple: dynamic lengths are rounded up to it; None: each length is one of `compiled_lengths`.
         """
         return [None] * steps
 
@@ -82,14 +82,14 @@ class TaskData(abc.ABC):
         """Has TensorFlow alone read the data, for hosts that run no Python of ours."""
 
     def dev_set(self) -> str:
-        """Returns a digest of what is evaluated on, wherever it lies; asked only if there is something.
+        """Returns a digest of the dev set, wherever it lies; called only if there is one.
 
-        Data that do not override it do not tell dev sets apart.
+        Without an override, all dev sets count as the same.
         """
         return ""
 
     def warnings(self) -> list[str]:
-        """Returns what should be mended before training; --dry_run shows it."""
+        """Returns what should be fixed before training; --dry_run shows it."""
         return []
 
     @property
@@ -103,4 +103,4 @@ class TaskData(abc.ABC):
 
     @abc.abstractmethod
     def difference(self, model_dir: str) -> list[str]:
-        """Returns in what the training data differ from those of the run in model_dir, one line each."""
+        """Returns how the training data differ from those of the run in model_dir, one line each."""

@@ -134,7 +134,7 @@ def keep_best(
         before = task.dev_score(best)
     if math.isnan(score) or score <= before:
         return
-    if best:  # they are of the weights that are replaced now; a killed process leaves none of both
+    if best:  # of the weights that are replaced now: a killed process leaves neither
         tf.io.gfile.remove(f"{folder}/{METRICS_FILE}")
     tf.io.gfile.makedirs(folder)
     task.save_assets(folder)

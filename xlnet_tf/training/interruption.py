@@ -72,7 +72,7 @@ class Preemption:
     """
 
     def __init__(self, strategy: tf.distribute.Strategy):
-        self._told: int | None = None
+        self._signal: int | None = None
         self._hosts = ", on all hosts" if has_peers(strategy) else ""
         self._on_any_host = OnAnyHost(strategy)
 
@@ -86,13 +86,13 @@ class Preemption:
         signal.set_wakeup_fd(self._wakeup)
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        if self._told and error == (None, None, None):
-            signal.raise_signal(self._told)
+        if self._signal and error == (None, None, None):
+            signal.raise_signal(self._signal)
 
     def _notice(self, number, frame):
-        if number == self._told == signal.SIGINT and callable(self._before[number]):
+        if number == self._signal == signal.SIGINT and callable(self._before[number]):
             self._before[number](number, frame)
-        self._told = number
+        self._signal = number
         if number == signal.SIGINT and sys.stderr and sys.stderr.isatty():
             print("\nCtrl-C: the run ends after the current steps; again: at once", file=sys.stderr)
 
@@ -101,10 +101,10 @@ class Preemption:
 
         All must call it at the same point.
         """
-        if not self._on_any_host(self._told is not None):
+        if not self._on_any_host(self._signal is not None):
             return
         kind, why = Interrupted, "SIGTERM"
-        if self._told == signal.SIGINT:
+        if self._signal == signal.SIGINT:
             kind, why = Cancelled, "Ctrl-C"
         if not step:
             raise kind(f"{why} before the first step: start the same command again{self._hosts}")

@@ -18,10 +18,10 @@ from xlnet_tf.training.trainer import Trainer
 class TrainingLoop(orbit.Controller):
     """Orbit's controller with our checkpoints, reports and reasons to end.
 
-    It restores the newest checkpoint when it is created, on all hosts the chief's.
+    When it is created, it restores the newest checkpoint.
 
     Args:
-        owner: has model_dir to itself; None on all hosts but the chief.
+        owner: the lease on model_dir; None on all hosts but the chief.
     """
 
     def __init__(self, trainer: Trainer, model_dir: str, owner: Ownership | None):
@@ -67,7 +67,7 @@ class TrainingLoop(orbit.Controller):
 
     def run(self) -> dict[str, float]:
         """Trains up to the last step, or until something ends the run; returns the last metrics."""
-        last = self._settings.train_steps
+        last, interval = self._settings.train_steps, self._settings.checkpoint_interval
         with self._preemption, self._progress, self._profile, self.strategy.scope(), self.checkpoint_manager:
             self._progress.say(runtime.describe(self.strategy))
             for notice in self.trainer.resume_notices():
@@ -75,24 +75,23 @@ class TrainingLoop(orbit.Controller):
             metrics, reason = self._evaluation()
             if self._on_any_host(bool(reason)):  # as it had before it was started again
                 return metrics
-            while (step := self._step) < last:
-                evaluated = self._next_evaluation(step)
+            ends = False
+            while not ends and (step := self._step) < last:
+                evaluation = self._next_evaluation(step)
                 self._profile.at(step)
-                step = self._profile.stop_before(step, min(evaluated, self._next_checkpoint(step)))
+                checkpoint = (step // interval + 1) * interval  # within a loop of steps or not
+                target = self._profile.stop_before(step, min(evaluation, checkpoint))
                 try:
-                    self.train(step, checkpoint_at_completion=step == last)
+                    self.train(target, checkpoint_at_completion=target == last)
                 except HoursUsed:
-                    reason = self._hours.reason(self._step)
-                    break
-                if step != evaluated:
-                    continue
-                metrics, reason = self._evaluation()
-                if self._on_any_host(bool(reason)):
-                    break
-            else:
-                return metrics
-            self._save_now()
-            self._progress.say(reason)
+                    reason, ends = self._hours.reason(self._step), True
+                else:
+                    if target == evaluation:
+                        metrics, reason = self._evaluation()
+                        ends = self._on_any_host(bool(reason))
+            if ends:
+                self._save_now()
+                self._progress.say(reason)
         return metrics
 
     def _next_evaluation(self, step: int) -> int:
@@ -103,11 +102,6 @@ class TrainingLoop(orbit.Controller):
         early = [interval // part // loop * loop for part in parts]
         later = (step // interval + 1) * interval
         return min(self._settings.train_steps, *(number for number in early if number > step), later)
-
-    def _next_checkpoint(self, step: int) -> int:
-        """Returns the step at which the next checkpoint is due, be it within a loop of steps or not."""
-        interval = self._settings.checkpoint_interval
-        return (step // interval + 1) * interval
 
     def _evaluation(self) -> tuple[dict[str, float], str]:
         """Evaluates, where there is a set for it.
@@ -132,7 +126,7 @@ class TrainingLoop(orbit.Controller):
             logs = self.evaluate(steps)
         metrics = {name: number(value) for name, value in logs.items() if name != "steps_per_second"}
         step = self._step
-        # Else a run resumes between two evaluations: what is best must not depend on where it stopped.
+        # Not where a run resumes between two of these: what is best must not depend on where it stopped.
         is_regular = step % self._settings.validation_interval == 0
         if self._owner and (is_regular or step == self._settings.train_steps):
             task.after_evaluation(self.trainer.model, metrics, step, self._model_dir)

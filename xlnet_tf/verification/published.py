@@ -114,7 +114,7 @@ def find(source: str, config: XLNetConfig, tokenizer: str | None) -> Published |
 
 
 def differences(config: XLNetConfig, expected: XLNetConfig, sizes: bool = False) -> list[str]:
-    """Returns in what an architecture, or its sizes, differs: "n_layer is 6, not 12"; gelu may."""
+    """Returns in what an architecture, or its sizes alone, differs, as "n_layer is 6, not 12"."""
     fields = ("n_token", "n_layer", "d_model", "d_inner") if sizes else expected.to_dict()
     own, wanted = config.to_dict(), expected.to_dict()
     return [

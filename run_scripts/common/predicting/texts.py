@@ -41,14 +41,14 @@ def answer(options: PredictOptions, dtype: str | None):
 
     from run_scripts.common.sharded import job
     from xlnet_tf.serving.graph.text_answers import answer_texts
-    from xlnet_tf.serving.models import find_source
+    from xlnet_tf.serving.sources import open_served
 
     if options.input:
         first, named = None, [pair.partition("=")[0] for pair in options.input]
     else:  # before anything that takes time
         first = next(rows_of_file(options.data))
         named = [*first, *(pair.partition("=")[0] for pair in options.column)]
-    source = find_source(options.model_dir, options.checkpoint, named)
+    source = open_served(options.model_dir, checkpoint=options.checkpoint, inputs=named)
     weights = _kind_of_weights(dtype, source)
     columns = {name: TensorInfo(np.dtype(object), rank) for name, rank in source.ranks.items()}
     chosen = chosen_columns(options.column, columns)
@@ -96,14 +96,14 @@ def refuse_devices(devices: Iterable[str]):
 def answer_corpus(options: PredictOptions, dtype: str | None, shards: ShardOptions):
     """Answers the rows of a corpus into shards in --output_dir."""
     from run_scripts.common.sharded import job, models
-    from xlnet_tf.serving.models import find_source
+    from xlnet_tf.serving.sources import open_served
 
     pairs = [pair.partition("=")[::2] for pair in options.column]
     # The column with a text by which parquet files are cut; which inputs the model has is not known yet.
     source = shards.corpus(options.data or "", pairs[0][1] if pairs else "text")
     rows = job.first_rows(source, shards)
     named = (*rows[0].values, *(name for name, _ in pairs))
-    model = find_source(options.model_dir, options.checkpoint, named)
+    model = open_served(options.model_dir, checkpoint=options.checkpoint, inputs=named)
     chosen = chosen_columns(options.column, model.ranks)
     if not any(set(chosen.values()) <= set(row.values) for row in rows):
         check_columns(rows[0].values, model.ranks, chosen, f"{rows[0].source}, row 1")
@@ -122,7 +122,7 @@ def answer_corpus(options: PredictOptions, dtype: str | None, shards: ShardOptio
 
 
 def _kind_of_weights(dtype: str | None, source) -> str:
-    from xlnet_tf.serving.models import BFLOAT16, FLOAT32
+    from xlnet_tf.serving.graph.weights import BFLOAT16, FLOAT32
 
     return BFLOAT16 if (dtype or source.dtype) == BFLOAT16 else FLOAT32
 

@@ -22,10 +22,10 @@ _TEXT, _FLOAT, _INT = np.dtype(object), np.dtype(np.float32), np.dtype(np.int32)
 
 @dataclasses.dataclass(frozen=True)
 class Predicting:
-    """A fine-tuned model: the answers of `find_source`'s.
+    """A fine-tuned model: the answers of `open_served`'s.
 
     Args:
-        path, checkpoint, inputs: see xlnet_tf.serving.models.find_source.
+        path, checkpoint, inputs: see xlnet_tf.serving.sources.open_served.
         weights: kind of its weights.
         columns: (input, column) pairs.
     """
@@ -38,10 +38,10 @@ class Predicting:
 
     def load(self, threads: int) -> Answerer:
         _use_threads(threads)
-        from xlnet_tf.serving.models import find_source
+        from xlnet_tf.serving.sources import open_served
 
-        source = find_source(self.path, self.checkpoint, self.inputs)
-        answer = source.load(self.weights).row_function()
+        source = open_served(self.path, checkpoint=self.checkpoint, inputs=self.inputs)
+        answer = source.load(self.weights).batch_predictor()
         outputs = {
             name: (np.dtype(spec.dtype.as_numpy_dtype), spec.shape.rank - 1)
             for name, spec in answer.outputs.items()
@@ -75,7 +75,7 @@ class Scoring(TextModel):
     def load(self, threads: int) -> Answerer:
         _use_threads(threads)
         from xlnet_tf.generation.language_model import XLNetLanguageModel
-        from xlnet_tf.serving.models import policy
+        from xlnet_tf.serving.graph.weights import policy
 
         with policy(self.dtype):
             model = XLNetLanguageModel.from_pretrained(self.path)
@@ -113,9 +113,9 @@ class Embedding(TextModel):
 
     def load(self, threads: int) -> Answerer:
         _use_threads(threads)
-        from xlnet_tf.serving.models import find_embedder
+        from xlnet_tf.serving.embedders import open_embedder
 
-        embed = find_embedder(self.path, self.checkpoint, self.layer, self.dtype).load(self.dtype)
+        embed = open_embedder(self.path, self.checkpoint, self.layer, self.dtype).load(self.dtype)
 
         def answer(rows: Sequence[Inputs]) -> list[dict[str, Any]]:
             found = embed([row["text"] for row in rows], self.tokens)

@@ -18,7 +18,7 @@ from xlnet_tf.models.multiple_choice import XLNetMultipleChoice, XLNetRanker
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering
 from xlnet_tf.models.token_classifier import XLNetTokenClassifier
-from xlnet_tf.serving.graph.module import ServingModule
+from xlnet_tf.serving.graph.exported_model import ExportableModel
 from xlnet_tf.tasks.classification.serving import AlertRule, ClassificationModule, RegressionModule
 from xlnet_tf.tasks.multiple_choice.serving import MultipleChoiceModule
 from xlnet_tf.tasks.pretraining.serving import LanguageModelModule
@@ -45,11 +45,11 @@ class Kind(NamedTuple):
     """
 
     model: Callable[..., tf_keras.Model]
-    module: Callable[..., ServingModule]
+    module: Callable[..., ExportableModel]
     columns: Mapping[str, list[Any]] | None = None
     answer: Callable[[tf_keras.Model, Mapping[str, np.ndarray]], Mapping[str, Any]] | None = None
 
-    def rows(self, module: ServingModule) -> Mapping[str, list[Any]]:
+    def rows(self, module: ExportableModel) -> Mapping[str, list[Any]]:
         """Returns the rows to ask, by input."""
         return self.columns or {name: [value] * 3 for name, value in module.example_rows().items()}
 

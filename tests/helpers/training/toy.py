@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import tensorflow as tf
 
 from tests.helpers.records.synthetic import make_set
 from xlnet_tf import files
@@ -63,3 +64,10 @@ def settings(folder) -> dict:
         },
         "trainer": {"train_steps": 20, "optimizer_config": {"learning_rate": 0.01}},
     }
+
+
+def tensors(checkpoint) -> dict[str, np.ndarray]:
+    """Returns what a run's checkpoint holds of a training; not how often it was saved."""
+    reader = tf.train.load_checkpoint(str(checkpoint))
+    names = set(reader.get_variable_to_shape_map()) - {"_CHECKPOINTABLE_OBJECT_GRAPH"}
+    return {name: reader.get_tensor(name) for name in names if "save_counter" not in name}

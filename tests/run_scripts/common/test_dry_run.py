@@ -342,6 +342,7 @@ def test_the_whole_training_has_its_hours_and_price(folder):
     params.trainer.train_steps, params.trainer.max_hours = 7200, 1.5
     outcome = types.SimpleNamespace(estimated_seconds=1.0, is_at_peak=False)
     batches = [types.SimpleNamespace(length=None, outcome=outcome)]
-    text = dry_run._duration(params, task, batches, price_per_hour=9.6)
+    where = dry_run.machines(params.runtime, "v3-8")
+    text = dry_run._duration(params, task, where, batches, price_per_hour=9.6)
     assert "The training, 7,200 steps, takes 2.00 h and costs 19.20." in text
     assert "WARNING: --max_hours=1.5 ends it before its last step." in text

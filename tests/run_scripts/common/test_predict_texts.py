@@ -15,9 +15,9 @@ from tests.helpers.serving.toys import built
 from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.pretrainer import XLNetPretrainer
-from xlnet_tf.serving import models
 from xlnet_tf.serving.export import export
 from xlnet_tf.serving.graph import text_answers
+from xlnet_tf.serving.sources import open_served
 
 TEXTS = ["ba ne", "", "tor tor tor 1999, ba", "a film", "ne", "ren do su mi", "5, 12,"]
 ROWS = [*enumerate(["ba ne", "tor tor tor ba", "ne", "ren do su mi"])]
@@ -179,10 +179,10 @@ def test_run_folder_keras_file_and_export_answer_alike(run, tmp_path, task):
     model = entry.load("model").from_pretrained(best, **choices)
     model.save_pretrained(tmp_path / "folder")
     model.save(tmp_path / "model.keras")
-    export(models.module_of_run(str(folder)), str(tmp_path / "served"))
+    export(open_served(str(folder)).load(), str(tmp_path / "served"))
     expected = None
     for path in (folder, tmp_path / "folder", tmp_path / "model.keras", tmp_path / "served"):
-        source = models.find_source(str(path))
+        source = open_served(str(path), inputs=())
         served = source.load("float32")
         if expected is None:
             rows = [
@@ -199,7 +199,7 @@ def test_run_folder_keras_file_and_export_answer_alike(run, tmp_path, task):
         source.load("bfloat16")
     by_name = model.answer(**{name: [row[name] for row in rows] for name in columns})
     for row, found, answer in zip(rows, by_name, expected, strict=True):
-        assert_near(found, models.module_of(str(folder)).readable(row, answer))
+        assert_near(found, open_served(str(folder)).load().readable(row, answer))
 
 
 def assert_near(found, expected):
@@ -228,7 +228,7 @@ def test_a_table_with_labels_is_answered(run, tmp_path, capsys):
 
 
 def test_a_refused_start_reads_no_weights(run, table, monkeypatch):
-    monkeypatch.setattr(models, "module_of", None)
+    monkeypatch.setattr("xlnet_tf.serving.sources.policy", None)
     for flags in (["--input=review=a"], [f"--data={table}"], [f"--data={table}", "--column=text=body"]):
         with pytest.raises(UserError, match="expected NAME=VALUE|missing"):
             predict(run, *flags)

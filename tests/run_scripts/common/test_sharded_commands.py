@@ -12,8 +12,8 @@ from tests.helpers.serving.toys import built
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.models.pretrainer import XLNetPretrainer
-from xlnet_tf.serving import models
 from xlnet_tf.serving.export import export
+from xlnet_tf.serving.sources import open_served
 
 TEXTS = invent_texts(40, seed=5)
 BEAM = "--beam_options=--runner=FnApiRunner --direct_num_workers=1 --direct_running_mode=in_memory"
@@ -112,7 +112,7 @@ def test_embed(pretrained, run, data, tmp_path, capsys):
         assert row["pieces"] == pieces
     assert_beam_writes_the_same(found, "embed", pretrained, data, tmp_path / "beam", "--tokens")
 
-    export(models.module_of(str(pretrained), seq_len=512), str(tmp_path / "served"))
+    export(open_served(str(pretrained), seq_len=512).load(), str(tmp_path / "served"))
     served = answer("embed", tmp_path / "served", data, tmp_path / "of_served", "--tokens")
     for row, one in zip(rows_of(served, "embeddings"), rows, strict=True):
         np.testing.assert_allclose(row["token_embeddings"], one["token_embeddings"], atol=1e-5)

@@ -8,12 +8,14 @@ import tensorflow as tf
 from tests.helpers.serving.exports import KINDS
 from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint
-from xlnet_tf.serving import models
 from xlnet_tf.serving.export import export
 from xlnet_tf.serving.graph import text_answers
-from xlnet_tf.serving.graph.module import LOWEST, ServingModule
+from xlnet_tf.serving.graph.exported_model import LOWEST, ExportableModel
+from xlnet_tf.serving.graph.options import exact_buckets
 from xlnet_tf.serving.graph.signatures import plain
-from xlnet_tf.serving.graph.text_answers import RowFunction, answer_texts
+from xlnet_tf.serving.graph.text_answers import BatchPredictor, answer_texts
+from xlnet_tf.serving.graph.weights import FLOAT32
+from xlnet_tf.serving.sources import open_served
 from xlnet_tf.tasks.multiple_choice.serving import MultipleChoiceModule
 from xlnet_tf.tasks.ranking.serving import RankingModule
 from xlnet_tf.tasks.tagging.serving import TaggingModule
@@ -48,7 +50,7 @@ def test_outputs_are_in_the_order_of_their_names():
     """A SavedModel has them in another order in each process; columns of shards follow this one."""
     columns = dict.fromkeys(["score", "label", "alert"], tf.TensorSpec([None]))
     graph = types.SimpleNamespace(structured_outputs=columns)
-    function = RowFunction(graph, inputs=dict, without_padding=ServingModule.without_padding)
+    function = BatchPredictor(graph, inputs=dict, without_padding=ExportableModel.without_padding)
     assert [*function.outputs] == ["alert", "label", "score"]
 
 
@@ -87,12 +89,12 @@ def test_exported_weights_that_do_not_say_their_task_answer_without_padding(smal
     kind.model(small_tokenizer).save_pretrained(tmp_path / "ours", small_tokenizer)
     save_checkpoint(open_checkpoint(str(tmp_path / "ours")), str(theirs), "hugging_face")
     (theirs / CARD_FILE).unlink()
-    module = models.module_of_checkpoint(str(theirs), head=task, buckets=[])
+    module = open_served(str(theirs), head=task, buckets=[]).load()
     rows = rows_of(kind, module)[:2]
     for name in {"options", "candidates"} & set(rows[0]):
         rows[1] = rows[1] | {name: rows[1][name][:1]}
     export(module, str(tmp_path / "served"), warmup_batches=(1,))
-    served = models.find_source(str(tmp_path / "served")).load(models.FLOAT32)
+    served = open_served(str(tmp_path / "served"), inputs=()).load(FLOAT32)
     both = [list(answer_texts(each, iter(rows), batch_size=2)) for each in (served, module)]
     lengths = [[{n: len(v) for n, v in a.items() if isinstance(v, list)} for a in found] for found in both]
     assert lengths[0] == lengths[1]
@@ -165,7 +167,8 @@ def test_no_rows_have_no_answers(classifier):
 
 
 def test_padding_follows_the_text():
-    assert text_answers.padding_buckets(40) == [8, 16, 24, 32]
+    assert exact_buckets(40, 0) == [8, 16, 24, 32]
+    assert exact_buckets(40, 8) is None
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
 
 from tests.helpers.profiles import examples
 from xlnet_tf.serving.local.batching import Batcher, Closed, Rule
-from xlnet_tf.serving.local.loaded import RequestError
+from xlnet_tf.serving.local.saved_model import RequestError
 
 # The axes of the outputs, of which the first is the batch, and the rule that follows.
 SIGNATURES = {

@@ -28,8 +28,8 @@ from tests.helpers.serving.exports import KINDS
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.client import connect
 from xlnet_tf.serving.export import export
-from xlnet_tf.serving.local import guard, models, server
-from xlnet_tf.serving.local.loaded import LoadedModel, RequestError
+from xlnet_tf.serving.local import guard, server, versions
+from xlnet_tf.serving.local.saved_model import LoadedModel, RequestError
 from xlnet_tf.serving.warmup import BUCKETS_FILE
 
 SERVED = ("classification", "regression")
@@ -51,8 +51,8 @@ def exported(folder, name, tokenizer):
 
 @pytest.fixture(scope="module")
 def running(exports):
-    configs = [models.of_folder(str(path)) for path in exports.values()]
-    configs[0] = models.dataclasses.replace(configs[0], labels={"stable": 1})
+    configs = [versions.of_folder(str(path)) for path in exports.values()]
+    configs[0] = versions.dataclasses.replace(configs[0], labels={"stable": 1})
     with server.serving(configs, limits=LIMITS) as found:
         yield found
 
@@ -138,7 +138,7 @@ def test_a_closed_model_leaves_memory_without_a_garbage_collection(exports, tmp_
 
 
 def test_a_version_that_is_loaded_after_the_end_starts_no_threads(exports):
-    served = models.Models([models.ModelConfig("late", str(exports["classification"]))])
+    served = versions.Models([versions.ModelConfig("late", str(exports["classification"]))])
     served.close()
     before = threading.active_count()
     served.refresh()
@@ -165,10 +165,10 @@ def test_texts_beyond_the_limit_are_refused_by_the_model_itself(exports):
 def test_entities_are_answered_alone_and_together(small_tokenizer, tmp_path, monkeypatch):
     folder = exported(tmp_path, "tagging", small_tokenizer)
     model = tf.saved_model.load(str(folder / "1"))
-    with server.serving([models.of_folder(str(folder))]) as running:
+    with server.serving([versions.of_folder(str(folder))]) as running:
         for scheme in ("rest", "grpc"):
             check_alone(running, model, "tagging", scheme)
-        served = running.service.models.find(models.ModelSpec(name="tagging")).model
+        served = running.service.models.find(versions.ModelSpec(name="tagging")).model
         with pytest.raises(RequestError, match="Timed out") as late:  # all of it takes more than 2 s
             served.run("serving_default", {"text": np.array([b"ba ne " * 80_000], object)}, 0.1)
         assert late.value.code == "DEADLINE_EXCEEDED"
@@ -176,14 +176,14 @@ def test_entities_are_answered_alone_and_together(small_tokenizer, tmp_path, mon
 
 
 def check_together(running, model, name, monkeypatch):
-    runs, run = [], running.service.models.find(models.ModelSpec(name=name)).model.run
+    runs, run = [], running.service.models.find(versions.ModelSpec(name=name)).model.run
 
     def counted(signature, inputs, seconds):
         runs.append(len(next(iter(inputs.values()))))
         time.sleep(0.1)  # the others arrive
         return run(signature, inputs, seconds)
 
-    monkeypatch.setattr(running.service.models.find(models.ModelSpec(name=name)).model, "run", counted)
+    monkeypatch.setattr(running.service.models.find(versions.ModelSpec(name=name)).model, "run", counted)
     requests = [rows_of(name, 1 + n % 4, seed=100 * n) for n in range(16)]
     answers, ready = [None] * len(requests), threading.Barrier(len(requests))
 
@@ -478,7 +478,7 @@ def test_request_lines_of_all_forms_are_read(running, target, head, status):
 
 
 def test_an_error_that_nobody_foresaw_is_one_answer_and_no_success(running, monkeypatch):
-    model = running.service.models.find(models.ModelSpec(name="classification")).model
+    model = running.service.models.find(versions.ModelSpec(name="classification")).model
     monkeypatch.setattr(model, "run", lambda *request: 1 / 0)
     status, answer = ask(running, "POST", PREDICT, {"instances": ["ba"]})
     assert (status, answer) == (500, {"error": "the server failed: division by zero"})
@@ -579,7 +579,7 @@ def test_a_client_that_reads_no_answers_loses_its_connection(running, monkeypatc
 @pytest.mark.integration
 def test_slow_senders_over_grpc_do_not_keep_others_out(exports):
     """Each sends the head of a call, and nothing else."""
-    configs, never = [models.of_folder(str(exports["classification"]))], threading.Event()
+    configs, never = [versions.of_folder(str(exports["classification"]))], threading.Event()
     limits = guard.Limits(timeout=0.5, concurrency=4)
     with server.serving(configs, limits=limits) as running, grpc.insecure_channel(running.grpc) as channel:
         call = channel.stream_unary("/tensorflow.serving.PredictionService/Predict")
@@ -605,7 +605,7 @@ def test_load_at_a_server_is_reported(running, scheme):
 
 
 def test_too_many_requests_at_a_time_are_refused(running):
-    version = running.service.models.find(models.ModelSpec(name="classification"))
+    version = running.service.models.find(versions.ModelSpec(name="classification"))
     run, free = version.model.run, threading.Event()
     version.model.run = lambda *request: free.wait(20) and run(*request)
     statuses = []
@@ -636,7 +636,7 @@ def test_too_many_requests_at_a_time_are_refused(running):
 
 @pytest.mark.parametrize("scheme", ["rest", "grpc"])
 def test_what_no_client_waits_for_any_more_is_not_computed(running, monkeypatch, scheme):
-    model = running.service.models.find(models.ModelSpec(name="classification")).model
+    model = running.service.models.find(versions.ModelSpec(name="classification")).model
     run, check, free, runs, checked = model.run, model.check, threading.Event(), [], []
 
     def held(signature, inputs, seconds):
@@ -645,8 +645,9 @@ def test_what_no_client_waits_for_any_more_is_not_computed(running, monkeypatch,
         return run(signature, inputs, seconds)
 
     def noted(signature, inputs):
-        check(signature, inputs)
+        rows = check(signature, inputs)
         checked.append(inputs["text"].tolist())
+        return rows
 
     def wait_for(condition):
         deadline = time.monotonic() + 20
@@ -708,10 +709,10 @@ def test_metrics_have_the_names_of_tensorflow_serving(running):
 
 @pytest.mark.integration
 def test_versions_are_loaded_and_unloaded_while_requests_run(exports, tmp_path, monkeypatch):
-    monkeypatch.setattr(models, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(versions, "POLL_SECONDS", 0.05)
     folder = tmp_path / "reviews"
     shutil.copytree(exports["classification"], folder)
-    with server.serving([models.of_folder(str(folder))]) as running:
+    with server.serving([versions.of_folder(str(folder))]) as running:
         failures, done = [], threading.Event()
 
         def client():
@@ -757,7 +758,7 @@ def test_versions_are_loaded_and_unloaded_while_requests_run(exports, tmp_path, 
 def test_a_version_is_unloaded_just_after_a_request_found_it(
     exports, monkeypatch, method, path, body, statuses
 ):
-    with server.serving([models.of_folder(str(exports["classification"]))]) as running:
+    with server.serving([versions.of_folder(str(exports["classification"]))]) as running:
         served = running.service.models
         find = served.find
 
@@ -775,51 +776,53 @@ def test_folders_and_settings_that_cannot_be_served(exports, tmp_path):
         with pytest.raises(UserError, match=message):
             function(str(path))
 
-    refused("is not a folder", models.of_folder, tmp_path / "no")
-    refused("holds no exported model: .*xlnet-tf export --model_dir", models.of_folder, tmp_path)
+    refused("is not a folder", versions.of_folder, tmp_path / "no")
+    refused("holds no exported model: .*xlnet-tf export --model_dir", versions.of_folder, tmp_path)
     (tmp_path / "models.config").write_text("model_config_list {")
-    refused("is not a models.config", models.of_config_file, tmp_path / "models.config")
+    refused("is not a models.config", versions.of_config_file, tmp_path / "models.config")
     (tmp_path / "models.config").write_text("")
-    refused("has no models", models.of_config_file, tmp_path / "models.config")
-    refused("is not there", models.of_config_file, tmp_path / "other.config")
+    refused("has no models", versions.of_config_file, tmp_path / "models.config")
+    refused("is not there", versions.of_config_file, tmp_path / "other.config")
     (tmp_path / "models.config").write_text(
         'model_config_list { config { name: "a" base_path: "/models/a" } }'
     )
-    refused("there is no folder /models/a or", models.of_config_file, tmp_path / "models.config")
+    refused("there is no folder /models/a or", versions.of_config_file, tmp_path / "models.config")
     (tmp_path / "models.config").write_text('model_config_list { config { name: "a" } }')
-    refused("model 'a' has no base_path", models.of_config_file, tmp_path / "models.config")
+    refused("model 'a' has no base_path", versions.of_config_file, tmp_path / "models.config")
     one = f'name: "a" base_path: "{exports["regression"]}"'
     nine = "model_version_policy { specific { versions: 9 } }"
     (tmp_path / "models.config").write_text(f"model_config_list {{ config {{ {one} {nine} }} }}")
     refused(
-        "model 'a' has no version 9 in .*, which has 1$", models.of_config_file, tmp_path / "models.config"
+        "model 'a' has no version 9 in .*, which has 1$", versions.of_config_file, tmp_path / "models.config"
     )
     label = 'version_labels { key: "stable" value: 9 }'
     (tmp_path / "models.config").write_text(f"model_config_list {{ config {{ {one} {label} }} }}")
     refused(
         "the label 'stable' of model 'a' stands for version 9, which is not served, only 1: change",
-        models.of_config_file,
+        versions.of_config_file,
         tmp_path / "models.config",
     )
     one = f'name: "a" base_path: "{exports["regression"]}/1"'
     (tmp_path / "models.config").write_text(f"model_config_list {{ config {{ {one} }} }}")
-    refused("base_path of model 'a', .*/1, is one version", models.of_config_file, tmp_path / "models.config")
+    refused(
+        "base_path of model 'a', .*/1, is one version", versions.of_config_file, tmp_path / "models.config"
+    )
     shutil.copytree(exports["regression"], tmp_path / "my model")  # which is served by another name
     one = 'name: "a" base_path: "my model/"'
     (tmp_path / "models.config").write_text(f"model_config_list {{ config {{ {one} }} }}")
-    expected = models.ModelConfig("a", str(tmp_path / "my model"))
-    assert models.of_config_file(str(tmp_path / "models.config")) == [expected]
+    expected = versions.ModelConfig("a", str(tmp_path / "my model"))
+    assert versions.of_config_file(str(tmp_path / "models.config")) == [expected]
     tf.saved_model.save(tf.Module(), str(tmp_path / "mute" / "1"))
     with (
         pytest.raises(UserError, match="mute/1 cannot be loaded: it has no signatures"),
-        server.serving([models.of_folder(str(tmp_path / "mute"))]),
+        server.serving([versions.of_folder(str(tmp_path / "mute"))]),
     ):
         pass
     shutil.copytree(exports["regression"], tmp_path / "cut")
     (tmp_path / "cut" / "1" / "assets.extra" / "buckets.json").write_text("[32, 6")
     with (
         pytest.raises(UserError, match="cut/1 cannot be loaded: assets.extra/buckets.json is damaged"),
-        server.serving([models.of_folder(str(tmp_path / "cut"))]),
+        server.serving([versions.of_folder(str(tmp_path / "cut"))]),
     ):
         pass
     torn = tmp_path / "torn"
@@ -827,16 +830,21 @@ def test_folders_and_settings_that_cannot_be_served(exports, tmp_path):
     (torn / "1" / "saved_model.pb").write_bytes(b"torn")
     with (
         pytest.raises(UserError, match="torn/1 cannot be loaded"),
-        server.serving([models.of_folder(str(torn))]),
+        server.serving([versions.of_folder(str(torn))]),
     ):
         pass
-    assert models.of_folder(str(exports["regression"] / "1")).only == (1,)
-    [config] = models.of_config_file(str(exports["regression"] / "models.config"))  # written for a container
+    assert versions.of_folder(str(exports["regression"] / "1")).only == (1,)
+    [config] = versions.of_config_file(
+        str(exports["regression"] / "models.config")
+    )  # written for a container
     assert (config.name, config.folder) == ("regression", str(exports["regression"]))
 
 
 def test_a_taken_port_is_named(running, exports):
     port = int(running.rest.rpartition(":")[2])
-    config, message = models.of_folder(str(exports["regression"])), f"localhost:{port} cannot be listened on"
+    config, message = (
+        versions.of_folder(str(exports["regression"])),
+        f"localhost:{port} cannot be listened on",
+    )
     with pytest.raises(UserError, match=message), server.serving([config], rest_port=port):
         pass

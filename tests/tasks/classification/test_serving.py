@@ -10,8 +10,8 @@ from tfrecord_builders.classification.build import pack_texts
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.records.examples import ExampleWriter
-from xlnet_tf.serving import models
-from xlnet_tf.serving.graph.module import buckets_for
+from xlnet_tf.serving.graph.options import buckets_for
+from xlnet_tf.serving.sources import open_served
 from xlnet_tf.tasks.classification.serving import AlertRule, ClassificationModule, RegressionModule
 from xlnet_tf.text.packing import pack
 
@@ -126,8 +126,9 @@ def test_texts_have_whole_segments_unless_an_option_says_otherwise(small_tokeniz
     model = built(XLNetClassifier, small_tokenizer, 2, segment_len=96)
     model.save_pretrained(tmp_path, small_tokenizer)
     model.tokenizer = small_tokenizer
-    assert ClassificationModule.of_model(model).seq_len == models.seq_len_of(str(tmp_path)) == 480
-    assert models.find_source(str(tmp_path)).load("float32").seq_len == 480
+    assert ClassificationModule.of_model(model).seq_len == 480
+    assert open_served(str(tmp_path)).options["seq_len"] == 480
+    assert open_served(str(tmp_path), inputs=()).load("float32").seq_len == 480
 
 
 def test_signatures_agree(module):

@@ -15,7 +15,7 @@ from tfrecord_builders.classification.build import ClassificationOptions, build_
 from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
-from xlnet_tf.serving import models
+from xlnet_tf.serving.sources import open_served
 from xlnet_tf.tasks import prediction, seeds
 from xlnet_tf.tasks.classification import task as classification
 from xlnet_tf.tasks.classification.files import write_files
@@ -186,7 +186,7 @@ def test_weights_of_hugging_face_answer_sets_and_texts_as_the_run_did(data, run,
     np.testing.assert_allclose(found["outputs"], expected["outputs"], atol=1e-6)
     with (data / "dev.csv").open(newline="") as file:
         texts = [row["text"] for row in csv.DictReader(file)]
-    answers = models.module_of(folder, seq_len=32).ask([texts], {}, batch_size=8)
+    answers = open_served(folder, seq_len=32).load().ask([texts], {}, batch_size=8)
     numbers = [answer.get("value", [*answer.get("probabilities", {}).values()]) for answer in answers]
     np.testing.assert_allclose(numbers, expected["outputs"], atol=1e-5)
 

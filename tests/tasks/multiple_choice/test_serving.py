@@ -10,7 +10,8 @@ from tfrecord_builders.race import build as race
 from tfrecord_builders.ranking import build as ranking
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.multiple_choice import XLNetMultipleChoice, XLNetRanker
-from xlnet_tf.serving.graph.module import ServingModule, serialized_example
+from xlnet_tf.serving.graph.exported_model import ExportableModel
+from xlnet_tf.serving.graph.inputs import serialized_example
 from xlnet_tf.tasks.multiple_choice.serving import MultipleChoiceModule, join_options
 from xlnet_tf.tasks.ranking.serving import RankingModule
 from xlnet_tf.text.special_tokens import PAD_ID
@@ -138,4 +139,4 @@ def test_a_text_beyond_the_limit_is_refused_wherever_it_stands():
         (["a"], tf.constant([["a", big]])),
     ):
         with pytest.raises(tf.errors.InvalidArgumentError, match="has a text of more than 524288 bytes"):
-            ServingModule.check_inputs({"query": tf.constant(query), "candidates": candidates})
+            ExportableModel.check_inputs({"query": tf.constant(query), "candidates": candidates})

@@ -67,12 +67,6 @@ def run(folder):
     return model_dir, params, metrics
 
 
-def tensors(checkpoint) -> dict[str, np.ndarray]:
-    reader = tf.train.load_checkpoint(str(checkpoint))
-    names = set(reader.get_variable_to_shape_map()) - {"_CHECKPOINTABLE_OBJECT_GRAPH"}
-    return {name: reader.get_tensor(name) for name in names if "save_counter" not in name}
-
-
 def test_a_run_reports_its_losses(run):
     model_dir, _, metrics = run
     history = read_history(str(model_dir / "history.jsonl"))
@@ -173,7 +167,7 @@ def test_a_killed_run_resumes_bit_for_bit(run, folder):
     (killed / "checkpoint").write_text("\n".join(dict.fromkeys(lines)) + "\n")
 
     assert pretraining.pretrain(settings(folder), str(killed)) == metrics
-    before, after = tensors(model_dir / "ckpt-7"), tensors(killed / "ckpt-7")
+    before, after = toy.tensors(model_dir / "ckpt-7"), toy.tensors(killed / "ckpt-7")
     assert before.keys() == after.keys() and len(before) > 50
     for name, value in before.items():
         np.testing.assert_array_equal(after[name], value, err_msg=name)
@@ -262,7 +256,7 @@ def test_a_new_run_begins_with_the_weights_of_another(run, folder):
     task.initialize(model)
     embeddings = [
         value
-        for name, value in tensors(run[0] / "ckpt-7").items()
+        for name, value in toy.tensors(run[0] / "ckpt-7").items()
         if value.shape == (60, 16) and name.startswith("model/")
     ]
     assert len(embeddings) == 1
@@ -568,7 +562,7 @@ def test_moments_are_taken_over_and_the_schedule_begins_anew(run, adapted):
     # Of the second step of the warm-up, and of the last of five that it decays in.
     assert history[0]["learning_rate"] == pytest.approx(5e-4)
     assert history[-1]["learning_rate"] == pytest.approx(2e-4)
-    last = tensors(model_dir / "ckpt-7")
+    last = toy.tensors(model_dir / "ckpt-7")
     assert last["optimizer/_iterations/.ATTRIBUTES/VARIABLE_VALUE"] == 6 + 7
     assert last["global_step/.ATTRIBUTES/VARIABLE_VALUE"] == 7
     # With no learning rate a step changes the moments alone: by beta_1 of what they were, and a gradient.
@@ -586,7 +580,7 @@ def test_moments_are_taken_over_and_the_schedule_begins_anew(run, adapted):
         },
     )
     pretraining.pretrain(still, str(model_dir.parent / "still"))
-    before, after = tensors(run[0] / "ckpt-6"), tensors(model_dir.parent / "still" / "ckpt-1")
+    before, after = toy.tensors(run[0] / "ckpt-6"), toy.tensors(model_dir.parent / "still" / "ckpt-1")
     moments = [name for name in before if re.search(r"optimizer/_variables/\d+/", name)]
     assert len(moments) > 20
     ratios = [after[name].sum() / before[name].sum() for name in moments if abs(before[name].sum()) > 1e-3]

@@ -17,7 +17,7 @@ from tfrecord_builders.squad.build import SquadOptions, build_squad
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.map_in_chunks import map_in_chunks
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering
-from xlnet_tf.serving.graph.module import signature
+from xlnet_tf.serving.graph.inputs import signature
 from xlnet_tf.tasks.question_answering import answers as squad_answers
 from xlnet_tf.tasks.question_answering import task as question_answering
 from xlnet_tf.tasks.question_answering.serving import QuestionAnsweringModule

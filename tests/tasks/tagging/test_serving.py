@@ -20,7 +20,7 @@ from tfrecord_builders.tagging.schemes import label_set
 from tfrecord_builders.tagging.words import SentenceEncoder
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.token_classifier import XLNetTokenClassifier
-from xlnet_tf.serving.graph.module import signature
+from xlnet_tf.serving.graph.inputs import signature
 from xlnet_tf.tasks.tagging import task as tagging
 from xlnet_tf.tasks.tagging.files import entities, tagged_sentences
 from xlnet_tf.tasks.tagging.serving import TaggingModule

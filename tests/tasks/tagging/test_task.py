@@ -22,8 +22,7 @@ from tfrecord_builders.tagging.build import TaggingOptions, build_tagging
 from tfrecord_builders.tagging.data import read_sentences
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
-from xlnet_tf.serving import models
-from xlnet_tf.tasks import prediction
+from xlnet_tf.tasks import export_checks, prediction
 from xlnet_tf.tasks.finetuning import finetune
 from xlnet_tf.tasks.tagging import task as tagging
 from xlnet_tf.tasks.tagging.files import tagged_sentences
@@ -172,7 +171,7 @@ def test_words_have_probabilities_of_their_tags_that_are_calibrated(run, data, t
     gold, predicted = ([row[column] for block in blocks for row in block] for column in (1, 2))
     assert [found.labels[tag] for tag in found.targets.argmax(axis=1)] == gold  # windows are in order
     assert [found.labels[tag] for tag in found.values.argmax(axis=1)] == predicted
-    [temperature] = models.fit_temperature(str(run[0]), str(data / "dev"))
+    [temperature] = export_checks.fit_temperature(str(run[0]), str(data / "dev"))
 
     def loss(t):
         probabilities = scipy.special.softmax(found.logits.astype(np.float64) / t, axis=1)

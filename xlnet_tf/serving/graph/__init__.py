@@ -1,4 +1,4 @@
 """What a SavedModel holds, and how it is asked in Python.
 
-Begin with `module.py`, which the served models of all tasks derive from.
+Begin with `exported_model.py`, which the served models of all tasks derive from.
 """

@@ -106,7 +106,6 @@ def check_answers(answers: Mapping[str, np.ndarray], signature: Signature, rows:
 
     Args:
         answers: by the names of the signature's outputs.
-        signature: that was asked.
         rows: of the request; None if it has no inputs.
 
     Raises:

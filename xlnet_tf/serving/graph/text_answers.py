@@ -22,18 +22,17 @@ from xlnet_tf.text.sorted_windows import sorted_windows, text_bytes
 _WINDOW = 64  # batches that are sorted together
 _WINDOW_BYTES = 1 << 24  # of text, after which a window ends early
 _AT_ONCE = 2  # batches: one is tokenized, one computed
-_MULTIPLE = 8
 
 Row = Mapping[str, str | Sequence[str]]
 
 
-class RowFunction(NamedTuple):
+class BatchPredictor(NamedTuple):
     """Answers a batch of rows with a graph function.
 
     Attributes:
         serve: the function.
         inputs: from rows to what it takes, by name.
-        without_padding: see ServingModule.without_padding.
+        without_padding: see ExportableModel.without_padding.
     """
 
     serve: Any
@@ -50,25 +49,20 @@ class RowFunction(NamedTuple):
 
 
 class Served(Protocol):
-    """What answers texts: a ServingModule, or a SavedModel of one."""
+    """What answers texts: a ExportableModel, or a SavedModel of one."""
 
     def input_ranks(self) -> Mapping[str, int]:
         """Returns the inputs by name: 1 for a text, 2 for a list of texts."""
 
-    def row_function(self) -> RowFunction:
+    def batch_predictor(self) -> BatchPredictor:
         """Returns the function that answers a batch of rows."""
-
-
-def padding_buckets(seq_len: int) -> list[int]:
-    """Returns the lengths that leave little padding; without a compiler, many cost no more than few."""
-    return [*range(_MULTIPLE, seq_len, _MULTIPLE)]
 
 
 def answer_texts(served: Served, rows: Iterable[Row], batch_size: int) -> Iterator[dict[str, Any]]:
     """Yields what a served model answers to rows, in their order.
 
     Args:
-        served: the model; with padding_buckets, rows are as long as their text.
+        served: the model; with exact_buckets, rows are as long as their text.
         rows: its inputs by name: texts, or lists of texts.
         batch_size: rows that are computed together.
 
@@ -77,7 +71,7 @@ def answer_texts(served: Served, rows: Iterable[Row], batch_size: int) -> Iterat
     """
     if not is_whole(batch_size) or batch_size < 1:
         raise UserError(f"batch_size is {batch_size!r}; expected a whole number of at least 1")
-    serve = served.row_function()
+    serve = served.batch_predictor()
     windows = sorted_windows(rows, text_bytes, batch_size, _WINDOW * batch_size, _WINDOW_BYTES)
     pool = ThreadPoolExecutor(_AT_ONCE)
     started = (
@@ -96,7 +90,7 @@ def answer_texts(served: Served, rows: Iterable[Row], batch_size: int) -> Iterat
         pool.shutdown(cancel_futures=True)
 
 
-def rows_of(
+def normalize_inputs(
     ranks: Mapping[str, int], texts: Sequence[Any], inputs: Mapping[str, Any]
 ) -> tuple[list[Row], bool]:
     """Makes rows of texts that a person gives.
@@ -104,7 +98,6 @@ def rows_of(
     Args:
         ranks: the inputs, as Served.input_ranks has them.
         texts: values of the first inputs.
-        inputs: values of others, by name.
 
     Returns:
         The rows, and whether they are a list of rows instead of a single one.
@@ -161,11 +154,11 @@ def _as_lists(value: Any) -> Any:
     return [*map(_as_lists, value)] if isinstance(value, list | tuple | Iterator) else value
 
 
-def row_function(
+def batch_predictor(
     answer: Callable[..., Any],
     specs: Mapping[str, tf.TensorSpec],
     without_padding: Callable[[Row, dict[str, Any]], dict[str, Any]],
-) -> RowFunction:
+) -> BatchPredictor:
     """Returns the function that answers rows with one of their columns: a graph, unless all run eagerly."""
     columns = {name: _spec(spec) for name, spec in specs.items()}
     serve = answer
@@ -180,7 +173,7 @@ def row_function(
             found[name] = tf.constant(values) if is_text else tf.ragged.constant(values, spec.dtype, 1)
         return found
 
-    return RowFunction(serve, inputs, without_padding)
+    return BatchPredictor(serve, inputs, without_padding)
 
 
 def split_rows(answers: Mapping[str, tf.Tensor]) -> list[dict[str, Any]]:

@@ -1,8 +1,8 @@
 """Answers concurrent requests together: their rows meet in batches that are padded to one length.
 
-A request that finds no other waiting runs as it is, so its answer is the SavedModel's to the last bit. When
-requests wait for a worker, their rows are sorted by the length that the model pads them to (its buckets): a
-short text never pays for a long one, not even for one of its own request.
+A request that finds no other waiting runs as it is: its answer is the SavedModel's to the last bit, and only
+the model tokenizes its texts. When requests wait for a worker, their rows are sorted by the length that the
+model pads them to (its buckets): a short text never pays for a long one, not even for one of its own request.
 """
 
 import concurrent.futures
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from xlnet_tf.serving.local.loaded import LoadedModel, RequestError, sizes_of
+from xlnet_tf.serving.local.saved_model import LoadedModel, RequestError, sizes_of
 
 MAX_BATCH = 32  # rows
 _MAX_TOKENS = 8192  # of a batch: more long rows in one would only let others wait
@@ -77,9 +77,7 @@ class Batcher:
     """The queue and the workers of one version of a model.
 
     Args:
-        model: loaded.
         together: whether to put requests together.
-        max_batch: most rows of a batch.
     """
 
     def __init__(self, model: LoadedModel, *, together: bool = True, max_batch: int = MAX_BATCH):
@@ -91,6 +89,7 @@ class Batcher:
         self._queues: dict[tuple, deque[_Part]] = {}  # by what may share a batch; none is empty
         self._waiting: dict[_Request, int] = {}  # its parts in the queues
         self._owed: set[concurrent.futures.Future] = set()  # neither answered nor cancelled
+        self._idle = 0  # workers
         self._numbers = itertools.count()
         self._lock = threading.Condition()
         self._closed = False
@@ -116,12 +115,15 @@ class Batcher:
         sizes = {value.shape[0] if value.ndim else -1 for value in columns.values()}
         rows = sizes.pop() if len(sizes) == 1 else -1
         request = _Request(signature, columns, rows, seconds and time.monotonic() + seconds)
-        parts = list(self._parts(request))
+        if self._idle and not self._waiting and rows <= self._max_batch:  # to be taken as it is
+            parts = [((request, 0), np.arange(max(0, rows)))]
+        else:
+            parts = list(self._parts(request))
         with self._lock:
             if self._closed:
                 raise Closed
-            for key, rows in parts:
-                part = _Part(next(self._numbers), request, rows)
+            for key, numbers in parts:
+                part = _Part(next(self._numbers), request, numbers)
                 self._queues.setdefault(key, deque()).append(part)
             self._waiting[request] = len(parts)
             self._owed.add(request.future)
@@ -169,7 +171,9 @@ class Batcher:
     def _next(self) -> list[_Part]:
         """Waits for parts that one run of the model answers; returns none once the batcher is closed."""
         with self._lock:
+            self._idle += 1
             self._lock.wait_for(lambda: self._queues or self._closed)
+            self._idle -= 1
             if not self._queues:
                 return []
             request = next(iter(self._waiting))

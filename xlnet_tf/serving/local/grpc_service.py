@@ -15,8 +15,8 @@ from tensorflow_serving.apis.predict_pb2 import PredictResponse
 from xlnet_tf.errors import UserError, reason
 from xlnet_tf.serving.client_grpc import read_tensor
 from xlnet_tf.serving.local.guard import Limits
-from xlnet_tf.serving.local.loaded import RequestError, invalid
-from xlnet_tf.serving.local.service import Caller, Service
+from xlnet_tf.serving.local.saved_model import RequestError, invalid
+from xlnet_tf.serving.local.service import Caller, Service, answered_spec
 
 _STOP_SECONDS = 10
 
@@ -59,7 +59,7 @@ class _Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
                 f"output tensor alias not found in signature: {unknown[0]} Outputs expected to be in the set "
                 f"{{{','.join(sorted(known))}}}."
             )
-        response = PredictResponse(model_spec=answer.spec)
+        response = PredictResponse(model_spec=answered_spec(request.model_spec, answer.version))
         for name in request.output_filter or sorted(known):
             values = answer.outputs[name]
             dtype = tf.string if values.dtype == object else values.dtype

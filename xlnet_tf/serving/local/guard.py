@@ -23,7 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from xlnet_tf.errors import reason
 from xlnet_tf.serving.config_files import METRICS_PATH
-from xlnet_tf.serving.local.rest import HEALTH, error_response
+from xlnet_tf.serving.local.rest import BODY, HEALTH, error_response
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -86,7 +86,7 @@ class Guard:
                 body = await run_in_threadpool(_unpacked, body, self._limits.max_bytes)
             refused = refused or (body is None and self._too_large())
             with anyio.fail_after(2 * self._limits.timeout):  # the model's own limit, and a slow reader's
-                await (refused or self._application)(scope, _replay(body, receive), reply)
+                await (refused or self._application)({**scope, BODY: body}, receive, reply)
         except TimeoutError:
             if not begun:
                 late = error_response(
@@ -187,11 +187,7 @@ def _origin_form(scope: Message) -> tuple[Message, list[str]]:
 
 
 def _unpacked(body: bytes, most: int) -> bytes | None:
-    """Returns what gzip has packed, None if it is too large.
-
-    Raises:
-        zlib.error: it is not gzip, or not whole.
-    """
+    """Returns what gzip has packed, None if it is too large."""
     unpacking = zlib.decompressobj(zlib.MAX_WBITS | 16)  # with gzip's header
     found = unpacking.decompress(body, most + 1)
     if len(found) > most:
@@ -199,15 +195,6 @@ def _unpacked(body: bytes, most: int) -> bytes | None:
     if not unpacking.eof or unpacking.unused_data:
         raise zlib.error
     return found
-
-
-def _replay(body: bytes | None, receive: Receive) -> Receive:
-    messages = [{"type": "http.request", "body": body or b"", "more_body": False}]
-
-    async def next_message() -> Message:
-        return messages.pop() if messages else await receive()
-
-    return next_message
 
 
 class Protocol(H11Protocol):

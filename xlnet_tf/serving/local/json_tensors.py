@@ -14,7 +14,7 @@ import numpy as np
 from xlnet_tf import files
 from xlnet_tf.errors import short_json
 from xlnet_tf.serving.graph.signatures import TensorInfo
-from xlnet_tf.serving.local.loaded import called, invalid
+from xlnet_tf.serving.local.saved_model import called, invalid
 
 _B64 = "b64"
 _ROWS, _COLUMNS = "instances", "inputs"
@@ -130,7 +130,8 @@ def to_array(value: Any, dtype: np.dtype, name: str) -> np.ndarray:
                 f"JSON Value: {short_json(found)} is not of expected type: {called(dtype)}, input {name}"
             )
     if dtype.kind == "O":
-        return np.array([_string(text) for text in flat] + [None], object)[:-1].reshape(sizes)
+        texts = [text.encode() if isinstance(text, str) else _from_base64(text) for text in flat]
+        return np.array([*texts, None], object)[:-1].reshape(sizes)
     try:
         return np.array(flat, dtype).reshape(sizes)
     except (OverflowError, ValueError, TypeError):
@@ -157,10 +158,8 @@ def _flatten(value: Any, sizes: Sequence[int], level: int, flat: list[Any]) -> N
         _flatten(item, sizes, level + 1, flat)
 
 
-def _string(value: str | Mapping[str, Any]) -> bytes:
-    """Reads a string, or base64, in which white space and padding may be as they like."""
-    if isinstance(value, str):
-        return value.encode()
+def _from_base64(value: Mapping[str, Any]) -> bytes:
+    """Reads base64, in which white space and padding may be as they like."""
     if set(value) != {_B64} or not isinstance(value[_B64], str):
         raise invalid(f"JSON Value: {short_json(value)} not formatted correctly for base64 data")
     try:
@@ -188,17 +187,11 @@ def write_outputs(outputs: Mapping[str, np.ndarray], by_rows: bool) -> dict[str,
 
 def _from_array(name: str, values: np.ndarray) -> Any:
     if values.dtype.kind == "O":
-
-        def write(value: bytes) -> dict[str, str] | str:
-            if name.endswith("_bytes"):
-                return {_B64: base64.b64encode(value).decode()}
-            return value.decode("utf-8", "surrogateescape")  # bytes that are not UTF-8 go out as they are
-
-        return np.frompyfunc(write, 1, 1)(values).tolist() if values.size else values.tolist()
+        if name.endswith("_bytes"):
+            written = [{_B64: base64.b64encode(value).decode()} for value in values.flat]
+        else:  # bytes that are not UTF-8 go out as they are
+            written = [value.decode("utf-8", "surrogateescape") for value in values.flat]
+        return np.array([*written, None], object)[:-1].reshape(values.shape).tolist()
     if values.dtype == np.float32:
         return values.astype(str).astype(float).tolist()  # as few digits as tell it from its neighbours
     return (values.astype(np.float32) if values.dtype.kind == "V" else values).tolist()
-
-
-def dump(document: Mapping[str, Any]) -> bytes:
-    return json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogateescape")

@@ -43,8 +43,6 @@ class Metrics:
 
         Args:
             model: its name, of a model that is served.
-            entrypoint: "REST" or "GRPC".
-            status: "OK", or the error's code.
             seconds: from the request to the answer.
             rows: of the request; 0 if it was refused.
         """

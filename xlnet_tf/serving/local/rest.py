@@ -4,6 +4,7 @@ Source: https://www.tensorflow.org/tfx/serving/api_rest
 """
 
 import asyncio
+import json
 import re
 import urllib.parse
 from collections.abc import Sequence
@@ -22,9 +23,9 @@ from tensorflow_serving.apis.model_pb2 import ModelSpec
 
 from xlnet_tf.errors import reason
 from xlnet_tf.serving.config_files import METRICS_PATH
-from xlnet_tf.serving.graph.module import SERVING_DEFAULT
+from xlnet_tf.serving.graph.exported_model import SERVING_DEFAULT
 from xlnet_tf.serving.local import json_tensors
-from xlnet_tf.serving.local.loaded import RequestError, invalid
+from xlnet_tf.serving.local.saved_model import RequestError, invalid
 from xlnet_tf.serving.local.service import SIGNATURES, Caller, Service
 
 HTTP_STATUS = {
@@ -36,19 +37,19 @@ _MODEL = r"/v1/models(?:/(?P<name>[^/:]+))?(?:/versions/(?P<version>\d+)|/labels
 _ASK = re.compile(rf"{_MODEL}:(?P<method>classify|regress|predict)", re.IGNORECASE | re.ASCII)
 _LOOK = re.compile(rf"{_MODEL}(?P<metadata>/metadata)?", re.IGNORECASE | re.ASCII)
 HEALTH = "/healthz"
+BODY = "guarded_body"  # of a request's scope: its whole body, which the guard has read
 
 
 def application(service: Service, pages: Sequence[BaseRoute] = ()) -> Starlette:
     """Returns the server's application; guard.Guard is to stand before it.
 
     Args:
-        service: that answers.
         pages: further routes, such as those of a page at `/`; they come after the API's. `service.models` and
             `service.predict` are what a page asks. What they raise as RequestError becomes a JSON error.
     """
 
     async def api(request: Request) -> Response:
-        body, caller = await request.body(), Caller("REST")
+        body, caller = request.scope[BODY], Caller("REST")
         watch = asyncio.create_task(_watch(request, caller))
         try:
             return await run_in_threadpool(_answer, service, request, body, caller)
@@ -78,7 +79,8 @@ def error_response(status: int, message: str, headers: dict[str, str] | None = N
 
 
 def _json(document: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(json_tensors.dump(document), status, headers, "application/json")
+    body = json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogateescape")
+    return Response(body, status, headers, "application/json")
 
 
 def _refused(request: Request, error: RequestError) -> Response:
@@ -140,11 +142,11 @@ def _spec(found: re.Match[str]) -> ModelSpec:
 
 def _ask(service: Service, spec: ModelSpec, document: dict[str, Any], caller: Caller) -> dict[str, Any]:
     spec.signature_name = document.get("signature_name", "")
-    model, name = service.models.find(spec).model, spec.signature_name or SERVING_DEFAULT
-    if name not in model.signatures:
+    version, name = service.models.find(spec), spec.signature_name or SERVING_DEFAULT
+    if name not in version.model.signatures:
         raise invalid(f'Serving signature name: "{name}" not found in signature def')
-    inputs, by_rows = json_tensors.read_inputs(document, model.signatures[name].inputs)
-    answer = service.predict(spec, inputs, caller)
+    inputs, by_rows = json_tensors.read_inputs(document, version.model.signatures[name].inputs)
+    answer = service.predict(spec, inputs, caller, version)
     return json_tensors.write_outputs(answer.outputs, by_rows)
 
 

@@ -1,8 +1,8 @@
 """Starts the server: models, REST, gRPC, and a clean end.
 
-    models.of_folder -> models.serving -> service.Service -> rest.application behind guard.Guard, grpc_service
+    versions.serving -> service.Service -> rest.application behind guard.Guard, grpc_service
 
-loaded.py runs a SavedModel, batching.py puts requests together, json_tensors.py reads and writes JSON.
+saved_model.py runs a SavedModel, batching.py puts requests together, json_tensors.py reads and writes JSON.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import uvicorn
 from starlette.routing import BaseRoute
 
 from xlnet_tf.errors import UserError, reason
-from xlnet_tf.serving.local import grpc_service, guard, models, rest
+from xlnet_tf.serving.local import grpc_service, guard, rest, versions
 from xlnet_tf.serving.local.batching import MAX_BATCH
 from xlnet_tf.serving.local.metrics import Metrics
 from xlnet_tf.serving.local.service import Service
@@ -40,7 +40,7 @@ class Server(NamedTuple):
 
 @contextlib.contextmanager
 def serving(
-    configs: Sequence[models.ModelConfig],
+    configs: Sequence[versions.ModelConfig],
     *,
     host: str = "localhost",
     rest_port: int = 0,
@@ -53,11 +53,9 @@ def serving(
     """Serves models while the block runs.
 
     Args:
-        host: to listen on.
         rest_port, grpc_port: 0 is any free one.
         limits: of requests; those of time, size and number hold for gRPC, too.
         batching: whether concurrent requests are answered together.
-        max_batch: most rows of a batch.
         pages: makes further routes of the service, such as those of a page at `/`. They come after the
             API's, behind the same guard.
 
@@ -67,8 +65,8 @@ def serving(
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(found) for found in _listen(host, rest_port)]
         port = sockets[0].getsockname()[1]
-        loaded = models.Models(configs, together=batching, max_batch=max_batch)
-        stack.enter_context(models.serving(loaded))
+        loaded = versions.Models(configs, together=batching, max_batch=max_batch)
+        stack.enter_context(versions.serving(loaded))
         service = Service(loaded, Metrics(), limits.timeout)
         shown = f"[{host}]" if ":" in host else host
         grpc_port = stack.enter_context(grpc_service.serving(service, f"{shown}:{grpc_port}", limits))

@@ -9,11 +9,11 @@ import numpy as np
 from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataResponse
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 
-from xlnet_tf.serving.graph.module import SERVING_DEFAULT
+from xlnet_tf.serving.graph.exported_model import SERVING_DEFAULT
 from xlnet_tf.serving.local.batching import Closed
-from xlnet_tf.serving.local.loaded import RequestError, invalid
 from xlnet_tf.serving.local.metrics import Metrics
-from xlnet_tf.serving.local.models import Models
+from xlnet_tf.serving.local.saved_model import RequestError, invalid
+from xlnet_tf.serving.local.versions import Models, Version
 
 SIGNATURES = "signature_def"  # the only field of metadata that there is
 MAX_ROWS = 256  # of a request: they are answered as a whole
@@ -23,11 +23,11 @@ class Answer(NamedTuple):
     """What a version says.
 
     Attributes:
-        spec: of the version, for the answer.
+        version: its number.
         outputs: by name, [B, ...]; strings as bytes in object arrays.
     """
 
-    spec: ModelSpec
+    version: int
     outputs: dict[str, np.ndarray]
 
 
@@ -75,24 +75,29 @@ class Service:
     def __init__(self, models: Models, metrics: Metrics, timeout: float):
         self.models, self.metrics, self.timeout = models, metrics, timeout
 
-    def predict(self, spec: ModelSpec, inputs: Mapping[str, np.ndarray], caller: Caller) -> Answer:
+    def predict(
+        self,
+        spec: ModelSpec,
+        inputs: Mapping[str, np.ndarray],
+        caller: Caller,
+        version: Version | None = None,
+    ) -> Answer:
         """Asks a signature; blocks until it has answered.
 
         Args:
             spec: model, version or label, and signature.
             inputs: by name, [B, ...].
-            caller: who asks.
+            version: that the request was read for; None: the one that it names is looked up.
 
         Raises:
             RequestError: the request is refused, or takes too long.
         """
         begun, status, rows = time.perf_counter(), "INTERNAL", 0
         try:
-            version, future = self._submit(spec, inputs)
-            rows = _rows(inputs)
+            number, rows, future = self._submit(spec, inputs, version)
             outputs = caller.wait(future, self.timeout)
             status = "OK"
-            return Answer(_spec(spec, version), outputs)
+            return Answer(number, outputs)
         except RequestError as error:
             status = error.code
             raise
@@ -101,17 +106,16 @@ class Service:
                 seconds = time.perf_counter() - begun
                 self.metrics.add(spec.name, caller.entrypoint, status, seconds, rows)
 
-    def _submit(self, spec: ModelSpec, inputs: Mapping[str, np.ndarray]):
+    def _submit(self, spec: ModelSpec, inputs: Mapping[str, np.ndarray], version: Version | None):
         name = spec.signature_name or SERVING_DEFAULT
         while True:
-            version = self.models.find(spec)
-            version.model.check(name, inputs)
-            if (rows := _rows(inputs)) > MAX_ROWS:
+            version = version or self.models.find(spec)
+            if (rows := version.model.check(name, inputs)) > MAX_ROWS:
                 raise invalid(f"the request has {rows} rows; this server takes {MAX_ROWS}")
             try:
-                return version.number, version.batcher.submit(name, inputs, self.timeout)
+                return version.number, rows, version.batcher.submit(name, inputs, self.timeout)
             except Closed:
-                continue  # a newer one is there
+                version = None  # a newer one is there
 
     def metadata(self, spec: ModelSpec, fields: Sequence[str] = (SIGNATURES,)) -> GetModelMetadataResponse:
         """Describes a version.
@@ -125,17 +129,14 @@ class Service:
         if not fields:
             raise invalid("the request names no metadata_field")
         version = self.models.find(spec)
-        response = GetModelMetadataResponse(model_spec=_spec(spec, version.number))
+        response = GetModelMetadataResponse(model_spec=answered_spec(spec, version.number))
         response.model_spec.signature_name = ""
         response.metadata[SIGNATURES].Pack(version.model.definition_map())
         return response
 
 
-def _rows(inputs: Mapping[str, np.ndarray]) -> int:
-    return max((len(value) for value in inputs.values() if value.ndim), default=0)
-
-
-def _spec(asked: ModelSpec, number: int) -> ModelSpec:
+def answered_spec(asked: ModelSpec, number: int) -> ModelSpec:
+    """Returns the version and the signature that a request was answered by, for the answer."""
     spec = ModelSpec(name=asked.name, signature_name=asked.signature_name or SERVING_DEFAULT)
     spec.version.value = number
     return spec

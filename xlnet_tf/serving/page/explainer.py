@@ -31,12 +31,7 @@ _DIGITS = 5
 
 
 class Explainer:
-    """Answers what the page asks about a language model.
-
-    Args:
-        model: with its tokenizer.
-        name: what to call it.
-    """
+    """Answers what the page asks about a language model."""
 
     def __init__(self, model: XLNetLanguageModel, name: str):
         self._model = model.model
@@ -58,7 +53,6 @@ class Explainer:
         """Predicts all gaps of a text, after each of the gaps that have been filled.
 
         Args:
-            text: with gaps, `<mask>`.
             order: the numbers of the gaps, from 0, in the order of filling; None: from left to right.
             choices: the pieces that fill the first gaps of the order.
 
@@ -123,7 +117,6 @@ class Explainer:
         """Predicts the pieces of a text one after another.
 
         Args:
-            text: any.
             given: the numbers of the pieces, from 0, that are context: seen by all and not predicted.
             order: those of all others, in the order of their prediction; None: from left to right.
 
@@ -154,7 +147,6 @@ class Explainer:
         """Shows which positions each stream may see, and its attention.
 
         Args:
-            text, given, order: as in `score`.
             layer: the number of the layer, from 0.
 
         Returns:

@@ -19,7 +19,8 @@ from starlette.routing import Route
 from xlnet_tf import files
 from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.errors import UserError
-from xlnet_tf.serving.local.models import Models
+from xlnet_tf.serving.local.rest import BODY
+from xlnet_tf.serving.local.versions import Models
 from xlnet_tf.serving.page.explainer import Explainer
 
 PAGE = pathlib.Path(__file__).with_name("page.html")
@@ -66,7 +67,7 @@ def routes(models: Callable[[], Mapping[str, Any]], explainer: Explainer | None 
     def endpoint(function: Callable[..., dict], names: Sequence[str]) -> Callable:
         async def answer(request: Request) -> Response:
             try:
-                arguments = await _arguments(request, names)
+                arguments = _arguments(request, names)
                 if busy.statistics().tasks_waiting >= _MOST_WAITING:
                     raise _Refused(503, "The model is busy. Try again in a moment.")
                 async with busy:
@@ -97,11 +98,11 @@ def _answer(content: Any, status: int = 200) -> Response:
     return JSONResponse(content, status, headers=_HEADERS)
 
 
-async def _arguments(request: Request, names: Sequence[str]) -> dict[str, Any]:
+def _arguments(request: Request, names: Sequence[str]) -> dict[str, Any]:
     """Reads the arguments of a request, an object."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise _Refused(415, "Expected application/json.")  # other sites cannot send it unasked
-    body = await request.body()
+    body = request.scope[BODY]
     if len(body) > _MOST_BYTES:
         raise _Refused(413, f"The request has more than {_MOST_BYTES:,} bytes. Shorten the text.")
     try:

@@ -8,15 +8,9 @@ import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.serving.graph.module import (
-    CLASSIFY,
-    REGRESS,
-    ServingModule,
-    check_temperature,
-    parse_examples,
-    serialized_example,
-    signature,
-)
+from xlnet_tf.serving.graph.exported_model import CLASSIFY, REGRESS, ExportableModel
+from xlnet_tf.serving.graph.inputs import parse_examples, serialized_example, signature
+from xlnet_tf.serving.graph.options import check_temperature
 from xlnet_tf.tasks.metrics.thresholds import DECISION
 from xlnet_tf.text.graph.packing import without_middle
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -32,13 +26,12 @@ class AlertRule(NamedTuple):
     threshold: float
 
 
-class _OneVector(ServingModule):
+class _OneVector(ExportableModel):
     """What both kinds share: a text, or a pair, becomes one sequence.
 
     Args:
         pair: whether there are two texts, text_a and text_b.
         truncation: what is cut of a text that is too long: its "end" or its "middle"; of pairs, the ends.
-        **options: of ServingModule.
 
     Attributes:
         SERVING_OUTPUTS: the signature in TensorFlow Serving's own form, and its names of our outputs.
@@ -92,7 +85,7 @@ class _OneVector(ServingModule):
 class ClassificationModule(_OneVector):
     """Labels by name with their probabilities.
 
-    Signatures: serving_default (text, or text_a and text_b), examples, tokens: see ServingModule; they give
+    Signatures: serving_default (text, or text_a and text_b), examples, tokens: see ExportableModel; they give
         label [B] string and score [B], the likeliest label and its probability (with one label a text), or
         assigned [B, C] bool (with several): the labels of at least 0.5;
         labels [B, C] string, probabilities [B, C] float32;
@@ -100,12 +93,10 @@ class ClassificationModule(_OneVector):
       classify: TensorFlow Serving's Classify; tf.Examples in, classes and scores [B, C] out.
 
     Args:
-        model: an XLNetClassifier.
-        tokenizer: its tokenizer.
         alert: what an alert is, of probabilities without a temperature; None: there are none.
         temperature: what logits are divided by for the probabilities, one for all labels or one for each (see
             metrics.calibration); None: they are as the model has them. It changes no label and no alert.
-        **options: pair, truncation, and those of ServingModule.
+        **options: pair, truncation, and those of ExportableModel.
 
     Example:
         >>> module = ClassificationModule(model, tokenizer, seq_len=128)
@@ -174,13 +165,11 @@ class ClassificationModule(_OneVector):
 class RegressionModule(_OneVector):
     """A number for a text or a pair of texts.
 
-    Signatures: serving_default, examples, tokens: see ServingModule; they give value [B] float32.
+    Signatures: serving_default, examples, tokens: see ExportableModel; they give value [B] float32.
       regress: TensorFlow Serving's Regress; tf.Examples in, outputs [B] out.
 
     Args:
-        model: an XLNetRegressor.
-        tokenizer: its tokenizer.
-        **options: pair, truncation, and those of ServingModule.
+        **options: pair, truncation, and those of ExportableModel.
     """
 
     METHODS = {REGRESS_NAME: REGRESS}

@@ -157,6 +157,17 @@ def fit_temperature(
     return np.array([1.0 if isinstance(found, str) else found for found in every])
 
 
+def temperatures(probabilities: Probabilities) -> np.ndarray:
+    """Returns `fit_temperature` of the examples that have an answer."""
+    answered = probabilities.targets.any(axis=1) | (not probabilities.exclusive)
+    return fit_temperature(
+        probabilities.logits[answered],
+        probabilities.targets[answered],
+        probabilities.exclusive,
+        probabilities.labels,
+    )
+
+
 def _temperature(logits: np.ndarray, targets: np.ndarray, to_probabilities) -> float | str:
     """Returns the best temperature, or why there is none."""
 

@@ -14,7 +14,7 @@ def metric_table(
     Args:
         rows: the metrics of each row, by the row's name. Counts are whole numbers; what a row lacks is nan.
         title: of the names of the rows.
-        notes: what to say behind a row, by its name.
+        notes: what follows a row, by its name.
     """
     names = _column([title, *rows], str.ljust)
     metrics = dict.fromkeys(metric for values in rows.values() for metric in values)

@@ -7,7 +7,9 @@ import tf_keras
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.graph import text_answers
-from xlnet_tf.serving.graph.module import LOWEST, CandidatesModule, check_room, check_temperature, lists
+from xlnet_tf.serving.graph.exported_model import LOWEST, CandidatesModule
+from xlnet_tf.serving.graph.inputs import lists
+from xlnet_tf.serving.graph.options import check_room, check_temperature
 from xlnet_tf.text.graph.packing import first_pieces, last_pieces
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -26,11 +28,8 @@ class MultipleChoiceModule(CandidatesModule):
       tokens: sequences of single options; gives logits [B].
 
     Args:
-        model: an XLNetMultipleChoice.
-        tokenizer: its tokenizer.
         max_qa_len: most pieces of a question with an option.
         temperature: what logits are divided by for the probabilities, [1]; None: 1.
-        **options: of ServingModule.
     """
 
     SCORES = "logits"
@@ -59,7 +58,7 @@ class MultipleChoiceModule(CandidatesModule):
         }
 
     def ask(self, texts, inputs, batch_size):
-        for number, row in enumerate(text_answers.rows_of(self.input_ranks(), texts, inputs)[0]):
+        for number, row in enumerate(text_answers.normalize_inputs(self.input_ranks(), texts, inputs)[0]):
             if not row["options"]:
                 raise UserError(f"options of row {number} are empty; expected at least one")
         return super().ask(texts, inputs, batch_size)

@@ -12,7 +12,8 @@ from xlnet_tf.generation.embedding import check_layer, embed
 from xlnet_tf.generation.infilling import fill_jointly
 from xlnet_tf.generation.layout import AT_ONCE, TextLayout, continuation
 from xlnet_tf.generation.sampling import COLDEST, HOTTEST, MOST_CANDIDATES, Sampling
-from xlnet_tf.serving.graph.module import ServingModule, check_rows, signature
+from xlnet_tf.serving.graph.exported_model import ExportableModel
+from xlnet_tf.serving.graph.inputs import check_rows, signature
 from xlnet_tf.serving.graph.signatures import MOST_TEXT_BYTES
 from xlnet_tf.text.graph.packing import last_pieces
 from xlnet_tf.text.special_tokens import PAD_ID
@@ -43,10 +44,10 @@ _NEW_TOKENS = 64
 _OF_ROWS = ("truncated", "error")  # what all continuations of a prompt have in common
 
 
-class LanguageModelModule(ServingModule):
+class LanguageModelModule(ExportableModel):
     """What a pretrained model can do without fine-tuning.
 
-    Signatures: serving_default (text [B] string), examples, tokens: see ServingModule; they give
+    Signatures: serving_default (text [B] string), examples, tokens: see ExportableModel; they give
         mean [B, D], the mean of the text's tokens; zeros for an empty text.
         cls [B, D], the vector of CLS.
         num_tokens [B] int32, SEP and CLS included.
@@ -88,18 +89,15 @@ class LanguageModelModule(ServingModule):
       each but truncated and error with an axis for the candidates after that of the batch.
 
     Args:
-        model: an XLNetPretrainer.
-        tokenizer: its tokenizer.
         seq_len: most tokens of a sequence, those that are written included.
         max_new_tokens: most tokens to write, or to fill, in a text; None: 64, or half of seq_len if that is
             less.
         top_k: how many pieces and fillings fill_mask gives.
         beams: candidates of search; 1 takes the likeliest piece each time.
         layer: whose output the vectors are; -1: the last.
-        **options: of ServingModule.
 
     Raises:
-        UserError: see ServingModule; or a number is too small or too large.
+        UserError: see ExportableModel; or a number is too small or too large.
 
     Example:
         >>> module = LanguageModelModule(model, tokenizer)
@@ -371,9 +369,6 @@ def _empty_oversized_texts(**texts: tf.Tensor) -> tuple[dict[str, tf.Tensor], tu
 
     Args:
         **texts: [B] string, by the names of the inputs.
-
-    Returns:
-        The texts, and what _first_fault takes: which rows are right, and what is wrong with the others.
     """
     sizes = {name: tf.strings.length(values) for name, values in texts.items()}
     is_right = tf.reduce_all([size <= MOST_TEXT_BYTES for size in sizes.values()], axis=0)

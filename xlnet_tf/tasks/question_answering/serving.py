@@ -9,7 +9,7 @@ import tf_keras
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.map_in_chunks import map_in_chunks
 from xlnet_tf.layers.summary import last_position
-from xlnet_tf.serving.graph.module import ServingModule
+from xlnet_tf.serving.graph.exported_model import ExportableModel
 from xlnet_tf.tasks.question_answering import answers as squad_answers
 from xlnet_tf.text import windows as windows_lib
 from xlnet_tf.text.graph.characters import characters, substrings
@@ -28,13 +28,13 @@ _WINDOWS_AT_ONCE = 16
 _IMPOSSIBLE = float("-inf")
 
 
-class QuestionAnsweringModule(ServingModule):
+class QuestionAnsweringModule(ExportableModel):
     """The words of a context that answer a question, or that there are none.
 
     A context that is too long for one sequence is read in windows that overlap, as in training; at most 16
     at once, or as many as there are rows, so that a long context takes time, not memory.
 
-    Signatures: serving_default (question, context [B] string), examples: see ServingModule; they give
+    Signatures: serving_default (question, context [B] string), examples: see ExportableModel; they give
         answer [B] string, as it stands in the context; empty: none.
         start, end [B] int32, its first character and the one after its last, counted in the context's Unicode
             characters; -1: no answer.
@@ -47,17 +47,14 @@ class QuestionAnsweringModule(ServingModule):
       tokens: the span head's outputs for packed windows [P SEP Q SEP CLS] (see models.question_answering).
 
     Args:
-        model: an XLNetQuestionAnswering.
-        tokenizer: its tokenizer.
         max_question_len: most tokens of a question; the rest is cut.
         stride: tokens from one window of a context to the next.
         threshold: the no-answer logit above which an answer is refused; None: never.
         n_best: number of answers, at most as many as the model looks at in a window.
-        max_answer_len: most tokens of an answer.
-        **options: of ServingModule; buckets that are shorter than what the model looks at are left out.
+        **options: of ExportableModel; buckets that are shorter than what the model looks at are left out.
 
     Raises:
-        UserError: see ServingModule; or lengths do not fit together.
+        UserError: see ExportableModel; or lengths do not fit together.
 
     Example:
         >>> module = QuestionAnsweringModule(model, tokenizer, seq_len=512)
@@ -171,8 +168,6 @@ class QuestionAnsweringModule(ServingModule):
 
         Args:
             questions: ids [B, (pieces)] of the batch.
-            encoded: the contexts' pieces.
-            windows: C of its windows.
 
         Returns:
             log_probs [C, n_best], best first, -inf where there is no answer; starts and ends [C, n_best], the

@@ -3,7 +3,9 @@
 import tensorflow as tf
 import tf_keras
 
-from xlnet_tf.serving.graph.module import LOWEST, CandidatesModule, check_room, lists
+from xlnet_tf.serving.graph.exported_model import LOWEST, CandidatesModule
+from xlnet_tf.serving.graph.inputs import lists
+from xlnet_tf.serving.graph.options import check_room
 from xlnet_tf.text.graph.packing import first_pieces
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -18,12 +20,6 @@ class RankingModule(CandidatesModule):
         Of tf.Examples with fewer candidates than others, the rest has the lowest score there is, and the
         order ends with -1.
       tokens: sequences of single candidates; gives scores [B].
-
-    Args:
-        model: an XLNetRanker.
-        tokenizer: its tokenizer.
-        max_query_len: most pieces of a query.
-        **options: of ServingModule.
     """
 
     SCORES = "scores"

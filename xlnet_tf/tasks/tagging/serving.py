@@ -8,7 +8,8 @@ import tf_keras
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.map_in_chunks import map_in_chunks
 from xlnet_tf.serving.graph import signatures
-from xlnet_tf.serving.graph.module import ServingModule, check_temperature
+from xlnet_tf.serving.graph.exported_model import ExportableModel
+from xlnet_tf.serving.graph.options import check_temperature
 from xlnet_tf.text.graph.characters import characters, substrings
 from xlnet_tf.text.graph.word_windows import WordWindows, word_windows
 from xlnet_tf.text.graph.words import WordFinder, Words
@@ -18,14 +19,14 @@ _OUTSIDE = "O"
 _WINDOWS_AT_ONCE = 16
 
 
-class TaggingModule(ServingModule):
+class TaggingModule(ExportableModel):
     """The entities of texts.
 
     Words are found as in training (see tfrecord_builders/tagging/words.py), in any language; a word's tag is
     that of its first piece; entities are read from tags as conlleval does. A text that is too long for one
     sequence is read in windows that overlap, at most 16 at once, or as many as there are rows.
 
-    Signatures: serving_default (text [B] string), examples: see ServingModule; they give
+    Signatures: serving_default (text [B] string), examples: see ExportableModel; they give
         num_entities [B] int32, and of each entity, E being the largest number of a text,
         entity [B, E] string, as it stands in the text, "" after the last entity;
         label [B, E] string, "" after the last;
@@ -37,14 +38,12 @@ class TaggingModule(ServingModule):
 
     Args:
         model: an XLNetTokenClassifier, its labels BIO tags.
-        tokenizer: its tokenizer.
         stride: pieces between the starts of two windows; None: half of a window.
         temperature: what logits are divided by for the probabilities, [1] (see metrics.calibration); None: 1.
             It changes no tag.
-        **options: of ServingModule.
 
     Raises:
-        UserError: see ServingModule; or the stride is out of range, or labels are not BIO tags.
+        UserError: see ExportableModel; or the stride is out of range, or labels are not BIO tags.
 
     Example:
         >>> module = TaggingModule(model, tokenizer, seq_len=128)
@@ -134,7 +133,6 @@ class TaggingModule(ServingModule):
 
         Args:
             codes: [B, (characters)] of the texts and what may be after them.
-            words: W of them.
             tags: [W], their numbers.
             scores: [W], their probabilities.
         """

@@ -16,10 +16,17 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.models.head import PooledHead, XLNetHead
 from xlnet_tf.models.loading import keyword_options
 from xlnet_tf.models.reading import TOKEN_FEATURES
-from xlnet_tf.records.batching import choose_lengths
-from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.serving.graph import text_answers
+from xlnet_tf.serving.graph.inputs import (
+    Signature,
+    Texts,
+    check_rows,
+    parse_examples,
+    serialized_example,
+    signature,
+)
 from xlnet_tf.serving.graph.int8 import Int8Weights
+from xlnet_tf.serving.graph.options import check_buckets, default_seq_len, exact_buckets
 from xlnet_tf.serving.graph.signatures import MOST_TEXT_BYTES
 from xlnet_tf.text.graph import packing as graph_packing
 from xlnet_tf.text.graph.tokenizer import GraphTokenizer
@@ -31,13 +38,9 @@ from xlnet_tf.text.windows import NUM_SPECIAL
 SERVING_DEFAULT, TOKENS, EXAMPLES = "serving_default", "tokens", "examples"
 CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
 LOWEST = tf.float32.min  # the score of what is not there; unlike infinity, JSON can hold it
-_SHORTEST_BUCKET = 32
-_SEQ_LEN = 512  # of the released models
-
-Signature = tf.types.experimental.ConcreteFunction
 
 
-class ServingModule(tf.Module):
+class ExportableModel(tf.Module):
     """Base of what is exported: texts in, answers out, all of it in one graph.
 
     A subclass says which strings it reads (`example_rows`), what it makes of them (`serve`) and of tokens
@@ -46,7 +49,6 @@ class ServingModule(tf.Module):
 
     Args:
         model: built, its weights loaded; of the dtype to serve in.
-        tokenizer: the model's.
         seq_len: T, most tokens of a sequence.
         buckets: lengths to which the sequences of a batch are padded, the first that holds the longest of
             them, ascending; `seq_len` comes after them. None: 32, 64, 128, ... A model that reads in segments
@@ -95,7 +97,7 @@ class ServingModule(tf.Module):
         self.texts = GraphTokenizer(tokenizer)
         self.seq_len = seq_len
         segment_len = getattr(model, "segment_len", 0)
-        self.buckets = _check_buckets(seq_len, buckets, segment_len)
+        self.buckets = check_buckets(seq_len, buckets, segment_len)
         self.int8 = Int8Weights(model) if int8 else None
         stored = self.int8.tables if int8 else {}
         weights = {names.canonical(variable.name): variable for variable in model.variables}
@@ -167,22 +169,22 @@ class ServingModule(tf.Module):
         """Returns the inputs of serving_default: 1 for a text, 2 for a list of texts."""
         return {name: spec.shape.rank for name, spec in self.input_specs().items()}
 
-    def row_function(self) -> text_answers.RowFunction:
+    def batch_predictor(self) -> text_answers.BatchPredictor:
         """Returns the function that answers rows in Python; it is traced once."""
         if "_rows" not in vars(self):
-            found = text_answers.row_function(self.answer, self.input_specs(), self.without_padding)
+            found = text_answers.batch_predictor(self.answer, self.input_specs(), self.without_padding)
             vars(self)["_rows"] = found  # not exported
         return vars(self)["_rows"]
 
     def ask(self, texts: Sequence[Any], inputs: Mapping[str, Any], batch_size: int) -> Any:
         """Answers texts for people; see XLNetHead.answer."""
-        rows, many = text_answers.rows_of(self.input_ranks(), texts, inputs)
+        rows, many = text_answers.normalize_inputs(self.input_ranks(), texts, inputs)
         answers = text_answers.answer_texts(self, rows, batch_size)
         found = [self.readable(row, answer) for row, answer in zip(rows, answers, strict=True)]
         return found if many else found[0]
 
     @staticmethod
-    def check_inputs(inputs: dict[str, "Texts"]) -> dict[str, "Texts"]:
+    def check_inputs(inputs: dict[str, Texts]) -> dict[str, Texts]:
         """Adds checks that all inputs have as many rows, and no text more than MOST_TEXT_BYTES."""
         checks = [
             tf.debugging.assert_less_equal(
@@ -252,7 +254,6 @@ class ServingModule(tf.Module):
         Args:
             ids_a: [N, (pieces)] of the first texts.
             ids_b: of the second; None: there are none.
-            padding: side.
 
         Returns:
             The model's features [N, T].
@@ -322,7 +323,7 @@ class ServingModule(tf.Module):
             return {name: tf.identity(value) for name, value in features.items()}
 
 
-class CandidatesModule(ServingModule):
+class CandidatesModule(ExportableModel):
     """Base of what scores several texts of a row, each read by itself together with another text.
 
     Attributes:
@@ -342,164 +343,3 @@ class CandidatesModule(ServingModule):
         [candidates] = (value for value in row.values() if not isinstance(value, str))
         lists = {name: value for name, value in answer.items() if isinstance(value, list)}
         return {**answer, **{name: value[: len(candidates)] for name, value in lists.items()}}
-
-
-def signature(function, **specs: tf.TensorSpec) -> Signature:
-    """Traces a function for inputs of given names.
-
-    Args:
-        function: takes the inputs by name, returns a dict of tensors.
-        **specs: of the inputs.
-    """
-
-    def checked(**inputs):
-        # A server feeds the graph what comes, whatever the specs say; the error names the input.
-        return function(**{name: tf.ensure_shape(inputs[name], spec.shape) for name, spec in specs.items()})
-
-    # No AutoGraph: nothing here needs it, and it can take one lambda of a file for another.
-    return tf.function(checked, autograph=False).get_concrete_function(
-        **{name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in specs.items()}
-    )
-
-
-Texts = tf.Tensor | tf.RaggedTensor
-
-
-def check_rows(inputs: dict[str, Texts]) -> dict[str, Texts]:
-    """Adds checks that all inputs have as many rows; the error names the inputs."""
-    (first, expected), *others = inputs.items()
-    checks = [
-        tf.debugging.assert_equal(
-            _rows(value), _rows(expected), f"{name} has another number of rows than {first}"
-        )
-        for name, value in others
-    ]
-    with tf.control_dependencies(checks):
-        return {name: tf.identity(value) for name, value in inputs.items()}
-
-
-def _rows(value: Texts) -> tf.Tensor:
-    return value.nrows() if isinstance(value, tf.RaggedTensor) else tf.shape(value, tf.int64)[0]
-
-
-def lists(values: Texts) -> tuple[tf.Tensor, tf.Tensor]:
-    """Makes lists of texts equally long.
-
-    Args:
-        values: [B, C] strings, or ragged [B, (C)], as tf.Examples have them.
-
-    Returns:
-        The lists [B, C], "" after the last text of each, and which of them are texts, [B, C] bool.
-    """
-    if not isinstance(values, tf.RaggedTensor):
-        return values, tf.ones(tf.shape(values), tf.bool)
-    return values.to_tensor(""), tf.sequence_mask(values.row_lengths())
-
-
-def parse_examples(examples: tf.Tensor, specs: Mapping[str, tf.TensorSpec]) -> dict[str, Texts]:
-    """Reads inputs from tf.Examples.
-
-    Args:
-        examples: [B] serialized tf.Example with a feature of bytes for each input; a missing one is an error,
-            a missing list an empty one.
-        specs: of the inputs, [B] or [B, C] strings; lists are ragged, each of its own length.
-    """
-    with tf.device("/CPU:0"):
-        features = {
-            name: tf.io.FixedLenFeature([], tf.string)
-            if spec.shape.rank == 1
-            else tf.io.RaggedFeature(tf.string, row_splits_dtype=tf.int64)
-            for name, spec in specs.items()
-        }
-        return tf.io.parse_example(examples, features)
-
-
-def serialized_example(row: Mapping[str, str | Sequence[str]]) -> bytes:
-    """Returns a tf.Example with a feature for each value of a row."""
-    feature = {
-        name: tf.train.Feature(
-            bytes_list=tf.train.BytesList(
-                value=[text.encode() for text in ([value] if isinstance(value, str) else value)]
-            )
-        )
-        for name, value in row.items()
-    }
-    return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
-
-
-def check_room(name: str, most: int, seq_len: int):
-    """Raises UserError unless seq_len tokens have room for `most` pieces of one text and for another."""
-    room = seq_len - 3
-    if not 0 < most < room:
-        raise UserError(
-            f"{name} is {most}; expected 1 to {room - 1}, so that sequences of {seq_len} tokens have room "
-            f"for another text, or a seq_len of at least {max(most, 1) + 4}"
-        )
-
-
-def check_temperature(temperature: Sequence[float] | None, number: int) -> list[float]:
-    """Returns what logits are divided by, [number], 1 where no temperature is given.
-
-    Raises:
-        UserError: there are more or fewer, or one is not above 0.
-    """
-    if temperature is None:
-        return [1.0] * number
-    numbers = all(isinstance(v, int | float | np.floating) and 0 < v < np.inf for v in temperature)
-    if len(temperature) != number or not numbers:
-        raise UserError(f"temperature is {temperature}; expected {number}, each above 0")
-    return [float(value) for value in temperature]
-
-
-def buckets_for(data: str, seq_len: int) -> list[int]:
-    """Returns the buckets that leave least padding for requests as long as the texts of a set.
-
-    Args:
-        data: folder of a set of examples.
-        seq_len: most tokens of a sequence; longer texts are cut to it.
-
-    Raises:
-        UserError: the set is empty or damaged.
-        FileNotFoundError: there is none.
-    """
-    examples = ExampleSet.load(data)
-    if not examples.records:
-        raise UserError(f"{data} holds no examples: expected some, for buckets that fit their lengths")
-    lengths = np.clip(examples.lengths(), 4, seq_len)
-    return choose_lengths(lengths, seq_len)
-
-
-def default_seq_len(segment_len: int) -> int:
-    """Returns the tokens of a sequence where no option says otherwise: whole segments, if there are any."""
-    return max(segment_len, _SEQ_LEN - _SEQ_LEN % (segment_len or 1))
-
-
-def exact_buckets(seq_len: int, segment_len: int) -> list[int] | None:
-    """Returns the buckets that leave little padding, of a model that does not read in segments."""
-    return None if segment_len else text_answers.padding_buckets(seq_len)
-
-
-def _check_buckets(seq_len: int, buckets: Sequence[int] | None, segment_len: int) -> tuple[int, ...]:
-    """Returns the buckets with seq_len as the last one."""
-    if segment_len and seq_len % segment_len:
-        raise UserError(
-            f"seq_len is {seq_len}; expected a multiple of {segment_len}, the tokens of the segments that "
-            "the model reads"
-        )
-    if segment_len:
-        if buckets:
-            raise UserError(
-                f"buckets are {', '.join(map(str, buckets))}, but the model reads in segments of "
-                f"{segment_len}: its sequences are always of {seq_len} tokens; expected no buckets"
-            )
-        return (seq_len,)
-    if buckets is None:
-        buckets = []
-        while (length := _SHORTEST_BUCKET << len(buckets)) < seq_len:
-            buckets.append(length)
-    if list(buckets) != sorted(set(buckets)) or any(not 4 <= length <= seq_len for length in buckets):
-        raise UserError(
-            f"buckets are {', '.join(map(str, buckets))}; expected ascending numbers from 4 to seq_len "
-            f"({seq_len})"
-        )
-    return tuple(dict.fromkeys([*buckets, seq_len]))

@@ -20,7 +20,7 @@ from xlnet_tf.errors import UserError, reason
 from xlnet_tf.serving import config_files
 from xlnet_tf.serving.export import versions
 from xlnet_tf.serving.local.batching import MAX_BATCH, Batcher
-from xlnet_tf.serving.local.loaded import LoadedModel, RequestError, invalid
+from xlnet_tf.serving.local.saved_model import LoadedModel, RequestError, invalid
 
 MODEL_FILE = "saved_model.pb"
 POLL_SECONDS = 1.0
@@ -190,7 +190,6 @@ class Models:
 
     Args:
         together: whether requests are answered together.
-        max_batch: most rows of a batch.
     """
 
     def __init__(
@@ -260,7 +259,8 @@ class Models:
         if not spec.name:
             raise invalid("ModelSpec has no name specified.")
         number = self._number(spec)
-        served = {version.number: version for name, version in self.available() if name == spec.name}
+        known = list(self._versions.get(spec.name, {}).values())  # a list: others load meanwhile
+        served = {version.number: version for version in known if version.state == State.AVAILABLE}
         if number is None and served:
             return served[max(served)]
         if number in served:

@@ -20,7 +20,7 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.client_grpc import read_tensor
 from xlnet_tf.serving.graph import signatures
-from xlnet_tf.serving.graph.module import SERVING_DEFAULT
+from xlnet_tf.serving.graph.exported_model import SERVING_DEFAULT
 from xlnet_tf.serving.graph.signatures import MOST_TEXT_BYTES
 from xlnet_tf.serving.warmup import BUCKETS_FILE, WARMUP_FILE
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE
@@ -36,7 +36,6 @@ class RequestError(Exception):
 
     Args:
         code: as TensorFlow and gRPC call it, such as "INVALID_ARGUMENT".
-        message: what is wrong.
     """
 
     def __init__(self, code: str, message: str):
@@ -78,6 +77,10 @@ class LoadedModel:
                 raise UserError("it has no signatures, so nothing of it can be asked")
             as_json = json_format.MessageToDict(self.definition_map(), preserving_proto_field_name=True)
             self.signatures = signatures.signatures_of(as_json["signature_def"])
+            self._sizes = {
+                name: {key: sizes_of(info) for key, info in definition.inputs.items()}
+                for name, definition in self.definitions.items()
+            }
             self.buckets = self._load_buckets()
             self._pieces = self._load_pieces()
             failed.pop_all()
@@ -128,8 +131,12 @@ class LoadedModel:
             code, message = "INVALID_ARGUMENT", error.object.decode(errors="replace")
         raise RequestError(code, message[:_MOST_CHARACTERS])
 
-    def check(self, name: str, inputs: Mapping[str, np.ndarray]) -> None:
-        """Raises RequestError unless a signature takes such inputs."""
+    def check(self, name: str, inputs: Mapping[str, np.ndarray]) -> int:
+        """Returns the rows of a request.
+
+        Raises:
+            RequestError: the signature does not take such inputs.
+        """
         if name not in self.definitions:
             raise RequestError("FAILED_PRECONDITION", f'Serving signature key "{name}" not found.')
         expected = self.signatures[name].inputs
@@ -141,7 +148,7 @@ class LoadedModel:
                 f"{{{','.join(extra)}}}. Missing but required: {{{','.join(missing)}}}.",
             )
         for key, column in expected.items():
-            found, sizes = inputs[key], sizes_of(self.definitions[name].inputs[key])
+            found, sizes = inputs[key], self._sizes[name][key]
             if found.dtype != column.dtype:
                 raise invalid(
                     f"Input {key} has the type {called(found.dtype)}, expected {called(column.dtype)}"
@@ -156,6 +163,7 @@ class LoadedModel:
                 f"the request has {size} bytes of text; this server takes {_MOST_REQUEST_BYTES}: send fewer "
                 "texts"
             )
+        return max((len(value) for value in inputs.values() if value.ndim), default=0)
 
     def bucket(self, row: Sequence[np.ndarray]) -> int:
         """Returns the length, in tokens, that the model is likely to pad a row to.

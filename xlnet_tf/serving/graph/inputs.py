@@ -1,0 +1,87 @@
+"""What a signature's graph takes: texts and lists of texts, also as tf.Examples."""
+
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+
+Signature = tf.types.experimental.ConcreteFunction
+Texts = tf.Tensor | tf.RaggedTensor
+
+
+def signature(function, **specs: tf.TensorSpec) -> Signature:
+    """Traces a function for inputs of given names.
+
+    Args:
+        function: takes the inputs by name, returns a dict of tensors.
+    """
+
+    def checked(**inputs):
+        # A server feeds the graph what comes, whatever the specs say; the error names the input.
+        return function(**{name: tf.ensure_shape(inputs[name], spec.shape) for name, spec in specs.items()})
+
+    # No AutoGraph: nothing here needs it, and it can take one lambda of a file for another.
+    return tf.function(checked, autograph=False).get_concrete_function(
+        **{name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in specs.items()}
+    )
+
+
+def check_rows(inputs: dict[str, Texts]) -> dict[str, Texts]:
+    """Adds checks that all inputs have as many rows; the error names the inputs."""
+    (first, expected), *others = inputs.items()
+    checks = [
+        tf.debugging.assert_equal(
+            _rows(value), _rows(expected), f"{name} has another number of rows than {first}"
+        )
+        for name, value in others
+    ]
+    with tf.control_dependencies(checks):
+        return {name: tf.identity(value) for name, value in inputs.items()}
+
+
+def _rows(value: Texts) -> tf.Tensor:
+    return value.nrows() if isinstance(value, tf.RaggedTensor) else tf.shape(value, tf.int64)[0]
+
+
+def lists(values: Texts) -> tuple[tf.Tensor, tf.Tensor]:
+    """Makes lists of texts equally long.
+
+    Args:
+        values: [B, C] strings, or ragged [B, (C)], as tf.Examples have them.
+
+    Returns:
+        The lists [B, C], "" after the last text of each, and which of them are texts, [B, C] bool.
+    """
+    if not isinstance(values, tf.RaggedTensor):
+        return values, tf.ones(tf.shape(values), tf.bool)
+    return values.to_tensor(""), tf.sequence_mask(values.row_lengths())
+
+
+def parse_examples(examples: tf.Tensor, specs: Mapping[str, tf.TensorSpec]) -> dict[str, Texts]:
+    """Reads inputs from tf.Examples.
+
+    Args:
+        examples: [B] serialized tf.Example with a feature of bytes for each input; a missing one is an error,
+            a missing list an empty one.
+        specs: of the inputs, [B] or [B, C] strings; lists are ragged, each of its own length.
+    """
+    with tf.device("/CPU:0"):
+        features = {
+            name: tf.io.FixedLenFeature([], tf.string)
+            if spec.shape.rank == 1
+            else tf.io.RaggedFeature(tf.string, row_splits_dtype=tf.int64)
+            for name, spec in specs.items()
+        }
+        return tf.io.parse_example(examples, features)
+
+
+def serialized_example(row: Mapping[str, str | Sequence[str]]) -> bytes:
+    """Returns a tf.Example with a feature for each value of a row."""
+    feature = {
+        name: tf.train.Feature(
+            bytes_list=tf.train.BytesList(
+                value=[text.encode() for text in ([value] if isinstance(value, str) else value)]
+            )
+        )
+        for name, value in row.items()
+    }
+    return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()

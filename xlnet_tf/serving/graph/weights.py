@@ -1,0 +1,29 @@
+"""The kinds of weights that models are served with."""
+
+import contextlib
+from collections.abc import Iterator
+
+import tf_keras
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.layers.base import policy_restored
+
+FLOAT32, BFLOAT16, INT8 = WEIGHTS = ("float32", "bfloat16", "int8")
+
+
+@contextlib.contextmanager
+def policy(weights: str) -> Iterator[None]:
+    """Lets models be built for a kind of weights.
+
+    Args:
+        weights: "float32"; "bfloat16": weights and activations, for processors that compute with it; "int8":
+            weights only (see Int8Weights).
+
+    Raises:
+        UserError: there is no such kind.
+    """
+    if weights not in WEIGHTS:
+        raise UserError(f"weights are {weights!r}; expected one of {', '.join(WEIGHTS)}")
+    with policy_restored():
+        tf_keras.mixed_precision.set_global_policy(BFLOAT16 if weights == BFLOAT16 else FLOAT32)
+        yield

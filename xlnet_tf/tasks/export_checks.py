@@ -1,0 +1,102 @@
+"""Scores a run as it will be exported: what smaller weights cost, and which temperature its logits need."""
+
+import contextlib
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from xlnet_tf import task_registry
+from xlnet_tf.checkpoints import load_into
+from xlnet_tf.errors import UserError
+from xlnet_tf.serving.graph.int8 import Int8Weights
+from xlnet_tf.serving.graph.weights import FLOAT32, INT8, policy
+from xlnet_tf.tasks.metrics import calibration
+from xlnet_tf.tasks.prediction import Predictor, Run
+
+_BATCH = 32
+
+
+class Comparison(NamedTuple):
+    """What smaller weights cost on a set of examples.
+
+    Attributes:
+        metric: the task's.
+        full: its value with float32.
+        small: with the smaller weights.
+        points: lost, in hundredths of a metric that goes to 1.
+    """
+
+    metric: str
+    full: float
+    small: float
+    points: float
+
+
+def compare_weights(model_dir: str, data: str, weights: str, checkpoint: str = "") -> Comparison:
+    """Scores a run on a set of examples with float32 and with smaller weights.
+
+    Args:
+        model_dir, checkpoint: see serving.sources.open_served.
+        data: folder of examples with answers.
+        weights: see serving.graph.weights.
+
+    Raises:
+        UserError: the set has no answers or does not fit the run.
+        FileNotFoundError: one of them is not there.
+    """
+    run = _run_to_score(model_dir, data)
+    task, path = run.task, run.checkpoint(checkpoint)
+    full, small = (
+        task.score(task.validation_set, _predictions(run, path, kind))[task.BEST_METRIC]
+        for kind in (FLOAT32, weights)
+    )
+    scale = 1 if task.IN_PERCENT else 100
+    return Comparison(task.BEST_METRIC, full, small, scale * (full - small))
+
+
+def fit_temperature(model_dir: str, data: str, weights: str = FLOAT32, checkpoint: str = "") -> list[float]:
+    """Finds the temperature of a run's probabilities on a set of examples.
+
+    Args:
+        model_dir, weights, checkpoint: see compare_weights.
+        data: folder of examples with answers that the run was not trained on.
+
+    Returns:
+        One, or one for each label where a text may have several.
+
+    Raises:
+        UserError: the task has no probabilities, the set has no answers or does not fit the run, or no
+            temperature is best.
+        FileNotFoundError: one of them is not there.
+    """
+    run = _run_to_score(model_dir, data)
+    if run.task.validation_set.shards == run.task.example_set.shards:
+        logging.warning(
+            "%s has the examples that %s was trained on: it is surer of them than of new texts. Give its dev "
+            "examples",
+            data,
+            model_dir,
+        )
+    predictions = _predictions(run, run.checkpoint(checkpoint), weights)
+    found = run.task.probabilities(run.task.validation_set, predictions)
+    if found is None or found.logits is None:
+        task = task_registry.entry_for_set(run.task.validation_set).name
+        raise UserError(f"{task} has no probabilities of labels to calibrate: leave out --calibrate")
+    return [float(value) for value in calibration.temperatures(found)]
+
+
+def _run_to_score(model_dir: str, data: str) -> Run:
+    run = Run.open(model_dir, data)
+    if not run.task.has_answers(run.task.validation_set):
+        raise UserError(f"{data} has no answers to score by: give a set of examples that has")
+    return run
+
+
+def _predictions(run: Run, path: str, weights: str) -> dict[str, np.ndarray]:
+    with policy(weights):
+        predictor = Predictor(run, tf.distribute.get_strategy(), _BATCH)
+    load_into(predictor.model, path)
+    with Int8Weights(predictor.model).in_place() if weights == INT8 else contextlib.nullcontext():
+        return predictor.predict(path)
