@@ -145,7 +145,7 @@ def check_object(values: Any, cls: type, where: str, fix: str = "") -> None:
     compare (`compare=False`) are not in files.
 
     Args:
-        where: the object is, for the message.
+        where: the object's place, which begins the message.
         fix: what to do about it.
     """
     if text := problem("", values, cls):
