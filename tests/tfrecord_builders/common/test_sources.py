@@ -1,7 +1,5 @@
 """Whatever holds the rows, a builder makes the same examples of them; wrong names and folders are named."""
 
-import datetime
-import decimal
 import json
 import sys
 
@@ -12,7 +10,7 @@ import pytest
 
 from tests.tfrecord_builders.conftest import make_text
 from tfrecord_builders.classification.build import ClassificationOptions, build_classification
-from tfrecord_builders.common import columnar, named_sets, tables
+from tfrecord_builders.common import named_sets, tables
 from tfrecord_builders.race.build import RaceOptions, build_race
 from tfrecord_builders.ranking.build import RankingOptions, build_ranking
 from tfrecord_builders.squad.build import SquadOptions, build_squad
@@ -315,85 +313,6 @@ def test_folders_and_files_that_are_wrong_are_named(tmp_path):
         row.text("review")
 
 
-def test_names_stand_for_numbers_at_any_depth():
-    features = {
-        "feature": classes("a", "b"),  # a column of that name
-        "old": {"_type": "Sequence", "feature": {"kind": classes("x", "y"), "text": TEXT}},
-        "new": {"_type": "List", "feature": {"kind": classes("x", "y")}},
-    }
-    row = {
-        "feature": 1,
-        "old": {"kind": [0, 1], "text": ["t", "u"]},
-        "new": [{"kind": 1}, {"kind": None}],
-        "unknown": {"kind": 3},
-    }
-    assert columnar.with_names(row, features) == {
-        "feature": "b",
-        "old": {"kind": ["x", "y"], "text": ["t", "u"]},
-        "new": [{"kind": "y"}, {"kind": None}],
-        "unknown": {"kind": 3},
-    }
-    with pytest.raises(UserError, match=r"class 2 has no name: there are 2 \(a, b\)"):
-        columnar.with_names({"feature": 2}, features)
-
-
-def test_classes_without_a_number_are_none(tmp_path):
-    noted = json.dumps({"info": {"features": {"label": classes("a", "b")}}})
-    table = pyarrow.table({"label": [1, -1, None]}).replace_schema_metadata({"huggingface": noted})
-    pyarrow.parquet.write_table(table, tmp_path / "rows.parquet")
-    rows = tables.read_table(tmp_path / "rows.parquet", tables.TableFormat("parquet"))
-    assert [row["label"] for row in rows] == ["b", "", ""]
-
-
-@pytest.mark.parametrize(
-    "names, splits",
-    [
-        (("train-00000-of-00001-b4a2d9.parquet", "test-00000-of-00001-07ff1e.parquet"), "test, train"),
-        (("glue-train.parquet", "glue-validation.parquet"), "train, validation"),
-        (("data_dev.parquet", "data_train.parquet"), "dev, train"),
-        (("train-00000-of-00002-b4a2d9.parquet", "train-00001-of-00002-07ff1e.parquet"), None),
-        (("latest.parquet", "contest.parquet"), None),
-    ],
-)
-def test_splits_are_known_by_their_names(tmp_path, names, splits):
-    for name in names:
-        pyarrow.parquet.write_table(pyarrow.table({"text": ["a"]}), tmp_path / name)
-    rows = tables.read_table(tmp_path, tables.infer_format(tmp_path))
-    if splits:
-        with pytest.raises(UserError, match=f"files of several splits \\({splits}\\)"):
-            list(rows)
-    else:
-        assert [row["text"] for row in rows] == ["a", "a"]
-
-
-def test_values_of_any_type_are_plain_texts(tmp_path):
-    values = {
-        "text": [b"a fine film", None],
-        "words": [[b"a", None], []],
-        "label": [float("nan"), 2.0],
-        "rating": [decimal.Decimal("4.50"), None],
-        "day": [datetime.date(2024, 2, 29), None],
-        "both": [{"en": b"yes", "when": datetime.date(2024, 2, 29)}, {"en": None, "when": None}],
-    }
-    pyarrow.parquet.write_table(pyarrow.table(values), tmp_path / "rows.parquet")
-    first, second = tables.read_table(tmp_path / "rows.parquet", tables.TableFormat("parquet"))
-    assert first.values == {
-        "text": "a fine film",
-        "words": ["a", ""],
-        "label": "",
-        "rating": "4.50",
-        "day": "2024-02-29",
-        "both": '{"en": "yes", "when": "2024-02-29"}',
-        "both.en": "yes",
-        "both.when": "2024-02-29",
-    }
-    assert second["text"] == "" and second["label"] == "2.0" and second["words"] == []
-    pyarrow.parquet.write_table(pyarrow.table({"text": [b"caf\xe9"]}), tmp_path / "latin.parquet")
-    [row] = tables.read_table(tmp_path / "latin.parquet", tables.TableFormat("parquet"))
-    with pytest.raises(UserError, match=r"latin.parquet, row 1: 'text' is not UTF-8 \(byte 0xe9\)"):
-        row.text("text")
-
-
 @pytest.mark.parametrize("form", ["parquet", "arrow"])
 def test_only_the_columns_that_are_used_are_decoded(tmp_path, tokenizer_file, form):
     """Images, years after 9999, durations and time zones that nobody knows are often in data of others."""
@@ -439,17 +358,3 @@ def test_only_the_columns_that_are_used_are_decoded(tmp_path, tokenizer_file, fo
     ):
         with pytest.raises(UserError, match=rf"more.{form}, row 1: '{name}' {reason}"):
             row.text(name)
-
-
-def test_the_row_that_cannot_be_decoded_is_named(tmp_path):
-    """Also among others of its batch, and in a column that has names for numbers."""
-    noted = json.dumps({"info": {"features": {"label": classes("a", "b")}}})
-    columns = {"day": pyarrow.array([0, 1, 3_000_000], pyarrow.date32()), "label": [0, 2, 1]}
-    table = pyarrow.table(columns).replace_schema_metadata({"huggingface": noted})
-    pyarrow.parquet.write_table(table, tmp_path / "rows.parquet")
-    rows = list(tables.read_table(tmp_path / "rows.parquet", tables.TableFormat("parquet")))
-    for row in rows:
-        with pytest.raises(UserError, match="rows.parquet, row 3: 'day' cannot be read"):
-            row.text("day")
-    with pytest.raises(UserError, match="rows.parquet, row 2: 'label' class 2 has no name"):
-        rows[0].text("label")

@@ -23,6 +23,7 @@ from xlnet_tf.errors import UserError
 CSV = TableFormat("csv", quoting=True)
 CSV_OF_COMMAS = TableFormat("csv", quoting=True, delimiter=",")
 TSV = TableFormat("tsv")
+JSONL = TableFormat("jsonl")
 
 
 def rows(path, table, **options):
@@ -87,21 +88,33 @@ def test_quoted_csv_round_trips_and_knows_its_lines(tmp_path_factory, fields):
         assert [line for _, line in found] == lines
 
 
-def test_line_separators_of_unicode_are_text(file):
-    write(file, "text\tlabel\na\u2028b\x0cc\u0085d\t1\n")
-    assert rows(file, TSV) == [({"text": "a\u2028b\x0cc\u0085d", "label": "1"}, 2)]
+UNHEADED = TableFormat("tsv", header=False)
+SEMICOLONS = TableFormat("csv", header=False, quoting=True, delimiter=";")
+ESCAPED = TableFormat("csv", header=False, quoting=True, replaced=(("\\n", "\n"), ('\\"', '"')))
 
 
-def test_headerless_columns_are_numbered_and_blank_lines_skipped(file):
-    write(file, "\na\tb\n\nc\td\n\n")
-    table = TableFormat("tsv", header=False)
-    assert rows(file, table) == [({"0": "a", "1": "b"}, 2), ({"0": "c", "1": "d"}, 4)]
-
-
-def test_in_a_single_column_a_blank_line_is_an_empty_text(file):
-    write(file, "text\na\n\nb\n")
-    assert [values["text"] for values, _ in rows(file, TSV)] == ["a", "", "b"]
-    assert [values["text"] for values, _ in rows(file, CSV)] == ["a", "", "b"]
+@pytest.mark.parametrize(
+    ("data", "table", "expected"),
+    [
+        ("text\tlabel\na\u2028b\x0cc\u0085d\t1\n", TSV, {2: {"text": "a\u2028b\x0cc\u0085d", "label": "1"}}),
+        ("\na\tb\n\nc\td\n\n", UNHEADED, {2: {"0": "a", "1": "b"}, 4: {"0": "c", "1": "d"}}),
+        ("text\na\n\nb\n", TSV, {2: {"text": "a"}, 3: {"text": ""}, 4: {"text": "b"}}),
+        ("text\na\n\nb\n", CSV, {2: {"text": "a"}, 3: {"text": ""}, 4: {"text": "b"}}),
+        ('"1","so \\""good\\"" \\n really"\n', ESCAPED, {1: {"0": "1", "1": 'so "good" \n really'}}),
+        ("a;b\nc;d", SEMICOLONS, {1: {"0": "a", "1": "b"}, 2: {"0": "c", "1": "d"}}),
+        # A text without a header, as likely as two columns.
+        ("a;b\n", dataclasses.replace(SEMICOLONS, delimiter=""), {1: {"0": "a;b"}}),
+        ("n,x\n18446744073709551617,+49171\n0x10,007\n", CSV,
+         {2: {"n": "18446744073709551617", "x": "+49171"}, 3: {"n": "0x10", "x": "007"}}),
+        ("text\tn\ra\t1\r\rb\t2", TSV, {2: {"text": "a", "n": "1"}, 4: {"text": "b", "n": "2"}}),
+        ('{"a": 1}\r{"a": 2}\r', JSONL, {1: {"a": "1"}, 2: {"a": "2"}}),
+        ('{"a": 1.5, "b": true, "c": null, "d": ["x", 2], "e": 18446744073709551617}', JSONL,
+         {1: {"a": "1.5", "b": "1", "c": "", "d": ["x", "2"], "e": "18446744073709551617"}}),
+    ],
+)  # fmt: skip
+def test_rows_by_their_lines(file, data, table, expected):
+    write(file, data)
+    assert rows(file, table) == [(values, line) for line, values in expected.items()]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "UTF_8_SIG"])
@@ -115,33 +128,22 @@ def test_a_byte_order_mark_is_removed(file, tmp_path, encoding, mark):
     assert found == [({"id": "1/a", "text": "ä", "label": "1"}, 0)]
 
 
-def test_what_stands_for_something_else_is_replaced(file):
-    write(file, '"1","so \\""good\\"" \\n really"\n')
-    table = TableFormat("csv", header=False, quoting=True, replaced=(("\\n", "\n"), ('\\"', '"')))
-    assert rows(file, table) == [({"0": "1", "1": 'so "good" \n really'}, 1)]
-
-
-def test_json_values_become_texts(file):
-    write(file, json.dumps({"a": 1.5, "b": True, "c": None, "d": ["x", 2]}))
-    assert rows(file, TableFormat("jsonl")) == [({"a": "1.5", "b": "1", "c": "", "d": ["x", "2"]}, 1)]
-
-
 def test_null_and_empty_columns_have_the_default(file):
     write(file, '{"id": "a"}\n{"id": null}\n{"id": ""}\n{"id": 0}\n{}\n')
-    found = read_table(file, TableFormat("jsonl"))
+    found = read_table(file, JSONL)
     assert [row.text_or("id", "?") for row in found] == ["a", "?", "?", "0", "?"]
 
 
 def test_a_text_column_that_is_a_list_is_refused(file):
     write(file, '{"text": ["x"]}')
     with pytest.raises(UserError, match=r"data:1: column 'text' is a list"):
-        next(read_table(file, TableFormat("jsonl"))).text("text")
+        next(read_table(file, JSONL)).text("text")
 
 
 def test_an_object_is_no_text_but_its_parts_are(file):
     values = {"text": {"en": "x", "de": "y"}, "a": "{set}", "a.1": "x", "b": '{"c": 1}', "b.1": "y"}
     write(file, json.dumps(values))
-    [row] = read_table(file, TableFormat("jsonl"))
+    [row] = read_table(file, JSONL)
     assert [row.text(name) for name in ("text.de", "a", "b")] == ["y", "{set}", '{"c": 1}']
     with pytest.raises(
         UserError, match=r"data:1: column 'text' is an object, .* parts \(text.en, text.de\)$"
@@ -173,15 +175,15 @@ def test_long_fields_are_read(file):
         ("text,label\na\rb,1\n", CSV, r"data:2: bad quoting \(a carriage return outside of quotes\)"),
         (
             '{"text": "a", "label": 1, "text": "b"}',
-            TableFormat("jsonl"),
+            JSONL,
             r'data:1: "text" is given twice: keep one',
         ),
-        ('{"a": {"b": 1, "b": 1}}', TableFormat("jsonl"), r'data:1: "b" is given twice'),
+        ('{"a": {"b": 1, "b": 1}}', JSONL, r'data:1: "b" is given twice'),
         ("text\ttext\na\t1\n", TSV, r"data:1: two columns have the same name"),
-        ('{"text": 1}\n{"text"\n', TableFormat("jsonl"), r"data:2: not json"),
-        ('{"text": ["\\ud83d\\ude00", "\\ud83d"]}\n', TableFormat("jsonl"), r"data:1: '.ud83d' is half"),
-        ("[" * 100_000, TableFormat("jsonl"), r"data:1: not json"),
-        ("[1]\n", TableFormat("jsonl"), r"data:1: a json list, expected an object"),
+        ('{"text": 1}\n{"text"\n', JSONL, r"data:2: not json"),
+        ('{"text": ["\\ud83d\\ude00", "\\ud83d"]}\n', JSONL, r"data:1: '.ud83d' is half"),
+        ("[" * 100_000, JSONL, r"data:1: not json"),
+        ("[1]\n", JSONL, r"data:1: a json list, expected an object"),
         ("a@1\nb\n", TableFormat("at"), r"data:2: no @ in the line"),
         ("a\n", TableFormat("tsv", encoding="utf-16"), r"utf-16 cannot be read line by line"),
         ("a\n", TableFormat("tsv", encoding="klingon"), r"no encoding 'klingon'"),
@@ -203,20 +205,6 @@ def test_a_header_shows_the_delimiter_of_csv(file, delimiter, end, header):
     write(file, end.join([header.replace("\n", end) % delimiter, f'"{hidden}"{delimiter}1', ""]))
     [(values, line)] = rows(file, CSV)
     assert list(values.values()) == [hidden, "1"] and line == 3 if header.startswith("\n") else 2
-
-
-def test_a_delimiter_may_be_given(file):
-    write(file, "a;b\nc;d")
-    table = TableFormat("csv", header=False, quoting=True)
-    assert rows(file, table)[0][0] == {"0": "a;b"}  # a text as likely as two columns
-    assert rows(file, dataclasses.replace(table, delimiter=";"))[1] == ({"0": "c", "1": "d"}, 2)
-
-
-def test_lines_of_any_table_may_end_in_carriage_returns_alone(file):
-    write(file, "text\tlabel\ra\t1\r\rb\t2")
-    assert rows(file, TSV) == [({"text": "a", "label": "1"}, 2), ({"text": "b", "label": "2"}, 4)]
-    write(file, '{"a": 1}\r{"a": 2}\r')
-    assert rows(file, TableFormat("jsonl")) == [({"a": "1"}, 1), ({"a": "2"}, 2)]
 
 
 @given(st.text(), st.integers(0, 10**12))

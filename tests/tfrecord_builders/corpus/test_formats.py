@@ -32,8 +32,8 @@ def read(path, slice_bytes=10**6, **options):
     return [document.split("\n") for document in "\n".join(lines).strip("\n").split("\n\n")]
 
 
-def write_jsonl(path, documents, **others):
-    text = "".join(json.dumps({"id": i, "text": d} | others) + "\n" for i, d in enumerate(documents))
+def write_jsonl(path, documents):
+    text = "".join(json.dumps({"id": i, "text": d}) + "\n" for i, d in enumerate(documents))
     if path.suffix == ".gz":  # two members
         path.write_bytes(gzip.compress(text[:500].encode()) + gzip.compress(text[500:].encode()))
     elif path.suffix == ".zst":  # two frames
@@ -164,13 +164,24 @@ def test_a_line_of_json_that_never_ends(tmp_path, monkeypatch):
         plan(tmp_path / "a.jsonl", 10)
 
 
-@pytest.mark.parametrize("cut", [-1, -30, 3, 0])
-def test_damaged_zstd(tmp_path, cut):
-    data = zstandard.compress(TEXT.encode())
-    bad = data[:cut] if cut else b"no zstd at all"
-    (tmp_path / "a.txt.zst").write_bytes(zstandard.compress(b"Whole frame.\n") + bad)
-    with pytest.raises(UserError, match="a.txt.zst cannot be read to its end: .*, after byte .*damaged"):
-        plan(tmp_path / "a.txt.zst", 1000)
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:-1],
+        lambda data: data[:-30],
+        lambda data: data[:3],
+        lambda data: data[:40] + b"\0\0\0\0" + data[44:],
+        lambda data: b"no compression at all",
+    ],
+)
+def test_damaged_compression(tmp_path, pack, damage):
+    """Also after a member or frame that is whole."""
+    path = tmp_path / f"a.txt.{'gz' if pack is gzip.compress else 'zst'}"
+    for before in (b"", pack(b"Whole.\n")):
+        path.write_bytes(before + damage(pack(TEXT.encode())))
+        with pytest.raises(UserError, match="a.txt.* cannot be read to its end: .*, after byte .*damaged"):
+            plan(path, 1000)
 
 
 def pack_zstd(path, block, count, **options):
@@ -246,113 +257,6 @@ def test_zstd_with_skippable_frames(tmp_path):
     texts = [zstandard.compress(b"One.\n"), zstandard.compress(b"Two.\n")]
     (tmp_path / "a.txt.zst").write_bytes(skipped + skipped.join(texts) + skipped)
     assert read(tmp_path / "a.txt.zst") == [["One.", "Two."]]
-
-
-@pytest.mark.parametrize(
-    "kind", [pyarrow.large_string(), pyarrow.string_view(), pyarrow.dictionary("int32", pyarrow.string())]
-)
-def test_parquet_with_any_type_of_strings(tmp_path, kind):
-    """Pandas writes categories as dictionaries."""
-    texts = pyarrow.array(["One.", "Two.", None, "One."], kind)
-    pyarrow.parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "a.parquet")
-    assert read(tmp_path / "a.parquet") == [["One."], ["Two."], ["One."]]
-
-
-def test_bad_parquet(tmp_path):
-    path = write_parquet(tmp_path / "a.parquet", DOCUMENTS, 10)
-    with pytest.raises(UserError, match="a.parquet has the columns n, text, expected 'body': .*--text_field"):
-        plan(path, 1000, text_field="body")
-    with pytest.raises(UserError, match="column 'n' holds struct.*, expected strings"):
-        plan(path, 1000, text_field="n")
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-20])
-    with pytest.raises(UserError, match="a.parquet cannot be read as parquet .*damaged"):
-        plan(path, 1000)
-    path.write_bytes(whole[:100] + b"\0" * 2000 + whole[2100:])
-    with pytest.raises(UserError, match="a.parquet cannot be read as parquet .*damaged"):
-        read(path)
-    (tmp_path / "b.parquet.gz").write_bytes(gzip.compress(whole))
-    with pytest.raises(UserError, match="parquet inside of gzip"):
-        plan(tmp_path / "b.parquet.gz", 1000)
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("row_group_size", [200, 7])
-def test_parquet_that_stores_a_long_text_once_takes_little_memory(tmp_path, row_group_size):
-    texts = pyarrow.DictionaryArray.from_arrays([0] * 200, ["A sentence. " * 170_000])
-    table = pyarrow.table({"text": texts})
-    pyarrow.parquet.write_table(
-        table, tmp_path / "a.parquet", row_group_size=row_group_size, compression="zstd"
-    )
-    assert (tmp_path / "a.parquet").stat().st_size < 20_000
-    told, grown = peak_growth(READ_SLICES, tmp_path / "a.parquet")
-    assert int(told) // 10**6 == 408 and grown < 300e6
-
-
-def test_parquet_with_a_few_long_texts_among_short_ones(tmp_path):
-    texts = ["Short."] * 500 + ["Long. " * 10_000] * 50
-    slices = plan(write_parquet(tmp_path / "a.parquet", texts, 1000), 50_000)
-    assert [text for one in slices for text in corpus.read_lines(one).documents_text()] == [
-        text.strip().encode() for text in texts
-    ]
-    assert max(corpus.read_lines(one).num_bytes for one in slices) <= 4 * 100_000 + 60_001
-
-
-def test_parquet_slices_follow_the_stored_sizes(tmp_path):
-    path = write_parquet(tmp_path / "a.parquet", [f"Text {i}. " * (1 + i % 3) for i in range(3000)], 500)
-    starts = [[part.start for part in one.parts] for one in plan(path, 5000)]
-    assert starts == [
-        [0],
-        [202],
-        [500],
-        [698],
-        [1000],
-        [1183],
-        [1500],
-        [1684],
-        [2000],
-        [2183],
-        [2500],
-        [2683],
-    ]
-
-
-def test_a_text_of_parquet_that_is_too_long(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus.parquet, "MAX_DOCUMENT_BYTES", 1000)
-    path = write_parquet(tmp_path / "a.parquet", ["Short.", None, "x" * 1001, "Short."], 3)
-    with pytest.raises(UserError, match="a.parquet, row 3: a text of 1,001 bytes, expected at most 1,000"):
-        plan(path, 10)
-
-
-def test_parquet_pages_that_unpack_to_too_much(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus.parquet, "_SUSPICIOUS_BYTES", 10**6)
-    table = pyarrow.table({"text": ["word " * 100_000] * 10})
-    pyarrow.parquet.write_table(table, tmp_path / "a.parquet", use_dictionary=False, compression="zstd")
-    with pytest.raises(UserError, match="a.parquet, row group 1: [0-9,]+ bytes unpack to 5,000,[0-9]+, over"):
-        plan(tmp_path / "a.parquet", 10)
-
-
-def test_parquet_that_is_not_utf8(tmp_path):
-    values = pyarrow.array([b"Fine."] * 20 + [b"caf\xe9"] + [b"Fine."])
-    texts = pyarrow.StringArray.from_buffers(len(values), *values.buffers()[1:])
-    pyarrow.parquet.write_table(pyarrow.table({"id": range(22), "text": texts}), tmp_path / "a.parquet")
-    message = r"a.parquet, row 21, column 'text' is not UTF-8 \(byte 0xe9 at byte 4 of its text\)"
-    with pytest.raises(UserError, match=message):
-        read(tmp_path / "a.parquet")
-    texts = pyarrow.DictionaryArray.from_arrays(list(range(22)), texts)
-    pyarrow.parquet.write_table(pyarrow.table({"id": range(22), "text": texts}), tmp_path / "a.parquet")
-    with pytest.raises(UserError, match="a.parquet cannot be read as parquet .*column 'text': Invalid UTF8"):
-        read(tmp_path / "a.parquet")
-
-
-def test_two_columns_of_parquet_with_the_same_name(tmp_path):
-    table = pyarrow.table([["One."], ["Two."], ["Three."]], names=["text", "id", "text"])
-    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
-    with pytest.raises(UserError, match="a.parquet has 2 columns with the name 'text', expected one: rename"):
-        read(tmp_path / "a.parquet")
-    table = pyarrow.table([["One."], ["Two."], ["Three."]], names=["id", "text", "id"])
-    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
-    assert read(tmp_path / "a.parquet") == [["Two."]]
 
 
 def test_options_are_checked():
