@@ -38,7 +38,7 @@ _WORDS = {
     str: "a text",
     dict: "an object with fields",
 }
-Path = str | tuple["Path", str, Any]  # to a value: a name, or (path, field, "" or an index or key)
+Path = str | tuple["Path", str, Any]  # to a value: a name, or (path, field, ""), or (path, "", index)
 _PARTS = {int: " of whole numbers", float: " of numbers", str: " of texts"}
 
 
@@ -84,13 +84,12 @@ UNLIMITED = Limits()
 
 
 class Kind(NamedTuple):
-    """What an annotation says: `dict[str, int] | None` is a dict, whose values are int, or None."""
+    """What an annotation says: `list[int] | None` is a list, whose parts are int, or None."""
 
     type: Any
     part: "Kind | None"
     is_optional: bool
     limits: Limits
-    is_object: bool  # a dataclass or a TypedDict
     plain: Any  # a type all of whose values are right; None: there is no such
 
     def expected(self, value: Any) -> str:
@@ -112,18 +111,14 @@ class Kind(NamedTuple):
 
 
 def kind_of(hint: Any, limits: Limits = UNLIMITED) -> Kind:
-    """Returns what an annotation says, which may be `Annotated[int, Limits(least=1)]`."""
-    if typing.get_origin(hint) is typing.Annotated:
-        hint, *notes = typing.get_args(hint)
-        limits = next((note for note in notes if isinstance(note, Limits)), limits)
+    """Returns what an annotation says, with the limits of its field."""
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     options = typing.get_args(hint) if is_union else (hint,)
     first = next((option for option in options if option is not types.NoneType), types.NoneType)
     kind, parts = typing.get_origin(first) or first, typing.get_args(first)
-    part = parts[kind is dict] if parts and kind in (dict, *_LISTS) else None
-    is_object = typing.is_typeddict(kind) or dataclasses.is_dataclass(kind)
+    part = parts[0] if parts and kind in _LISTS else None
     plain = kind if kind in (bool, str, list, dict) and not part and limits == UNLIMITED else None
-    return Kind(kind, part and kind_of(part), types.NoneType in options, limits, is_object, plain)
+    return Kind(kind, part and kind_of(part), types.NoneType in options, limits, plain)
 
 
 def limited(default: Any = dataclasses.MISSING, **limits: Any) -> Any:
@@ -148,9 +143,9 @@ def check_fields(instance: Any, where: str = "") -> None:
 
 
 def check_object(values: Any, cls: type, where: str, fix: str = "", optional: Collection[str] = ()) -> None:
-    """Raises UserError unless an object of JSON has exactly the fields of a dataclass or a TypedDict.
+    """Raises UserError unless an object of JSON has exactly the fields of a dataclass.
 
-    A dataclass' fields that are not compared (`compare=False`) are not in files.
+    Those that are not compared (`compare=False`) are not in files.
 
     Args:
         where: the object is, for the message.
@@ -165,7 +160,7 @@ def problem(name: str, value: Any, hint: Any, limits: Limits = UNLIMITED) -> str
     """Returns what is wrong with a value, such as "size is 0, expected at least 1"; "" if nothing is.
 
     Args:
-        hint: the annotation of its type; a dataclass or a TypedDict stands for an object of JSON.
+        hint: the annotation of its type; a dataclass stands for an object of JSON.
     """
     return _problem(name, value, kind_of(hint, limits))
 
@@ -176,10 +171,10 @@ def _problem(path: Path, value: Any, kind: Kind) -> str:
     if expected := kind.expected(value):
         return f"{_spell(path)} is {short_repr(value)}, expected {expected}"
     if kind.part:
-        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
-            if text := _problem((path, "", key), part, kind.part):
+        for index, part in enumerate(value):
+            if text := _problem((path, "", index), part, kind.part):
                 return text
-    elif kind.is_object and (typing.is_typeddict(kind.type) or not isinstance(value, kind.type)):
+    elif dataclasses.is_dataclass(kind.type) and not isinstance(value, kind.type):
         return _problem_of_object(path, value, kind.type)
     return ""
 
@@ -207,20 +202,17 @@ def _problem_of_object(path: Path, values: Any, cls: type, optional: Collection[
 def _spell(path: Path) -> str:
     if isinstance(path, str):
         return path
-    parent, name, key = _spell(path[0]), path[1], path[2]
-    return ".".join(filter(None, (parent, name))) if name else f"{parent}[{key!r}]"
+    parent, name, index = _spell(path[0]), path[1], path[2]
+    return ".".join(filter(None, (parent, name))) if name else f"{parent}[{index}]"
 
 
 @functools.cache
 def _kinds(cls: type) -> dict[str, Kind]:
-    hints = typing.get_type_hints(cls, include_extras=True)
-    if typing.is_typeddict(cls):
-        return {name: kind_of(hint) for name, hint in hints.items()}
+    hints = typing.get_type_hints(cls)
     return {field.name: kind_of(hints[field.name], limits_of(field)) for field in dataclasses.fields(cls)}
 
 
 @functools.cache
 def _kinds_in_files(cls: type) -> dict[str, Kind]:
-    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
-    left_out = {field.name for field in fields if not field.compare}
+    left_out = {field.name for field in dataclasses.fields(cls) if not field.compare}
     return {name: kind for name, kind in _kinds(cls).items() if name not in left_out}
