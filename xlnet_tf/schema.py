@@ -148,7 +148,7 @@ def check_object(values: Any, cls: type, where: str, fix: str = "", optional: Co
     Those that are not compared (`compare=False`) are not in files.
 
     Args:
-        where: the object is, for the message.
+        where: the object's place, which begins the message.
         fix: what to do about it.
         optional: fields that may be missing.
     """
