@@ -153,9 +153,12 @@ class Trainer(base_trainer.Trainer):
 
         return loop
 
-    @functools.cache  # noqa: B019 (a trainer lives as long as its run)
-    def steps_of_length(self, length: int | None) -> Callable:
-        """Returns a tf.function of an iterator and a number of steps, with rows of this length."""
+    @functools.cached_property
+    def steps_of_length(self) -> Callable[[int | None], Callable]:
+        """From a length of rows to its tf.function of an iterator and a number of steps."""
+        return functools.cache(self._steps_of_length)  # on a method it would keep the trainer for ever
+
+    def _steps_of_length(self, length: int | None) -> Callable:
         step = functools.partial(self.train_step, length=length)
         return tf.function(orbit.utils.create_tf_while_loop_fn(step))
 
