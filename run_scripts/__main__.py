@@ -41,7 +41,7 @@ MOVED = {
 }
 REPLACED = {
     "corpus-plan": "sizing --build",
-    "push": "convert-checkpoint --output=hf://OWNER/NAME",
+    "push": "convert-checkpoint MODEL --output=hf://OWNER/NAME",
     "verify-pretrained": "doctor MODEL",
 }
 # Scripts of the original and of Hugging Face, and what people try: our names of commands and kinds of sets.

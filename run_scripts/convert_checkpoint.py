@@ -34,7 +34,7 @@ class ConvertOptions:
         "Folder to write to, or hf://OWNER/NAME to upload to. Default: only check the input.", None
     )
     format: str | None = option(
-        "Format to write. Default: ours; of an upload hugging_face.",
+        "Format to write. Default: ours; for an upload, hugging_face.",
         None,
         choices=("ours", "original", "hugging_face"),
     )
@@ -79,6 +79,10 @@ def main(_: Sequence[str]) -> None:
     options, to_upload = from_flags(ConvertOptions), from_flags(uploads.UploadOptions)
     output = options.output or ""
     if output.startswith(uploads.HUB):
+        if options.config_file or not options.strict:
+            raise UserError(
+                "--config_file and --nostrict are not for uploads: write a folder, then upload it"
+            )
         hub.require(options.input)
         name, target_format = output.removeprefix(uploads.HUB), options.format or "hugging_face"
         uploads.upload(options.input, name, target_format, to_upload)

@@ -4,7 +4,7 @@ r"""Serves exported models on this machine, with TensorFlow Serving's REST and g
 
 For development and small deployments where no container runs. Production belongs to TensorFlow Serving: the
 same exports, the same requests. Concurrent requests are answered together; new versions of a model are loaded
-as they appear. A page, `http://localhost:8501/`, asks the models, and looks inside the language model of
+as they appear. A page, `http://localhost:8501/`, asks the models, and looks inside the pretrained model of
 --language_model. Ctrl-C ends it. Needs `pip install 'xlnet-tf[serve]'`.
 """
 

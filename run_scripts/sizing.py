@@ -11,11 +11,12 @@ docs/how-to/sizing.md and docs/how-to/corpus.md say where they come from.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from run_scripts.common.estimates import building, records, training
 from xlnet_tf import errors
 from xlnet_tf.config import PRESETS
+from xlnet_tf.errors import UserError
 from xlnet_tf.flags import define_flags, from_flags, given_of, option
 from xlnet_tf.records.manifest import Manifest
 
@@ -30,8 +31,23 @@ class Sizing(training.PretrainingRun, building.BuildPlan):
     )
 
 
+def check_part(options: Sizing, given: Iterable[str]) -> None:
+    """Raises UserError for flags that belong to the other estimate, which would have no effect."""
+    other, hint = (
+        (training.PretrainingRun, "leave them out; a machine's workers are --workers")
+        if options.build
+        else (building.BuildPlan, "add --build")
+    )
+    fields = {field.name for field in dataclasses.fields(other)}
+    fields -= {field.name for field in dataclasses.fields(records.Records)} | {"documents", "preset"}
+    if unused := [f"--{name}" for name in given if name in fields]:
+        part = "a run" if options.build else "building records"
+        raise UserError(f"{', '.join(unused)}: only for the estimate of {part}: {hint}")
+
+
 def main(_: Sequence[str]) -> None:
     options = from_flags(Sizing)
+    check_part(options, given_of(Sizing))
     if options.records:
         measured = building.from_manifest(Manifest.load(options.records), options.text_gb)
     else:

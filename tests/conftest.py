@@ -84,7 +84,7 @@ def _forgotten_gradients():
     traced = [name for name in registry if name.startswith("CustomGradient-") and name not in known]
     for name in traced:
         del registry[name]
-    if len(traced) > 10:
+    if traced:
         gc.collect()
 
 

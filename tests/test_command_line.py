@@ -227,6 +227,33 @@ def test_wrong_arguments_are_one_line(command, arguments, message):
     assert done.stderr.endswith("(--help describes all flags)\n") and done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("command", "arguments", "message"),
+    [
+        ("sizing", ["--build", "--cores=8"], "--cores: only for the estimate of a run: leave"),
+        (
+            "sizing",
+            ["--machines=2", "--workers=2"],
+            "--machines, --workers: only for the estimate of building",
+        ),
+        (
+            "convert_checkpoint",
+            ["--input=a", "--private"],
+            "--private: for an upload to the hub: give --output",
+        ),
+        (
+            "convert_checkpoint",
+            ["--input=a", "--output=hf://a/b", "--nostrict"],
+            "--config_file and --nostrict",
+        ),
+        ("doctor", ["--json"], "--text_file and --json are for the checks of a model: give its name"),
+    ],
+)
+def test_flags_without_effect_are_refused(command, arguments, message):
+    done = run_in_fork(f"run_scripts.{command}", *arguments)
+    assert done.returncode == 1 and done.stderr.startswith(f"ERROR: {message}")
+
+
 NAME = "hf://nobody/nothing"
 
 

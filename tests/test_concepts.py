@@ -57,11 +57,8 @@ def test_every_code_block_names_its_source():
     assert PAGE.count("```python") == len(EXCERPTS) >= 10
 
 
-def test_links_and_pictures_exist():
-    links = re.findall(r"\]\((?!https)([^)]+)\)", PAGE)
-    assert all((DOCS / link).exists() for link in links)
-    shown = {pathlib.Path(link).stem for link in links if link.endswith(".png")}
-    assert shown == set(draw_pictures.PICTURES)
+def test_the_pages_show_the_pictures():
+    assert set(re.findall(r"\]\((?:[^)]*/)?(\w+)\.png\)", PAGE)) == set(draw_pictures.PICTURES)
 
 
 def test_equations_avoid_what_github_does_not_render():

@@ -12,6 +12,7 @@ import zipfile
 from importlib import resources
 
 import pytest
+from packaging.markers import default_environment
 from packaging.requirements import Requirement
 
 import xlnet_tf
@@ -96,17 +97,9 @@ def requirements(*extras):
 
 
 def environment(python, machine):
-    return {
-        "python_version": python,
-        "python_full_version": f"{python}.9",
-        "sys_platform": "linux",
-        "platform_system": "Linux",
-        "platform_machine": machine,
-        "implementation_name": "cpython",
-        "platform_python_implementation": "CPython",
-        "os_name": "posix",
-        "extra": "",
-    }
+    """Returns what markers of requirements ask for, of Linux."""
+    other = {"python_version": python, "python_full_version": f"{python}.9", "platform_machine": machine}
+    return default_environment() | other | {"sys_platform": "linux", "extra": ""}
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -14,7 +14,7 @@ from xlnet_tf.schema import Limits, limited
 @dataclasses.dataclass
 class Part:
     size: int = limited(least=1, most=9)
-    added: str = dataclasses.field(default="", kw_only=True)
+    added: str = ""
 
 
 @dataclasses.dataclass
@@ -33,7 +33,8 @@ class Whole:
 
 
 def as_json(**changes) -> dict:
-    values = dataclasses.asdict(Whole()) | {"parts": [{"size": 1}, {"size": 9, "added": "x"}]} | changes
+    parts = [{"size": 1, "added": ""}, {"size": 9, "added": "x"}]
+    values = dataclasses.asdict(Whole()) | {"parts": parts} | changes
     del values["folder"]
     return values
 
@@ -74,14 +75,23 @@ def test_a_wrong_value_is_named(changes, message):
         (as_json(colour=1), "fields unknown colour; expected exactly name, count"),
         ({"name": "a"}, "fields missing anything, count"),
         (as_json() | {"folder": ""}, "fields unknown folder"),
-        (as_json(parts=[{"size": 0}]), r"parts\[0\].size is 0, expected 1 to 9"),
-        (as_json(parts=[{"size": 1}, {}]), r"parts\[1\]: fields missing size; expected exactly size, added"),
-        (as_json(parts=[{"size": 1}, 7]), r"parts\[1\]: expected an object with fields, found 7"),
+        (as_json(parts=[{"size": 0, "added": ""}]), r"parts\[0\].size is 0, expected 1 to 9"),
+        (
+            as_json(parts=[Part(1), {}]),
+            r"parts\[1\]: fields missing added, size; expected exactly size",
+        ),
+        (as_json(parts=[Part(1), 7]), r"parts\[1\]: expected an object with fields, found 7"),
     ],
 )
 def test_objects_have_exactly_the_fields(values, message):
     with pytest.raises(UserError, match=f"a.json: {message}"):
         schema.check_object(values, Whole, "a.json")
+
+
+def test_some_fields_may_be_missing():
+    values = as_json()
+    del values["name"]
+    schema.check_object(values, Whole, "a.json", optional=["name"])
 
 
 def test_what_is_right_passes():

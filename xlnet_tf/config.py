@@ -97,7 +97,8 @@ class XLNetConfig:
         Args:
             source: what the values come from, for the error message.
         """
-        schema.check_object(values, cls, source)
+        added = {field.name for field in dataclasses.fields(cls) if field.kw_only}
+        schema.check_object(values, cls, source, optional=added)
         with prefixed(source):
             return cls(**values)
 

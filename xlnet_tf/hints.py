@@ -49,7 +49,7 @@ _ATTRIBUTES = {
     "from_preset": "write from_pretrained(NAME), with one of xlnet_tf.released() or a folder",
     "from_pretrained": "use xlnet_tf.checkpoints.read_architecture(NAME_OR_FOLDER)",
     "encode_plus": "call it: tokenizer(text)",
-    "push_to_hub": "use save_pretrained, or xlnet-tf convert-checkpoint --output=hf://OWNER/NAME",
+    "push_to_hub": "use save_pretrained, or xlnet-tf convert-checkpoint MODEL --output=hf://OWNER/NAME",
     "generate": "load the weights as an XLNetLanguageModel",
 }
 _FEATURES = {  # Hugging Face's and KerasHub's

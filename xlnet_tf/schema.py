@@ -15,7 +15,7 @@ import math
 import os
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from xlnet_tf.errors import UserError, short_repr
@@ -38,6 +38,7 @@ _WORDS = {
     str: "a text",
     dict: "an object with fields",
 }
+Path = str | tuple["Path", str, Any]  # to a value: a name, or (path, field, ""), or (path, "", index)
 _PARTS = {int: " of whole numbers", float: " of numbers", str: " of texts"}
 
 
@@ -83,13 +84,15 @@ UNLIMITED = Limits()
 
 
 class Kind(NamedTuple):
-    """What an annotation says: `Sequence[str] | None` is a Sequence, whose parts are str, or None."""
+    """What an annotation says: `list[int] | None` is a list, whose parts are int, or None."""
 
     type: Any
-    part: Any
+    part: "Kind | None"
     is_optional: bool
+    limits: Limits
+    plain: Any  # a type all of whose values are right; None: there is no such
 
-    def expected(self, value: Any, limits: Limits) -> str:
+    def expected(self, value: Any) -> str:
         """Returns what is expected instead of a value, in words; "" if it is right."""
         if self.type not in _ACCEPTED:
             return ""
@@ -97,24 +100,25 @@ class Kind(NamedTuple):
         is_other = isinstance(value, bool | str) and type(value) is not self.type
         if is_other or not isinstance(value, _ACCEPTED[self.type]):
             if self.type in _LISTS:
-                return f"a list{_PARTS.get(self.part, '')}"
-            words = [_WORDS[self.type]] * (not limits.choices) + [str(limits)] * any(limits)
-            return " of ".join(words)
+                return f"a list{_PARTS.get(self.part and self.part.type, '')}"
+            words = [_WORDS[self.type]] * (not self.limits.choices)
+            return " of ".join([*words, *[str(self.limits)] * any(self.limits)])
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             return "a number between -2**63 and 2**63 - 1"
         if isinstance(value, float) and not math.isfinite(value):
             return "a finite number"
-        return "" if limits.allow(value) else str(limits)
+        return "" if self.limits.allow(value) else str(self.limits)
 
 
-@functools.cache
-def kind_of(hint: Any) -> Kind:
-    """Returns what an annotation says."""
+def kind_of(hint: Any, limits: Limits = UNLIMITED) -> Kind:
+    """Returns what an annotation says, with the limits of its field."""
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     options = typing.get_args(hint) if is_union else (hint,)
     first = next((option for option in options if option is not types.NoneType), types.NoneType)
     kind, parts = typing.get_origin(first) or first, typing.get_args(first)
-    return Kind(kind, parts[0] if parts and kind in _LISTS else None, types.NoneType in options)
+    part = parts[0] if parts and kind in _LISTS else None
+    plain = kind if kind in (bool, str, list, dict) and not part and limits == UNLIMITED else None
+    return Kind(kind, part and kind_of(part), types.NoneType in options, limits, plain)
 
 
 def limited(default: Any = dataclasses.MISSING, **limits: Any) -> Any:
@@ -133,22 +137,22 @@ def check_fields(instance: Any, where: str = "") -> None:
     Args:
         where: what stands before the field's name in the message.
     """
-    for field, kind in _fields(type(instance)):
-        if text := _problem(where + field.name, getattr(instance, field.name), kind, limits_of(field)):
+    for name, kind in _kinds(type(instance)).items():
+        if text := _problem(where + name, getattr(instance, name), kind):
             raise UserError(text)
 
 
-def check_object(values: Any, cls: type, where: str, fix: str = "") -> None:
-    """Raises UserError unless an object of JSON has the fields of a dataclass, each of its type and limits.
+def check_object(values: Any, cls: type, where: str, fix: str = "", optional: Collection[str] = ()) -> None:
+    """Raises UserError unless an object of JSON has exactly the fields of a dataclass.
 
-    Keyword-only fields may be missing: files of earlier versions lack them. Those that dataclasses do not
-    compare (`compare=False`) are not in files.
+    Those that are not compared (`compare=False`) are not in files.
 
     Args:
-        where: the object is, for the message.
+        where: the object's place, which begins the message.
         fix: what to do about it.
+        optional: fields that may be missing.
     """
-    if text := problem("", values, cls):
+    if text := _problem_of_object("", values, cls, optional):
         raise UserError(f"{where}: {text}{fix and f': {fix}'}")
 
 
@@ -158,40 +162,57 @@ def problem(name: str, value: Any, hint: Any, limits: Limits = UNLIMITED) -> str
     Args:
         hint: the annotation of its type; a dataclass stands for an object of JSON.
     """
-    return _problem(name, value, kind_of(hint), limits)
+    return _problem(name, value, kind_of(hint, limits))
 
 
-def _problem(name: str, value: Any, kind: Kind, limits: Limits) -> str:
+def _problem(path: Path, value: Any, kind: Kind) -> str:
     if value is None and kind.is_optional:
         return ""
-    if expected := kind.expected(value, limits):
-        return f"{name} is {short_repr(value)}, expected {expected}"
+    if expected := kind.expected(value):
+        return f"{_spell(path)} is {short_repr(value)}, expected {expected}"
     if kind.part:
-        part = kind_of(kind.part)
-        parts = (_problem(f"{name}[{index}]", each, part, UNLIMITED) for index, each in enumerate(value))
-        return next(filter(None, parts), "")
-    if dataclasses.is_dataclass(kind.type) and not isinstance(value, kind.type):
-        return _problem_of_object(name, value, kind.type)
+        for index, part in enumerate(value):
+            if text := _problem((path, "", index), part, kind.part):
+                return text
+    elif dataclasses.is_dataclass(kind.type) and not isinstance(value, kind.type):
+        return _problem_of_object(path, value, kind.type)
     return ""
 
 
-def _problem_of_object(name: str, values: Any, cls: type) -> str:
-    before, prefix = (f"{name}: ", f"{name}.") if name else ("", "")
+def _problem_of_object(path: Path, values: Any, cls: type, optional: Collection[str] = ()) -> str:
+    before = f"{_spell(path)}: " if path else ""
     if not isinstance(values, dict):
         return f"{before}expected an object with fields, found {short_repr(values)}"
-    fields = {field.name: (field, kind) for field, kind in _fields(cls) if field.compare}
-    required = {name for name, (field, _) in fields.items() if not field.kw_only}
-    wrong = {"missing": required - values.keys(), "unknown": values.keys() - fields.keys()}
-    if text := "; ".join(f"{word} {', '.join(sorted(names))}" for word, names in wrong.items() if names):
-        return f"{before}fields {text}; expected exactly {', '.join(fields)}"
+    kinds = _kinds_in_files(cls)
+    if kinds.keys() != values.keys():
+        wrong = {
+            "missing": kinds.keys() - values.keys() - set(optional),
+            "unknown": values.keys() - kinds.keys(),
+        }
+        if text := "; ".join(f"{word} {', '.join(sorted(names))}" for word, names in wrong.items() if names):
+            return f"{before}fields {text}; expected exactly {', '.join(kinds)}"
     for name, value in values.items():
-        field, kind = fields[name]
-        if text := _problem(prefix + name, value, kind, limits_of(field)):
+        kind = kinds[name]
+        # Most values are right and plain, and a manifest may have thousands of shards.
+        if type(value) is not kind.plain and (text := _problem((path, name, ""), value, kind)):
             return text
     return ""
 
 
+def _spell(path: Path) -> str:
+    if isinstance(path, str):
+        return path
+    parent, name, index = _spell(path[0]), path[1], path[2]
+    return ".".join(filter(None, (parent, name))) if name else f"{parent}[{index}]"
+
+
 @functools.cache
-def _fields(cls: type) -> tuple[tuple[dataclasses.Field, Kind], ...]:
+def _kinds(cls: type) -> dict[str, Kind]:
     hints = typing.get_type_hints(cls)
-    return tuple((field, kind_of(hints[field.name])) for field in dataclasses.fields(cls))
+    return {field.name: kind_of(hints[field.name], limits_of(field)) for field in dataclasses.fields(cls)}
+
+
+@functools.cache
+def _kinds_in_files(cls: type) -> dict[str, Kind]:
+    left_out = {field.name for field in dataclasses.fields(cls) if not field.compare}
+    return {name: kind for name, kind in _kinds(cls).items() if name not in left_out}

@@ -12,13 +12,15 @@ HUB = "hf://"
 class UploadOptions:
     """How a model is uploaded, and what its README.md says."""
 
-    private: bool = option("Of an upload: make the new model private.", False)
-    update: bool = option("Of an upload: add a commit to a model that exists.", False)
-    dry_run: bool = option("Of an upload: show what would be uploaded, and contact nobody.", False)
-    license: str = option("Of an upload, as the hub calls it: apache-2.0, mit, ...; empty: left out.", "")
-    language: str = option("Of an upload: code of the texts' language, as en; empty: left out.", "")
+    private: bool = option("Make the uploaded model private.", False)
+    update: bool = option("Upload to a model that exists, as another commit.", False)
+    dry_run: bool = option("Show what would be uploaded, and contact nobody.", False)
+    license: str = option(
+        "License for the hub, by its name there: apache-2.0, mit, ...; empty: left out.", ""
+    )
+    language: str = option("Language of the texts for the hub, by its code, such as en; empty: left out.", "")
     dataset: str = option(
-        "Of an upload: name of the training data, as glue or OWNER/NAME; empty: left out.", ""
+        "Training data for the hub, by name, such as glue or OWNER/NAME; empty: left out.", ""
     )
 
 

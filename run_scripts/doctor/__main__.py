@@ -44,7 +44,7 @@ class DoctorOptions:
     text_file: str | None = option(
         "Paragraph in the model's language. Default: a bundled one, in English or Chinese.", None
     )
-    json: bool = option("Of a model: print json.", False)
+    json: bool = option("Print the checks of a model as JSON.", False)
 
 
 def check_machine() -> bool:

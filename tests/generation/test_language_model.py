@@ -66,21 +66,6 @@ def test_written_pieces_share_the_probability_that_score_gives_to_symbols(model,
     np.testing.assert_allclose([*written.values()], expected, rtol=1e-3)
 
 
-@pytest.mark.integration
-def test_batches_change_nothing(model):
-    generate = {"max_new_tokens": 5, "seed": 1, "top_p": 0.8}
-    for method, texts, options in (
-        (model.generate, PROMPTS, generate),
-        (model.search, PROMPTS, {"max_new_tokens": 3, "beams": 2}),
-        (model.fill_mask, MARKED, {"top_k": 2}),
-        (model.infill, MARKED, {"seed": 2}),
-        (model.infill, MARKED, {"seed": 2, "orders": "easiest_first"}),
-    ):
-        together, apart = (method(texts, batch_size=size, **options) for size in (8, 1))
-        for one, other in zip(together, apart, strict=True):
-            assert _strings(one) == _strings(other)
-
-
 @pytest.fixture
 def blocks(monkeypatch):
     """Reads all but the shortest texts in blocks of one query or a few."""
@@ -88,16 +73,16 @@ def blocks(monkeypatch):
     monkeypatch.setattr(contexts_lib, "_SCORES_OF_BLOCK", 60)
 
 
-def results(model):
+def results(model, **options):
     """What each method makes of the texts: everything but numbers, and all numbers."""
     found = [
-        model.generate(PROMPTS, max_new_tokens=4, seed=1, top_p=0.8),
-        model.search(PROMPTS, max_new_tokens=3, beams=2),
-        model.infill(MARKED, seed=2),
-        model.infill(MARKED, seed=2, orders="easiest_first"),
-        model.fill_mask(MARKED, top_k=2),
-        model.score(PROMPTS, PROMPTS[::-1], order="random"),
-        model.embed(PROMPTS, tokens=True),
+        model.generate(PROMPTS, max_new_tokens=4, seed=1, top_p=0.8, **options),
+        model.search(PROMPTS, max_new_tokens=3, beams=2, **options),
+        model.infill(MARKED, seed=2, **options),
+        model.infill(MARKED, seed=2, orders="easiest_first", **options),
+        model.fill_mask(MARKED, top_k=2, **options),
+        model.score(PROMPTS, PROMPTS[::-1], order="random", **options),
+        model.embed(PROMPTS, tokens=True, **options),
     ]
     numbers = []
 
@@ -115,12 +100,13 @@ def results(model):
 
 
 @pytest.mark.integration
-def test_reading_long_texts_in_blocks_gives_equal_results(model, small_tokenizer, request):
+def test_batches_and_blocks_of_long_texts_change_nothing(model, small_tokenizer, request):
     expected, expected_numbers = results(model)
+    alone = results(model, batch_size=1)
     request.getfixturevalue("blocks")
-    found, found_numbers = results(XLNetLanguageModel(model.model, small_tokenizer))
-    assert found == expected
-    np.testing.assert_allclose(found_numbers, expected_numbers, atol=1e-4)
+    for found, found_numbers in (alone, results(XLNetLanguageModel(model.model, small_tokenizer))):
+        assert found == expected
+        np.testing.assert_allclose(found_numbers, expected_numbers, atol=1e-4)
 
 
 @pytest.mark.integration
@@ -173,14 +159,6 @@ def test_gaps_as_others_write_them(model, mark):
             continue
         with pytest.raises(UserError, match=rf"write <mask>, instead of {re.escape(mark)}"):
             model.fill_mask([text])
-
-
-def _strings(result):
-    if isinstance(result, list):
-        return [_strings(each) for each in result]
-    if hasattr(result, "fillings"):
-        return [(filling.text, filling.pieces) for filling in result.fillings]
-    return result if isinstance(result, str) else (result.text, result.pieces)
 
 
 def test_seeds_and_row_indices_give_different_texts(model):

@@ -8,7 +8,6 @@ import tf_keras
 from tests.helpers.models import original
 from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.config import XLNetConfig
-from xlnet_tf.errors import UserError
 from xlnet_tf.layers.summary import METHODS, SequenceSummary, last_position
 
 D = 12
@@ -97,8 +96,3 @@ def test_last_position():
 def test_config_round_trip(method):
     config = random_summary(method, projection=method == "last", pool_padding=method == "mean").get_config()
     assert SequenceSummary.from_config(config).get_config() == config
-
-
-def test_unknown_kind_is_refused():
-    with pytest.raises(UserError, match="'max'; expected one of last, first, mean, attn"):
-        SequenceSummary(CONFIG, method="max")

@@ -95,7 +95,7 @@ def test_version_and_help():
         (["help", "build", "ner"], "there is no command 'ner': did you mean build tagging?"),
         (
             ["push"],
-            "push is no longer a command of xlnet-tf. Write: xlnet-tf convert-checkpoint --output=hf://",
+            "push is no longer a command of xlnet-tf. Write: xlnet-tf convert-checkpoint MODEL --output=hf://",
         ),
         (
             ["verify_pretrained", "a"],

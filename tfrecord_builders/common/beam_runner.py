@@ -29,19 +29,12 @@ Job = TypeVar("Job")
 
 
 class Location(NamedTuple):
-    """Where a job is in the scratch folder.
+    """Where a job is in the scratch folder."""
 
-    Args:
-        number: of the job, from 0.
-        block: number of the file.
-        start: first byte.
-        num_bytes: length of the pickled job.
-    """
-
-    number: int
-    block: int
-    start: int
-    num_bytes: int
+    number: int  # of the job, from 0
+    block: int  # number of the file
+    start: int  # first byte
+    num_bytes: int  # of the pickled job
 
 
 class RunJob(beam.DoFn):
@@ -66,19 +59,10 @@ class RunJob(beam.DoFn):
 def run_jobs(
     function: Callable[[Job], Any], jobs: Iterable[Job], beam_options: str, scratch: epath.PathLike
 ) -> Iterator[tuple[Job, Any]]:
-    """Runs a function over jobs; see `runners.run_jobs`.
-
-    Args:
-        function: importable by name on the workers; returns a value of json's types.
-        jobs: what to run it on, picklable.
-        beam_options: Beam's options, as on a command line.
-        scratch: folder that this process and all workers reach; what is written there goes in the end.
+    """Runs a function over jobs; see `runners.run_jobs`, which has the same arguments.
 
     Yields:
         (job, result), in the order of the jobs; while the pipeline runs, if its runner does not block.
-
-    Raises:
-        UserError: the function raised an error, or the pipeline failed.
     """
     pipeline = _new_pipeline(beam_options)
     folder = files.make_folder(epath.Path(scratch) / secrets.token_hex(8))

@@ -10,11 +10,7 @@ class BuildProgress(contextlib.AbstractContextManager):
     """A bar with the part of the corpus that has been passed, the rate and the time left for all of it.
 
     The rate is the mean over what this run has built: jobs end in bursts and out of order, and shards that
-    an earlier run has left take hardly any time.
-
-    Args:
-        total: bytes of the corpus' files.
-        title: what is being done.
+    an earlier run has left take hardly any time. `total` is the bytes of the corpus' files.
     """
 
     def __init__(self, total: int, title: str, enabled: bool):
@@ -32,8 +28,6 @@ class BuildProgress(contextlib.AbstractContextManager):
 
         Args:
             source_bytes: bytes of the corpus' files (compressed or not) that belong to it.
-            text_bytes: bytes of its text.
-            records: how many it has.
             kept: whether an earlier run had built all of it.
         """
         if not self._enabled:

@@ -82,9 +82,7 @@ def run_jobs(
         function: importable by name, as other processes will import it, or a partial of such a one; returns a
             value of json's types. It may be run more than once on a job, and at the same time.
         jobs: what to run it on, picklable; taken as needed, so that memory holds a few of them only.
-        runner: "local", or "beam".
         num_workers: local processes; 1 runs all jobs in this one.
-        beam_options: Beam's own options, as on a command line.
         scratch: folder where Beam's workers leave results; this process and all of them reach it.
         after_death: what to run instead of a job whose local process has died, as often as one does; None:
             the same job, up to `MAX_TRIES` times.

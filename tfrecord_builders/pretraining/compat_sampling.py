@@ -27,17 +27,12 @@ class Cut(NamedTuple):
 def split_a_and_b(
     choices: random.Random, borders: np.ndarray, num_tokens: int, begin: int, text_len: int
 ) -> Cut | None:
-    """Cuts A and B for one segment.
+    """Cuts A, which begins at `begin`, and B for one segment; None where the row ends too early.
 
     Args:
-        choices: Python's generator.
         borders: int [...], sorted positions inside the row where a new sentence begins.
         num_tokens: tokens N of the row.
-        begin: where A begins.
         text_len: tokens of A and B together.
-
-    Returns:
-        The cut, or None where the row ends too early.
     """
     if begin + text_len >= num_tokens:
         return None
@@ -89,7 +84,6 @@ def sample_mask(
     special ones included.
 
     Args:
-        numbers: numpy's legacy generator.
         word_start: bool [L], the pieces of the half that start a word, in the half's own order.
         goal: tokens to pick, or None for what the spans give.
         alpha, beta: a span of n is followed and preceded by n * alpha // beta tokens of context.
@@ -98,9 +92,6 @@ def sample_mask(
 
     Returns:
         bool [L].
-
-    Raises:
-        UserError: the half holds fewer than `goal` tokens.
     """
     length = len(word_start)
     if goal is not None and goal > length:
@@ -136,11 +127,7 @@ def sample_mask(
 
 
 def halves(seq_len: int, reuse_len: int, num_predict: int | None) -> tuple[int | None, int | None]:
-    """Splits num_predict between the halves of a segment.
-
-    Raises:
-        UserError: reuse_len is not half of seq_len, the only split the original knows.
-    """
+    """Splits num_predict between the halves of a segment, the only parts that the original knows."""
     if 2 * reuse_len != seq_len:
         raise UserError(
             f"the original needs reuse_len = seq_len / 2; found reuse_len {reuse_len}, seq_len {seq_len}"
@@ -182,9 +169,6 @@ def segments_and_targets(
 
     Returns:
         (segments, is_target bool [S, T]).
-
-    Raises:
-        UserError: the lengths are not the original's, or num_predict does not fit.
     """
     goals = halves(seq_len, reuse_len, num_predict)
     borders = np.asarray(sentence_ends)[:-1]

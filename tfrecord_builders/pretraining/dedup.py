@@ -40,11 +40,7 @@ def group_slices(slices: Iterable[CorpusShard]) -> Iterator[tuple[CorpusShard, .
 
 
 def fingerprints(documents: Sequence[bytes]) -> list[int]:
-    """Returns the fingerprints of documents.
-
-    Args:
-        documents: each one's stripped lines, joined by line ends, in UTF-8.
-    """
+    """Returns the fingerprints of documents: of stripped lines, joined by line ends, in UTF-8."""
     return [_value(hashlib.blake2b(document, digest_size=_DIGEST_BYTES)) for document in documents]
 
 

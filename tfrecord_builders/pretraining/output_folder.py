@@ -86,11 +86,7 @@ def by_slice(shards: Iterable[Shard]) -> ShardsBySlice:
 
 
 def finish(manifest: Manifest) -> None:
-    """Writes the manifest of a set, last of all, and removes what is not part of it.
-
-    Raises:
-        UserError: a shard is missing. No manifest is written then.
-    """
+    """Writes a set's manifest, last of all and if no shard is missing, and removes what is not part of it."""
     names = _names(manifest.folder)
     for shard in manifest.shards:
         if shard.file not in names:
@@ -119,11 +115,7 @@ def held_out_set(folder: epath.Path) -> Manifest | None:
 
 
 def _what_is_there(folder: epath.Path, names: set[str]) -> Manifest | None:
-    """Returns the manifest of the build in a folder; None if there is none.
-
-    Raises:
-        UserError: it cannot be read, or there are records without it.
-    """
+    """Returns the manifest of the build in a folder; UserError if there are records without one."""
     if manifest_lib.FILE_NAME in names:
         return Manifest.load(folder)
     if BUILD_NAME in names:

@@ -14,19 +14,12 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 @dataclasses.dataclass(frozen=True)
 class TokenStream:
-    """The tokens of a slice, in one reading direction.
+    """The tokens of a slice, in one reading direction."""
 
-    Args:
-        tokens: int32 [N].
-        sentence_ends: int64 [...], ascending exclusive end positions; the last is N.
-        document_starts: int64 [...], ascending; the first is 0.
-        word_start: bool [N], where a word starts in reading direction.
-    """
-
-    tokens: np.ndarray
-    sentence_ends: np.ndarray
-    document_starts: np.ndarray
-    word_start: np.ndarray
+    tokens: np.ndarray  # int32 [N]
+    sentence_ends: np.ndarray  # int64 [...], ascending exclusive end positions; the last is N
+    document_starts: np.ndarray  # int64 [...], ascending; the first is 0
+    word_start: np.ndarray  # bool [N], in reading direction
 
     def reversed(self) -> "TokenStream":
         """Returns the same text read backward."""

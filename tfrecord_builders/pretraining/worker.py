@@ -33,8 +33,8 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 class Job:
     """One job.
 
-    Args:
-        manifest: of the set; its settings say how, its folder where to. Without shards and the corpus' files.
+    Attributes:
+        manifest: its settings say how, its folder where to; without shards and the corpus' files.
         earlier: pass -> shard of a set that was whole before. Notes in the folder count more.
     """
 
@@ -70,9 +70,6 @@ def build_job(job: Job) -> dict[str, Any]:
     Returns:
         shards: by pass, as json has them; built: how many of them were not there; fingerprints: of the
         documents, unless these have been compared.
-
-    Raises:
-        UserError: the text cannot be used, or a file cannot be written.
     """
     manifest, folder = job.manifest, job.manifest.folder
     lines = read_lines(job.corpus_shard)
@@ -106,12 +103,8 @@ def _document_statistics(
 ) -> dict[str, Any]:
     """Says what became of the documents; one in several corpus shards counts where it begins.
 
-    Returns:
-        documents_in: those that begin in the shard, with all that follow; documents_dropped: reason ->
-        number: empty; duplicate (an equal one comes before); other_set; documents_continued: 1 if the first
-        of `documents` in the stream's statistics began in a shard before, so that documents_in = documents -
-        documents_continued + those dropped; short_documents, short_document_tokens: parts that do not fill a
-        segment; dropped_marks: see `count_dropped_marks`; nul_bytes: file's name -> number.
+    documents_continued is 1 if the first document began in a shard before, so that documents_in = documents -
+    documents_continued + those dropped. Short documents are parts that do not fill a segment.
     """
     lengths = np.diff(np.append(stream.document_starts, len(stream.tokens)))
     dropped = {"empty": 0, "duplicate": 0, "other_set": 0}

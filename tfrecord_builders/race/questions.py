@@ -27,41 +27,25 @@ _OBJECTS = TableFormat("jsonl")
 
 @dataclasses.dataclass(frozen=True)
 class RaceColumns:
-    """Which columns of a table hold what.
-
-    Attributes:
-        context, question: texts; "" for questions that the data lack.
-        options: a column with a list, or one column for each option.
-        answer: a letter or a number.
-        id: if any.
-    """
+    """Which columns of a table hold what."""
 
     context: str = "context"
-    question: str = "question"
-    options: Sequence[str] = ("options",)
-    answer: str = "answer"
-    id: str = "id"
+    question: str = "question"  # "" if the data lack them
+    options: Sequence[str] = ("options",)  # one with a list, or one for each option
+    answer: str = "answer"  # a letter or a number
+    id: str = "id"  # if any
 
 
 class RaceQuestion(NamedTuple):
-    """One question about a context.
-
-    Attributes:
-        context: the text to read.
-        question: the question, or the beginning of a sentence, or a sentence with a blank `_`; may be empty.
-        options: C texts.
-        answer: index of the right option; -1 if it is not known.
-        level: a name for the kind of question, RACE's middle or high for instance; may be empty.
-        location: file and line.
-    """
+    """One question about a context."""
 
     id: str
     context: str
-    question: str
+    question: str  # or the beginning of a sentence, or a sentence with a blank `_`; may be empty
     options: list[str]
-    answer: int
-    level: str
-    location: str
+    answer: int  # index of the right option; -1 if it is not known
+    level: str  # the kind of question, such as RACE's middle or high; may be empty
+    location: str  # file and line
 
 
 def read_questions(
@@ -77,9 +61,6 @@ def read_questions(
             is not known.
         skip: called with reason and location of each question that is left out.
         columns: of rows with one question; None: the names above.
-
-    Yields:
-        The questions, in the order of the files.
 
     Raises:
         FileNotFoundError: there is no such file.

@@ -17,34 +17,22 @@ MAX_RELEVANCE = 100
 
 @dataclasses.dataclass(frozen=True)
 class CandidatePassage:
-    """A candidate for a query.
+    """A candidate for a query."""
 
-    Attributes:
-        id: unique among the query's candidates.
-        relevance: 0 for irrelevant, larger for more relevant; -1 if it is not known.
-    """
-
-    id: str
+    id: str  # unique among the query's candidates
     text: str
-    relevance: int
+    relevance: int  # 0 for irrelevant, larger for more relevant; -1 if it is not known
 
 
 @dataclasses.dataclass
 class Query:
-    """A query and its candidates.
+    """A query and its candidates."""
 
-    Attributes:
-        id: unique in the split.
-        location: file and line.
-        passages: the candidates, in the order of the input.
-        missing: known relevant passages that are not candidates.
-    """
-
-    id: str
+    id: str  # unique in the split
     text: str
-    location: str
-    passages: list[CandidatePassage] = dataclasses.field(default_factory=list)
-    missing: list[CandidatePassage] = dataclasses.field(default_factory=list)
+    location: str  # file and line
+    passages: list[CandidatePassage] = dataclasses.field(default_factory=list)  # in the input's order
+    missing: list[CandidatePassage] = dataclasses.field(default_factory=list)  # relevant, but no candidates
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,17 +195,12 @@ class _Pairs:
 
 @dataclasses.dataclass
 class _Gathered:
-    """A query while its passages are read; ids that are not given are None.
-
-    Attributes:
-        passage_ids: those that are given.
-        passages: id, text and relevance of each.
-    """
+    """A query while its passages are read; ids that are not given are None."""
 
     id: str | None
     text: str
     location: str
-    passage_ids: set[str] = dataclasses.field(default_factory=set)
+    passage_ids: set[str] = dataclasses.field(default_factory=set)  # those that are given
     passages: list[tuple[str | None, str, int]] = dataclasses.field(default_factory=list)
 
     def candidates(self) -> list[CandidatePassage]:

@@ -97,7 +97,6 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
         settings["answered"]: whether answers are known.
 
     Raises:
-        FileNotFoundError: an input is not there.
         UserError: options or data are not as they should be; nothing was written then.
     """
     options.check()
@@ -284,8 +283,6 @@ def training_columns(
 
     Args:
         answer: in the tokens of the passage; None for no answer.
-        window: the part of the passage.
-        question_len: tokens of the question.
         segment_len: see `windows.window_room`.
     """
     if answer is None or not inside(answer, window):

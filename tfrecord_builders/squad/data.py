@@ -24,30 +24,20 @@ _ANSWER = "answer"  # what tables of one answer a question call its column
 
 
 class SquadAnswer(NamedTuple):
-    """An answer as it was given.
-
-    Attributes:
-        begin: where the text begins in the passage, in characters; may be wrong. None: not given.
-    """
+    """An answer as it was given."""
 
     text: str
-    begin: int | None
+    begin: int | None  # character of the passage where it begins; may be wrong. None: not given
 
 
 class SquadQuestion(NamedTuple):
-    """A question about a passage.
-
-    Attributes:
-        answers: all that were given; None if they are not known (a test set).
-        impossible: what the data says about it; None if it says nothing, as in 1.1.
-        location: file and number of the question, for messages.
-    """
+    """A question about a passage."""
 
     id: str
     text: str
-    answers: list[SquadAnswer] | None
-    impossible: bool | None
-    location: str
+    answers: list[SquadAnswer] | None  # None if they are not known (a test set)
+    impossible: bool | None  # what the data says about it; None if it says nothing, as in 1.1
+    location: str  # file and number of the question, for messages
 
 
 class SquadPassage(NamedTuple):
@@ -58,17 +48,11 @@ class SquadPassage(NamedTuple):
 
 
 class SquadFile(NamedTuple):
-    """One file of questions.
-
-    Attributes:
-        passages: with their questions, in the file's order.
-        unanswerable: whether some questions have no answer: version 2.0, or a question marked is_impossible.
-        columns: of a table.
-    """
+    """One file of questions."""
 
     passages: list[SquadPassage]
-    unanswerable: bool
-    columns: tuple[str, ...] = ()
+    unanswerable: bool  # whether some have no answer: version 2.0, or a question marked is_impossible
+    columns: tuple[str, ...] = ()  # of a table
 
     @property
     def answered(self) -> bool:

@@ -27,25 +27,15 @@ _SPACES = re.compile("[ \t]+")
 
 @dataclasses.dataclass(frozen=True)
 class TaggedWords:
-    """A sentence that came in words.
+    """A sentence that came in words."""
 
-    Attributes:
-        id: the data's own, or file and line.
-        document: sentences of one document follow one another and have the same.
-        file: where it stands; of a row with all its words, the row, too.
-        line: in columns that of its first word, which the others follow; else 0.
-        words: none of them empty, any characters.
-        tags: of the words, as they stand there; None: not known.
-        columns: of a row with all its words, their names.
-    """
-
-    id: str
-    document: str
-    file: str
-    line: int
-    words: list[str]
-    tags: list[str] | None
-    columns: tuple[str, ...] = ()
+    id: str  # the data's own, or file and line
+    document: str  # sentences of one document follow one another and have the same
+    file: str  # where it stands; of a row with all its words, the row, too
+    line: int  # in columns that of its first word, which the others follow; else 0
+    words: list[str]  # none of them empty, any characters
+    tags: list[str] | None  # as they stand there; None: not known
+    columns: tuple[str, ...] = ()  # of a row with all its words, their names
 
     @property
     def location(self) -> str:

@@ -20,9 +20,7 @@ def text_examples(
     """Packs a text, a sentence or the sentences of a document, so that each word is predicted once.
 
     Args:
-        text: the sentences, with their tags in BIO or without.
         labels: all tags, by their number.
-        seq_len: T, tokens of an example.
         stride: pieces between the starts of two windows.
 
     Yields:

@@ -21,30 +21,20 @@ _CACHED_WORDS = 1 << 17
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
-    """A sentence of W words.
+    """A sentence of words."""
 
-    Attributes:
-        id: the data's own, or file and line.
-        document: sentences of one document follow one another and have the same.
-        text: what the offsets count in; words that came without a text have one space between them.
-        offsets: first character of each word and the one after its last.
-        pieces: ids of each word, one at least.
-        tags: BIO; None: not known.
-    """
-
-    id: str
-    document: str
-    text: str
-    offsets: list[tuple[int, int]]
-    pieces: list[list[int]]
-    tags: list[str] | None
+    id: str  # the data's own, or file and line
+    document: str  # sentences of one document follow one another and have the same
+    text: str  # what the offsets count in; words that came without one have one space between them
+    offsets: list[tuple[int, int]]  # of each word: its first character, and the one after its last
+    pieces: list[list[int]]  # ids of each word, one at least
+    tags: list[str] | None  # BIO; None: not known
 
 
 class SentenceEncoder:
     """Turns rows of data into sentences.
 
     Args:
-        tokenizer: any.
         scheme: of the tags of words, one of SCHEMES.
         repair: whether to repair tags that the scheme does not allow where they are, or to raise an error.
     """
@@ -66,14 +56,7 @@ class SentenceEncoder:
         spaces between words; pieces of several such characters are split. An entity that begins or ends
         within a word is tagged to the word's begin or end.
 
-        Args:
-            writer: counts what is repaired, moved or left out.
-
-        Returns:
-            The sentence, perhaps without words.
-
-        Raises:
-            UserError: a tag is none of the scheme, or is not allowed where it is and not to be repaired.
+        What is repaired, moved or left out is counted by the writer. The sentence may have no words.
         """
         return self._text(row, writer) if isinstance(row, AnnotatedText) else self._words(row, writer)
 

@@ -96,10 +96,9 @@ class Batches:
         Args:
             cut_to: the lengths, ascending; none: a few are chosen for the set.
             multiple: of tokens, that a length is, unless it is that of the set's rows.
-            least: that a length may be.
 
         Raises:
-            UserError: they do not fit the set or the model, or the set's index of lengths is damaged.
+            UserError: they do not fit the set or the model.
         """
         batches = dataclasses.replace(self, by_length=True)
         longest, most = int(batches._lengths.max()), self.examples.seq_len
@@ -123,9 +122,6 @@ class Batches:
         Args:
             micro_batches: of a step over all devices.
             steps: that have to fit.
-
-        Raises:
-            UserError: a batch has no such parts, or the set's index of lengths is damaged.
         """
         if self.batch_size % micro_batches:
             raise UserError(
@@ -249,7 +245,6 @@ def best_fit(lengths: np.ndarray, row_len: int) -> np.ndarray:
 
     Args:
         lengths: int [n], at most row_len.
-        row_len: tokens of a row.
 
     Returns:
         int32 [n], where each begins if rows lie one after the other.
@@ -286,7 +281,6 @@ def choose_lengths(longest: Sequence[int], most: int, multiple: int = MULTIPLE, 
         longest: tokens of the longest row of each batch.
         most: tokens of a row as it is stored.
         multiple: that each length is of, but for `most`.
-        least: that a length may be.
 
     Returns:
         At most 8 lengths, ascending; the last holds the longest row. Each saves 2 % of the positions or more.
@@ -322,11 +316,7 @@ def write_lengths(folder: epath.Path, lengths: np.ndarray, digest: str) -> None:
 
 
 def read_lengths(folder: epath.Path, digest: str, records: int, seq_len: int) -> np.ndarray | None:
-    """Reads `lengths.npz` of a set: int32 [records]; None if there is none, or one without a checksum.
-
-    Raises:
-        UserError: it is damaged or of other examples.
-    """
+    """Reads `lengths.npz` of a set: int32 [records]; None if there is none, or one without a checksum."""
     path = folder / LENGTHS_FILE
     if not path.exists():
         return None

@@ -18,11 +18,7 @@ _WIDTH = 60  # of their texts
 
 
 def warnings(examples: ExampleSet) -> list[str]:
-    """Returns what should be mended in a set before a model is trained on it.
-
-    Args:
-        examples: a set; those of earlier versions have no counts, and so no warnings.
-    """
+    """Returns what should be mended in a set before a model is trained on it."""
     return [*_of_cut_inputs(examples), *_of_unknown_pieces(examples)]
 
 
@@ -59,11 +55,7 @@ def summary(sets: Mapping[str, ExampleSet]) -> str:
 
 
 def shared_with_train(sets: Mapping[str, ExampleSet]) -> list[str]:
-    """Returns what dev and test sets have in common with the training set, a line for each that has anything.
-
-    Args:
-        sets: split -> set; without "train" there is nothing to compare.
-    """
+    """Returns what dev and test sets have in common with "train", a line for each that has anything."""
     return [
         f"{found.count:,} of {found.total:,} inputs of {split} are in train, too: its scores will be too "
         f"good. Remove them from one of both ({sets['train'].folder}, {sets[split].folder})"

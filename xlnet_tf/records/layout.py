@@ -64,13 +64,10 @@ class Layout:
         }
 
     def encode(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Serialises S records.
+        """Serialises S records: uint8 [S, record_bytes], each row one tf.train.Example.
 
         Args:
             columns: name -> [S, length] or, for scalars, [S]; any type whose values the column's can hold.
-
-        Returns:
-            uint8 [S, record_bytes], each row one tf.train.Example.
 
         Raises:
             ValueError: columns are missing or unknown, have a wrong shape, or values that do not fit.
@@ -102,17 +99,7 @@ class Layout:
         return (rows[:, fixed] == template[fixed]).all(axis=1)
 
     def decode(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Parses S serialised records without TensorFlow.
-
-        Args:
-            rows: uint8 [S, record_bytes].
-
-        Returns:
-            name -> [S, length] or, for scalars, [S].
-
-        Raises:
-            UserError: the bytes are not records of this layout.
-        """
+        """Parses serialised records, uint8 [S, record_bytes]: name -> [S, length] or, for scalars, [S]."""
         _, offsets = self._template
         if rows.shape[1] != self.record_bytes:
             raise UserError(f"records have {rows.shape[1]} bytes, expected {self.record_bytes}")
@@ -127,14 +114,7 @@ class Layout:
         return columns
 
     def parse(self, serialized):
-        """Parses serialised records in a TensorFlow graph.
-
-        Args:
-            serialized: string tensor [B].
-
-        Returns:
-            name -> [B, length] or, for scalars, [B], in the types of `columns`.
-        """
+        """Parses serialised records, string [B], in a TensorFlow graph; returns what `decode` does."""
         import tensorflow as tf
 
         parsed = tf.io.parse_example(

@@ -104,7 +104,7 @@ class OnlineSampler:
         return starts | special | _shifted(special) | begin
 
     def _targets(self, keys, starts, special, goal: int):
-        """Chooses exactly `goal` targets in each row of a part, as `spans.sample_targets` does.
+        """Chooses exactly `goal` targets in each row of a part, as `spans.sample_targets` does: bool [B, L].
 
         A token's key is that of its span or, after all spans, of its word; the position breaks ties. The
         smallest keys are the targets.
@@ -113,10 +113,6 @@ class OnlineSampler:
             keys: uint64 [B].
             starts: bool [B, L], where words start; the first column is True.
             special: bool [B, L], never targets.
-            goal: targets of a row.
-
-        Returns:
-            bool [B, L].
         """
         if not goal:
             return tf.zeros_like(special)
@@ -152,11 +148,8 @@ def _spans_of_words(
     """Lays contexts side by side, each with one span in it.
 
     Args:
-        length_draws: int32 [B, C], random bits.
-        inset_draws: int32 [B, C], likewise.
-        phase_draws: int32 [B, 1], likewise.
+        length_draws, inset_draws, phase_draws: int32 [B, C] twice and [B, 1], random bits.
         num_words: words L to lay them over.
-        max_words: longest span, in words.
         context_per_word: words of context for each word of a span, the span included.
 
     Returns:

@@ -33,11 +33,7 @@ class Passage(NamedTuple):
 
     @classmethod
     def read_all(cls, folder: epath.Path) -> list[Self]:
-        """Returns the passages of the set in a folder.
-
-        Raises:
-            UserError: they are not as they were written.
-        """
+        """Returns the passages of the set in a folder; UserError if they are not as they were written."""
         checksums.check(folder / PASSAGES_FILE)
         with (folder / PASSAGES_FILE).open("r", encoding="utf-8") as file:
             return [cls(**json.loads(line)) for line in file]

@@ -135,10 +135,8 @@ def assemble(
     """Lays out segments whose cuts are known; their reused parts follow one another.
 
     Args:
-        tokens: int [N], the stream.
-        word_start: bool [N], True where a word starts.
-        a_len: int [S], tokens of A.
-        b_begin: int [S], where B begins.
+        tokens, word_start: [N], the stream, and whether a word starts.
+        a_len, b_begin: int [S], tokens of A, and where B begins.
         contiguous: bool [S], True where B continues A.
     """
     rows = np.arange(len(a_len))

@@ -42,11 +42,7 @@ def framed(record: bytes) -> bytes:
 class ShardWriter:
     """Writes one shard; the file gets its name when the `with` block ends without an error.
 
-    Args:
-        path: the shard's final path.
-        layout: of the records.
-
-    Attributes (final after the block): `records`, `num_bytes`, `sha256` (hex digest of the file).
+    Then `records`, `num_bytes` and `sha256` (hex digest of the file) are final.
     """
 
     def __init__(self, path: epath.PathLike, layout: Layout):
@@ -94,16 +90,7 @@ class ShardWriter:
 
 
 def read_shard(path: epath.PathLike, layout: Layout, first: int = 0, count: int | None = None):
-    """Reads records of a shard without TensorFlow.
-
-    Args:
-        path: the shard file.
-        layout: of its records.
-        first: index of the first record to read.
-        count: how many to read; None reads to the end.
-
-    Returns:
-        name -> [S, ...] arrays, as `Layout.decode` gives them.
+    """Reads records of a shard, from number `first` on: name -> [S, ...] arrays, as `Layout.decode`.
 
     Raises:
         UserError: the file ends too early or its bytes are damaged; the message has file and offset.
@@ -119,19 +106,11 @@ def read_shard(path: epath.PathLike, layout: Layout, first: int = 0, count: int 
 
 
 def unframe(framed: np.ndarray, layout: Layout, path: epath.PathLike, numbers: Sequence[int]):
-    """Checks framed records and parses them.
+    """Checks framed records and parses them, as `Layout.decode`.
 
     Args:
         framed: uint8 [S, framed_bytes(layout)], as they lie in a shard.
-        layout: of the records.
-        path: the shard, for the error's message.
-        numbers: each record's number in the shard, likewise.
-
-    Returns:
-        name -> [S, ...] arrays, as `Layout.decode` gives them.
-
-    Raises:
-        UserError: bytes are damaged.
+        path, numbers: the shard and each record's number in it, for the message about damaged bytes.
     """
     damaged = damaged_frames(framed, layout)
     if damaged.any():
@@ -162,8 +141,6 @@ def check_shard(
     """Compares a shard with its set's manifest.
 
     Args:
-        path: the shard.
-        layout: of its records.
         num_bytes: size of the file.
         sha256: hex digest of the file, which is read for it; None: the size is enough.
         identity: gives the columns, name -> [records], that identify the records; to find the first

@@ -29,19 +29,12 @@ def stream_name(stream: int, direction: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class RecordSpec(Layout):
-    """Shapes and types of a set of pretraining records, and their bytes.
+    """Shapes and types of a set of pretraining records, and their bytes."""
 
-    Args:
-        seq_len: T, tokens of a segment.
-        reuse_len: leading tokens of a segment that the next segment of its stream continues after.
-        num_predict: P, slots for targets.
-        vocab_size: V, pieces of the tokenizer.
-    """
-
-    seq_len: int
-    reuse_len: int
-    num_predict: int
-    vocab_size: int
+    seq_len: int  # T, tokens of a segment
+    reuse_len: int  # R, leading tokens, which the next segment of the stream continues after
+    num_predict: int  # P, slots for targets
+    vocab_size: int  # V, pieces of the tokenizer
 
     def __post_init__(self):
         if not 4 < self.seq_len <= MAX_SEQ_LEN:

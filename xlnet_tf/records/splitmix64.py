@@ -30,16 +30,7 @@ def stream(keys: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
 
 
 def random_bits(keys: tf.Tensor, count: int, bits: int) -> tf.Tensor:
-    """Draws numbers of a given number of bits for each key.
-
-    Args:
-        keys: uint64 [B].
-        count: numbers N for each key.
-        bits: 1 to 31.
-
-    Returns:
-        int32 [B, N], 0 to 2^bits - 1.
-    """
+    """Draws numbers for each key: int32 [B, count], 0 to 2^bits - 1; `bits` is 1 to 31."""
     pairs = -(-count // 2)
     draws = tf.bitcast(stream(keys, pairs), tf.uint32)  # [B, pairs, 2]
     draws = tf.bitwise.right_shift(draws, tf.constant(32 - bits, tf.uint32))

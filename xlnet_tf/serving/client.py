@@ -206,18 +206,18 @@ class RestTransport:
             raise bad_answer(f"it is longer than {MOST_BYTES >> 20} MB")
         try:
             text = answer.decode("utf-8", "surrogateescape")  # a string may not be UTF-8
-            found = json.loads(text, object_pairs_hook=files.unique_keys)
+            document = json.loads(text, object_pairs_hook=files.unique_keys)
         except files.SecondKey as error:
             raise bad_answer(printable(error)) from error
         except (ValueError, RecursionError):
-            found = None
+            document = None
         if response.status != 200:
-            message = found.get("error") if isinstance(found, dict) else None
+            message = document.get("error") if isinstance(document, dict) else None
             message = message or f"HTTP status {response.status}, {answer[:200]!r}"
             raise (no_model(self._url, self._model, message) if body is None else refusal(self._url, message))
-        if not isinstance(found, dict):
+        if not isinstance(document, dict):
             raise no_answer(self._url, f"expected a JSON object, found {answer[:200]!r}")
-        return found
+        return document
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[http.client.HTTPConnection]:

@@ -64,8 +64,8 @@ class GrpcTransport:
         try:
             if not response.metadata[_SIGNATURES].Unpack(signatures):
                 raise ValueError("it is of another type")
-            found = json_format.MessageToDict(signatures, preserving_proto_field_name=True)
-            return signatures_of(found[_SIGNATURES])
+            definitions = json_format.MessageToDict(signatures, preserving_proto_field_name=True)
+            return signatures_of(definitions[_SIGNATURES])
         except (KeyError, ValueError, DecodeError, json_format.Error) as error:
             raise bad_answer(f"what it says of {self._model!r} has no signatures") from error
 

@@ -160,6 +160,6 @@ def write_monitoring(folder: str) -> None:
 
 def _complete(path: str, text: str) -> None:
     """Writes a file unless another is there already; the beginning of the text is not another."""
-    found = files.read_text(path).strip() if tf.io.gfile.exists(path) else ""
-    if text.startswith(found):
+    before = files.read_text(path).strip() if tf.io.gfile.exists(path) else ""
+    if text.startswith(before):
         files.write(path, text)

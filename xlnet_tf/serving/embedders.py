@@ -69,17 +69,17 @@ def _exported_embedder(version: str) -> Embedder:
         )
 
     def embed(texts: Sequence[str], tokens: bool) -> TextVectors:
-        found = {
+        answers = {
             name: value.numpy() for name, value in loaded.signatures[EMBED](text=tf.constant(texts)).items()
         }
-        if error := next(filter(None, found["error"]), b"").decode():
+        if error := next(filter(None, answers["error"]), b"").decode():
             raise UserError(error)
-        if found["truncated"].any():
+        if answers["truncated"].any():
             raise UserError("a text has more pieces than the model was exported for (--seq_len)")
-        vectors = TextVectors(found["mean"], found["cls"])
+        vectors = TextVectors(answers["mean"], answers["cls"])
         if not tokens:
             return vectors
-        rows = [*zip(found["tokens"], plain(found["pieces"]), found["num_tokens"])]
+        rows = [*zip(answers["tokens"], plain(answers["pieces"]), answers["num_tokens"])]
         return dataclasses.replace(
             vectors,
             tokens=[values[:count] for values, _, count in rows],

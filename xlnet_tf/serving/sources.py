@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from xlnet_tf import hub, task_registry
-from xlnet_tf.checkpoints import building_from, load_into, open_checkpoint
+from xlnet_tf.checkpoints import Checkpoint, building_from, load_into, open_checkpoint
 from xlnet_tf.checkpoints.model_card import ModelCard, is_run, task_of
 from xlnet_tf.errors import UserError, reason
 from xlnet_tf.models.loading import Pretrained
@@ -63,7 +63,8 @@ def open_served(
         path: of a fine-tuned run or its best weights, or of weights as open_checkpoint takes them; to answer
             in this process, also of an exported model.
         checkpoint: of a run, as Run.checkpoint takes it: "best", "last", "ckpt-100"; "" is the best, if kept.
-        head: of other weights: LANGUAGE_MODEL or a task's name; None: what they were trained for.
+        head: LANGUAGE_MODEL or a task's name, of weights by themselves, also a run's; None: what they were
+            trained for.
         head_name: which head for classification or regression, if there are several.
         inputs: to answer in this process, names of the inputs that are there: two texts make a pair where
             the model does not say. Rows are then padded to little more than their own length.
@@ -75,7 +76,7 @@ def open_served(
         FileNotFoundError: there is nothing at the path.
     """
     located = hub.locate(path.rstrip("/"))
-    if is_run(located.folder):
+    if head is None and is_run(located.folder):
         return _open_run(located, checkpoint, inputs is not None, options)
     if checkpoint:
         raise UserError("--checkpoint is for fine-tuned runs")
@@ -122,7 +123,8 @@ def _open_weights(
     inputs: Collection[str] | None,
     options: Mapping[str, Any],
 ) -> Source:
-    head = task_of_weights(path) if head is None else task_registry.canonical(head)
+    source = Pretrained(path)
+    head = _task_of(path, source.checkpoint) if head is None else task_registry.canonical(head)
     if head == LANGUAGE_MODEL and inputs is not None:
         raise UserError(
             f"{path} is a pretrained language model: ask it with fill-mask, generate or score, or "
@@ -133,16 +135,14 @@ def _open_weights(
         raise UserError(f"the head is {head!r}; expected one of {known}")
     task = None if head == LANGUAGE_MODEL else task_registry.find(head)
     kind = task.load("serving") if task else LanguageModelModule
-    card = open_checkpoint(path).card
-    segment_len = card.settings.get("segment_len", 0) if task else 0
-    options = kind.complete_options({**card.serving, **options}, segment_len)
+    segment_len = source.card.settings.get("segment_len", 0) if task else 0
+    options = kind.complete_options({**source.card.serving, **options}, segment_len)
     if inputs is not None:
         options["buckets"] = exact_buckets(options["seq_len"], segment_len)
         if "pair" in kind.OF_EXAMPLES:
             options.setdefault("pair", {"text_a", "text_b"} <= set(inputs))
 
     def load(weights_kind: str = FLOAT32) -> ExportableModel:
-        source = Pretrained(path)
         # see XLNetLanguageModel.from_pretrained
         model_class, model_options = XLNetPretrainer, {"uniform_when_blind": False}
         if task:
@@ -162,7 +162,7 @@ def _open_weights(
         served.card = source.card.with_origin("exported_from", origin, task=served.card.task)
         return served
 
-    return Source(path, weights_file(path), _ranks(kind, options), load, options)
+    return Source(path, _weights_file(path, source.checkpoint), _ranks(kind, options), load, options)
 
 
 def _open_export(path: str, version: str) -> Source:
@@ -183,7 +183,11 @@ def _ranks(kind: type[ExportableModel], options: Mapping[str, Any]) -> dict[str,
 
 def weights_file(path: str) -> str:
     """Returns a file that changes with the weights at a path."""
-    weights = path if path.endswith(".keras") else open_checkpoint(path).path
+    return _weights_file(path, open_checkpoint(path))
+
+
+def _weights_file(path: str, checkpoint: Checkpoint) -> str:
+    weights = path if path.endswith(".keras") else checkpoint.path
     return weights if tf.io.gfile.exists(weights) else f"{weights}.index"
 
 
@@ -194,8 +198,11 @@ def task_of_weights(path: str) -> str:
         UserError: nothing says it.
         FileNotFoundError: there is nothing at the path.
     """
-    source = open_checkpoint(path)
-    if task := source.card.task or task_of(source.arrays):
+    return _task_of(path, open_checkpoint(path))
+
+
+def _task_of(path: str, checkpoint: Checkpoint) -> str:
+    if task := checkpoint.card.task or task_of(checkpoint.arrays):
         return task
     raise UserError(
         f"{path} does not say what it was trained for: it has no head, or several. Fine-tune it, or give "

@@ -127,13 +127,13 @@ def check_texts(checkpoint: Checkpoint, examples: ExampleSet):
         )
 
 
-def check_classes(checkpoint: Checkpoint, examples: ExampleSet, parts: Sequence[str]):
+def check_classes(checkpoint: Checkpoint, examples: ExampleSet, scopes: Sequence[str]):
     """Raises UserError if a checkpoint's head, which a model is to take over, is for other classes.
 
     Args:
-        parts: parts of the model (see checkpoints.names.head_scope), the head among them.
+        scopes: of the model (see checkpoints.names.head_scope), the head's among them.
     """
-    head = [part for part in parts if f"{part}/logits/kernel" in checkpoint.arrays]
+    head = [scope for scope in scopes if f"{scope}/logits/kernel" in checkpoint.arrays]
     if not head:
         return
     card, from_checkpoint = checkpoint.card, {}

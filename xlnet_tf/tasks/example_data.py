@@ -164,8 +164,11 @@ class ExampleData(TaskData):
             train_steps=self.train_steps,
         )
 
-    @functools.cache  # noqa: B019 (the data live as long as their run)
-    def _batches(
+    @functools.cached_property
+    def _batches(self):
+        return functools.cache(self._build_batches)  # on a method it would keep the data for ever
+
+    def _build_batches(
         self, training: bool, kind: str, batch_size: int, lengths: tuple[int, ...], micro_batches: int
     ) -> Batches:
         config = self._config

@@ -67,7 +67,7 @@ class TrainingLoop(orbit.Controller):
 
     def run(self) -> dict[str, float]:
         """Trains up to the last step, or until something ends the run; returns the last metrics."""
-        last = self._settings.train_steps
+        last, interval = self._settings.train_steps, self._settings.checkpoint_interval
         with self._preemption, self._progress, self._profile, self.strategy.scope(), self.checkpoint_manager:
             self._progress.say(runtime.describe(self.strategy))
             for notice in self.trainer.resume_notices():
@@ -79,7 +79,8 @@ class TrainingLoop(orbit.Controller):
             while not ends and (step := self._step) < last:
                 evaluation = self._next_evaluation(step)
                 self._profile.at(step)
-                target = self._profile.stop_before(step, min(evaluation, self._next_checkpoint(step)))
+                checkpoint = (step // interval + 1) * interval  # within a loop of steps or not
+                target = self._profile.stop_before(step, min(evaluation, checkpoint))
                 try:
                     self.train(target, checkpoint_at_completion=target == last)
                 except HoursUsed:
@@ -101,11 +102,6 @@ class TrainingLoop(orbit.Controller):
         early = [interval // part // loop * loop for part in parts]
         later = (step // interval + 1) * interval
         return min(self._settings.train_steps, *(number for number in early if number > step), later)
-
-    def _next_checkpoint(self, step: int) -> int:
-        """Returns the step at which the next checkpoint is due, be it within a loop of steps or not."""
-        interval = self._settings.checkpoint_interval
-        return (step // interval + 1) * interval
 
     def _evaluation(self) -> tuple[dict[str, float], str]:
         """Evaluates, where there is a set for it.

@@ -26,7 +26,6 @@ from xlnet_tf.layers.kernels import device
 from xlnet_tf.training.accumulation import accumulate, rows_axis
 from xlnet_tf.training.data import Features
 from xlnet_tf.training.guard import Guard
-from xlnet_tf.training.memory import Memory
 from xlnet_tf.training.task import Ratio, Sums, Task
 
 
@@ -73,8 +72,12 @@ class Trainer(base_trainer.Trainer):
         model.encoder.recompute = config.trainer.recompute
         # All state exists before a checkpoint is restored, so that none of it is restored late or not at all.
         optimizer.build(model.trainable_variables)
-        self._memory = self._build_memory(config.task.train_data)
-        self._eval_memory = self._build_memory(config.task.validation_data) if evaluate else None
+        rows, eval_rows = (
+            data.global_batch_size // replicas
+            for data in (config.task.train_data, config.task.validation_data)
+        )
+        self._memory = task.build_memory(rows)
+        self._eval_memory = task.build_memory(eval_rows) if evaluate else None
         self._gradient_norm = tf_keras.metrics.Mean("gradient_norm", dtype=tf.float32)
         half = tf_keras.mixed_precision.global_policy().compute_dtype == "float16"
         self.guard = Guard(config.trainer.spike_factor, scale_loss=half)
@@ -114,9 +117,6 @@ class Trainer(base_trainer.Trainer):
                 )
             tf.train.Checkpoint(optimizer=self.optimizer).restore(state.path).expect_partial()
 
-    def _build_memory(self, data) -> Memory | None:
-        return self.task.build_memory(data.global_batch_size // self.strategy.num_replicas_in_sync)
-
     def resume_notices(self) -> list[str]:
         """Returns what is said of a restored run: that it has other micro-batches, or no memory."""
         notices = []
@@ -143,7 +143,8 @@ class Trainer(base_trainer.Trainer):
 
         def loop(iterator, num_steps):
             nonlocal traced
-            lengths = self._lengths_of_steps(int(self.global_step.numpy()), int(num_steps))
+            first = int(self.global_step.numpy())
+            lengths = self.batching.lengths_of_steps(first, int(num_steps), self._length_multiple)
             if self._length_multiple is not None and self.batching.has_dynamic_length:
                 spec = tf.TensorSpec([None], tf.int32)
                 traced = traced or self.steps_of_dynamic_length.get_concrete_function(iterator, spec)
@@ -154,12 +155,12 @@ class Trainer(base_trainer.Trainer):
 
         return loop
 
-    def _lengths_of_steps(self, first: int, steps: int) -> list[int | None]:
-        return self.batching.lengths_of_steps(first, steps, self._length_multiple)
+    @functools.cached_property
+    def steps_of_length(self) -> Callable[[int | None], Callable]:
+        """From a length of rows to its tf.function of an iterator and a number of steps."""
+        return functools.cache(self._steps_of_length)  # on a method it would keep the trainer for ever
 
-    @functools.cache  # noqa: B019 (a trainer lives as long as its run)
-    def steps_of_length(self, length: int | None) -> Callable:
-        """Returns a tf.function of an iterator and a number of steps, with rows of this length."""
+    def _steps_of_length(self, length: int | None) -> Callable:
         step = functools.partial(self.train_step, length=length)
         return tf.function(orbit.utils.create_tf_while_loop_fn(step))
 
@@ -287,7 +288,7 @@ class Trainer(base_trainer.Trainer):
         seconds = time.perf_counter() - start_time
         if skipped := int(self.guard.skipped.numpy()) - start_skipped:
             logs["skipped_steps"] = tf.constant(skipped)
-        lengths = self._lengths_of_steps(start_step, steps)
+        lengths = self.batching.lengths_of_steps(start_step, steps, self._length_multiple)
         logs["tokens_per_second"] = tf.constant(sum(map(self.batching.tokens_of_step, lengths)) / seconds)
         return logs
 

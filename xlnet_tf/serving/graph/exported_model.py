@@ -172,16 +172,16 @@ class ExportableModel(tf.Module):
     def batch_predictor(self) -> text_answers.BatchPredictor:
         """Returns the function that answers rows in Python; it is traced once."""
         if "_rows" not in vars(self):
-            found = text_answers.batch_predictor(self.answer, self.input_specs(), self.without_padding)
-            vars(self)["_rows"] = found  # not exported
+            predictor = text_answers.batch_predictor(self.answer, self.input_specs(), self.without_padding)
+            vars(self)["_rows"] = predictor  # not exported
         return vars(self)["_rows"]
 
     def ask(self, texts: Sequence[Any], inputs: Mapping[str, Any], batch_size: int) -> Any:
         """Answers texts for people; see XLNetHead.answer."""
         rows, many = text_answers.normalize_inputs(self.input_ranks(), texts, inputs)
         answers = text_answers.answer_texts(self, rows, batch_size)
-        found = [self.readable(row, answer) for row, answer in zip(rows, answers, strict=True)]
-        return found if many else found[0]
+        readable = [self.readable(row, answer) for row, answer in zip(rows, answers, strict=True)]
+        return readable if many else readable[0]
 
     @staticmethod
     def check_inputs(inputs: dict[str, Texts]) -> dict[str, Texts]:

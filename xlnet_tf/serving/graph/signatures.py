@@ -70,15 +70,15 @@ def signatures_of(definitions: Any) -> dict[str, Signature]:
     """
     if not isinstance(definitions, Mapping):
         raise ValueError("the signatures are not an object")
-    found = {}
+    signatures = {}
     for name, definition in definitions.items():
         if name.startswith("__"):  # how the graph is initialised
             continue
         try:
-            found[name] = Signature(_columns(definition, "inputs"), _columns(definition, "outputs"))
+            signatures[name] = Signature(_columns(definition, "inputs"), _columns(definition, "outputs"))
         except ValueError as error:
-            found[name] = Signature({}, {}, str(error))
-    return found
+            signatures[name] = Signature({}, {}, str(error))
+    return signatures
 
 
 def _columns(definition: Any, which: str) -> dict[str, TensorInfo]:

@@ -166,12 +166,12 @@ def batch_predictor(
         serve = tf.function(answer, autograph=False).get_concrete_function(**columns)
 
     def inputs(rows: Sequence[Row]) -> dict[str, Any]:
-        found = {}
+        tensors = {}
         for name, spec in columns.items():
             values = [row[name] for row in rows]
             is_text = isinstance(spec, tf.TensorSpec)
-            found[name] = tf.constant(values) if is_text else tf.ragged.constant(values, spec.dtype, 1)
-        return found
+            tensors[name] = tf.constant(values) if is_text else tf.ragged.constant(values, spec.dtype, 1)
+        return tensors
 
     return BatchPredictor(serve, inputs, without_padding)
 

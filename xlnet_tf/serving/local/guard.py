@@ -189,12 +189,12 @@ def _origin_form(scope: Message) -> tuple[Message, list[str]]:
 def _unpacked(body: bytes, most: int) -> bytes | None:
     """Returns what gzip has packed, None if it is too large."""
     unpacking = zlib.decompressobj(zlib.MAX_WBITS | 16)  # with gzip's header
-    found = unpacking.decompress(body, most + 1)
-    if len(found) > most:
+    unpacked = unpacking.decompress(body, most + 1)
+    if len(unpacked) > most:
         return None
     if not unpacking.eof or unpacking.unused_data:
         raise zlib.error
-    return found
+    return unpacked
 
 
 class Protocol(H11Protocol):

@@ -108,19 +108,19 @@ async def _watch(request: Request, caller: Caller) -> None:
 
 def _answer(service: Service, request: Request, body: bytes, caller: Caller) -> Response:
     path = request.scope["raw_path"].decode("ascii", "replace")
-    found = (_ASK if request.method == "POST" else _LOOK).fullmatch(path)
-    if not found:
+    match = (_ASK if request.method == "POST" else _LOOK).fullmatch(path)
+    if not match:
         raise invalid(f"Malformed request: {request.method} {path[:200]}")
-    spec = _spec(found)
+    spec = _spec(match)
     if request.method == "POST":
-        if (method := found["method"].lower()) != "predict":
+        if (method := match["method"].lower()) != "predict":
             raise RequestError(
                 "UNIMPLEMENTED", f"this server answers :predict alone; TensorFlow Serving also has :{method}"
             )
         return _json(_ask(service, spec, json_tensors.parse(body), caller))
     if not spec.name:
         raise invalid("Missing model name in request.")
-    if not found["metadata"]:
+    if not match["metadata"]:
         return _json(_to_json(service.models.status(spec)))
     response, signatures = service.metadata(spec), SignatureDefMap()
     response.metadata[SIGNATURES].Unpack(signatures)
@@ -128,15 +128,15 @@ def _answer(service: Service, request: Request, body: bytes, caller: Caller) -> 
     return _json({"model_spec": _to_json(response.model_spec), "metadata": described})
 
 
-def _spec(found: re.Match[str]) -> ModelSpec:
-    spec = ModelSpec(name=urllib.parse.unquote(found["name"] or ""))
-    if found["version"]:
-        digits = found["version"].lstrip("0")[:20] or "0"
+def _spec(match: re.Match[str]) -> ModelSpec:
+    spec = ModelSpec(name=urllib.parse.unquote(match["name"] or ""))
+    if match["version"]:
+        digits = match["version"].lstrip("0")[:20] or "0"
         if int(digits) >= 1 << 63:
             raise invalid(f"Failed to convert version: {digits} to numeric.")
         spec.version.value = int(digits)
-    if found["label"]:
-        spec.version_label = urllib.parse.unquote(found["label"])
+    if match["label"]:
+        spec.version_label = urllib.parse.unquote(match["label"])
     return spec
 
 

@@ -148,15 +148,15 @@ class LoadedModel:
                 f"{{{','.join(extra)}}}. Missing but required: {{{','.join(missing)}}}.",
             )
         for key, column in expected.items():
-            found, sizes = inputs[key], self._sizes[name][key]
-            if found.dtype != column.dtype:
+            array, sizes = inputs[key], self._sizes[name][key]
+            if array.dtype != column.dtype:
                 raise invalid(
-                    f"Input {key} has the type {called(found.dtype)}, expected {called(column.dtype)}"
+                    f"Input {key} has the type {called(array.dtype)}, expected {called(column.dtype)}"
                 )
             if sizes is not None and (
-                found.ndim != len(sizes) or any(size not in (-1, n) for size, n in zip(sizes, found.shape))
+                array.ndim != len(sizes) or any(size not in (-1, n) for size, n in zip(sizes, array.shape))
             ):
-                raise invalid(f"Input {key} has the shape {list(found.shape)}, expected {sizes}")
+                raise invalid(f"Input {key} has the shape {list(array.shape)}, expected {sizes}")
         size = sum(len(text) for value in inputs.values() if value.dtype.kind == "O" for text in value.flat)
         if self._pieces and size > _MOST_REQUEST_BYTES:  # a model of another project may take pictures
             raise invalid(
@@ -227,11 +227,11 @@ def examples_of(proto: Input) -> list[bytes]:
     """Returns the serialized tf.Examples of a request to classify or regress."""
     if proto.WhichOneof("kind") != "example_list_with_context":
         return [example.SerializeToString() for example in proto.example_list.examples]
-    found = []
+    serialized = []
     for example in proto.example_list_with_context.examples:
         whole = tf.train.Example()
         whole.CopyFrom(proto.example_list_with_context.context)
         for name, feature in example.features.feature.items():
             whole.features.feature[name].CopyFrom(feature)
-        found.append(whole.SerializeToString())
-    return found
+        serialized.append(whole.SerializeToString())
+    return serialized

@@ -78,11 +78,11 @@ def serving(
 def _listen(host: str, port: int) -> list[socket.socket]:
     """Returns sockets on all addresses of a host, IPv4 and IPv6, at one port."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise UserError(f"--host={host}: {reason(error)}") from error
     sockets: list[socket.socket] = []
-    for family, *_, address in sorted(found):  # IPv4 first
+    for family, *_, address in sorted(addresses):  # IPv4 first
         made = socket.socket(family, socket.SOCK_STREAM)
         try:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -48,10 +48,10 @@ class ModelConfig:
 
     def wanted(self) -> list[int]:
         """Returns the versions to serve that are in the folder, ascending."""
-        found = [n for n in versions(self.folder) if tf.io.gfile.exists(f"{self.folder}/{n}/{MODEL_FILE}")]
+        numbers = [n for n in versions(self.folder) if tf.io.gfile.exists(f"{self.folder}/{n}/{MODEL_FILE}")]
         if self.only:
-            return [number for number in found if number in self.only]
-        return found if self.newest is None else found[-self.newest :]
+            return [number for number in numbers if number in self.only]
+        return numbers if self.newest is None else numbers[-self.newest :]
 
 
 def of_folder(folder: str) -> ModelConfig:
@@ -110,7 +110,7 @@ def of_config_file(path: str) -> list[ModelConfig]:
         config = text_format.Parse(files.read_text(path), ModelServerConfig())
     except text_format.ParseError as error:
         raise UserError(f"{path} is not a models.config: {error}") from None
-    found = {}
+    configs = {}
     for model in config.model_config_list.config:
         policy = model.model_version_policy
         only = tuple(policy.specific.versions) if policy.WhichOneof("policy_choice") == "specific" else ()
@@ -118,7 +118,7 @@ def of_config_file(path: str) -> list[ModelConfig]:
         if not model.base_path:
             raise UserError(f"{path}: model {model.name!r} has no base_path, the folder of its versions")
         folder = _here(model.base_path, model.name, os.path.dirname(os.path.abspath(path)))
-        if not model.name or model.name in found:
+        if not model.name or model.name in configs:
             raise UserError(f"{path} has {'two models' if model.name else 'a model'} called {model.name!r}")
         if tf.io.gfile.exists(f"{folder}/{MODEL_FILE}"):
             raise UserError(
@@ -133,7 +133,7 @@ def of_config_file(path: str) -> list[ModelConfig]:
                 )
             raise _no_model(folder)
         served = ModelConfig(model.name, folder, newest, only, dict(model.version_labels))
-        found[model.name] = served
+        configs[model.name] = served
         if missing := set(only) - set(served.wanted()):
             raise UserError(
                 f"{path}: model {model.name!r} has no version {min(missing)} in {folder}, which has "
@@ -146,9 +146,9 @@ def of_config_file(path: str) -> list[ModelConfig]:
                     f"is not served, only {', '.join(map(str, served.wanted()))}: change the label or the "
                     "model_version_policy"
                 )
-    if not found:
+    if not configs:
         raise UserError(f"{path} has no models: expected model_config_list {{ config {{ ... }} }}")
-    return list(found.values())
+    return list(configs.values())
 
 
 def _here(base_path: str, name: str, folder: str) -> str:
@@ -304,8 +304,8 @@ class Models:
     def _load(self, config: ModelConfig, number: int) -> None:
         """Loads a version, unless it has failed before and is still the same."""
         folder = f"{config.folder}/{number}"
-        found = _fingerprint(folder)
-        if self._failed.get((config.name, number)) == found:
+        fingerprint = _fingerprint(folder)
+        if self._failed.get((config.name, number)) == fingerprint:
             return
         version = self._versions[config.name][number] = Version(number, State.LOADING)
         model = None
@@ -313,7 +313,7 @@ class Models:
             model = LoadedModel(folder)
             model.warm_up()
         except Exception as error:
-            self._failed[config.name, number] = found
+            self._failed[config.name, number] = fingerprint
             version.error, version.state = RequestError("UNKNOWN", reason(error)), State.END
             if model:
                 model.close()
@@ -339,7 +339,7 @@ class Models:
 def _fingerprint(folder: str) -> frozenset:
     """Returns what tells whether a folder has changed, such as by a copy that was under way."""
     paths = [f"{parent}/{name}" for parent, _, names in tf.io.gfile.walk(folder) for name in names]
-    return frozenset((path, (found := tf.io.gfile.stat(path)).length, found.mtime_nsec) for path in paths)
+    return frozenset((path, (status := tf.io.gfile.stat(path)).length, status.mtime_nsec) for path in paths)
 
 
 @contextlib.contextmanager

@@ -130,15 +130,15 @@ class Explainer:
             UserError: the text is empty or too long, or the order is wrong.
         """
         features, is_scored, ranks, order = self._in_order(text, given, order, MOST_PIECES)
-        found = scoring.token_log_probabilities(self._model, features, is_scored, ranks).numpy()[0]
+        values = scoring.token_log_probabilities(self._model, features, is_scored, ranks).numpy()[0]
         scored = is_scored.numpy()[0]
         return {
             "pieces": self._tokenizer.convert_ids_to_tokens(features["input_word_ids"][0]),
             "order": order,
             "log_probabilities": [
-                _number(value) if counts else None for value, counts in zip(found, scored, strict=True)
+                _number(value) if counts else None for value, counts in zip(values, scored, strict=True)
             ],
-            "total": _number(found.sum()),
+            "total": _number(values.sum()),
         }
 
     def look_inside(

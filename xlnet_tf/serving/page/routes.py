@@ -35,15 +35,15 @@ class _Refused(Exception):
 
 def described(models: Models) -> dict[str, Any]:
     """Returns what the page shows of the models that are served, by name: of each, its newest version."""
-    found = {}
+    models_shown = {}
     for name, version in models.available():
         try:
             card = ModelCard.read(f"{models.configs[name].folder}/{version.number}")
         except UserError:  # a server answers without it
             card = ModelCard()
         about = {"task": card.task or "", "labels": card.labels or [], "multi_label": card.multi_label}
-        found[name] = {**about, "example": version.model.example}
-    return found
+        models_shown[name] = {**about, "example": version.model.example}
+    return models_shown
 
 
 def routes(models: Callable[[], Mapping[str, Any]], explainer: Explainer | None = None) -> list[Route]:
@@ -83,15 +83,15 @@ def routes(models: Callable[[], Mapping[str, Any]], explainer: Explainer | None 
 
         return answer
 
-    found = [Route("/", home), Route("/page/about", about)]
+    page_routes = [Route("/", home), Route("/page/about", about)]
     if explainer is not None:
         texts = {"fill": ("text", "order", "choices"), "score": ("text", "given", "order")}
         texts["look_inside"] = (*texts["score"], "layer")
-        found += [
+        page_routes += [
             Route(f"/page/{name}", endpoint(getattr(explainer, name), names), methods=["POST"])
             for name, names in texts.items()
         ]
-    return found
+    return page_routes
 
 
 def _answer(content: Any, status: int = 200) -> Response:

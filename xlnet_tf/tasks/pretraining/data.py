@@ -76,6 +76,7 @@ class RecordData(TaskData):
         self._config, self._train = config, train
         self.validation = _load_like(config.validation_data.input_path, train)
         self.general = _load_like(config.general_data.input_path, train)
+        self._manifests: list[Manifest] = [*filter(None, (train, self.validation, self.general))]
 
     def batching(self, training, replicas=1, accumulation_steps=1):
         manifests = [self._train] if training else [*filter(None, (self.validation, self.general))]
@@ -98,10 +99,6 @@ class RecordData(TaskData):
     def check(self):
         for manifest in self._manifests:
             manifest.check_files(checksums=True)
-
-    @property
-    def _manifests(self) -> list[Manifest]:
-        return [*filter(None, (self._train, self.validation, self.general))]
 
     def difference(self, model_dir):
         before, now = Manifest.load(model_dir), self._train

@@ -63,7 +63,8 @@ class PretrainingTask(Task):
         self.memory_len = self._memory_len(model.memory_len)
         self.n_layer = self.xlnet_config.n_layer
         self.loss_weights = {"loss": 1.0}
-        if model.next_sentence_weight:
+        self.next_sentence = bool(model.next_sentence_weight)  # whether the model has such a head
+        if self.next_sentence:
             self.loss_weights["next_sentence_loss"] = model.next_sentence_weight
 
     def _memory_len(self, asked: int | None) -> int:
@@ -76,11 +77,6 @@ class PretrainingTask(Task):
                 "see the whole segment, so memory would reveal the next one's targets. Set memory_len to 0."
             )
         return 0
-
-    @property
-    def next_sentence(self) -> bool:
-        """Whether the model has a next-sentence head."""
-        return "next_sentence_loss" in self.loss_weights
 
     def build_model(self) -> XLNetPretrainer:
         model = self.task_config.model

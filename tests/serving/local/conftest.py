@@ -1,0 +1,28 @@
+"""The models and the server that the tests of this folder ask."""
+
+import pytest
+import tensorflow as tf
+
+from tests.helpers.serving.requests import LIMITS, SERVED, exported
+from xlnet_tf.serving.local import server, versions
+
+
+@pytest.fixture(scope="package")
+def exports(small_tokenizer, tmp_path_factory):
+    """Folders of exported models, by their names."""
+    folder = tmp_path_factory.mktemp("served")
+    return {name: exported(folder, name, small_tokenizer) for name in SERVED}
+
+
+@pytest.fixture(scope="package")
+def running(exports):
+    configs = [versions.of_folder(str(path)) for path in exports.values()]
+    configs[0] = versions.dataclasses.replace(configs[0], labels={"stable": 1})
+    with server.serving(configs, limits=LIMITS) as found:
+        yield found
+
+
+@pytest.fixture(scope="package")
+def loaded(exports):
+    """The SavedModels themselves, by name."""
+    return {name: tf.saved_model.load(str(path / "1")) for name, path in exports.items()}
