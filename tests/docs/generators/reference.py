@@ -319,7 +319,7 @@ def serving() -> str:
 
 def _served_part(cls: type) -> str:
     """Returns the part of a module's docstring about its signatures."""
-    return re.search(r"(Signatures: .*?)\n\n", inspect.cleandoc(cls.__doc__), re.DOTALL)[1]
+    return re.search(r"(Signatures: .*?)(?:\n\n|\Z)", inspect.cleandoc(cls.__doc__), re.DOTALL)[1]
 
 
 def _tensor(value: Any):
