@@ -362,8 +362,8 @@ class XLNetTokenizer(Vocabulary):
                 rows.append(a[:max_length].tolist() if truncates else a.tolist())
                 continue
             first, second = truncated(a, b, max_length)[:2] if truncates else (a, b)
-            after = [] if second is None else [*second.tolist(), SEP_ID]
-            rows.append([*first.tolist(), SEP_ID, *after, CLS_ID])
+            after = [] if second is None else [*map(int, second), SEP_ID]
+            rows.append([*map(int, first), SEP_ID, *after, CLS_ID])
         length = {"max_length": max_length, "longest": max(map(len, rows), default=0)}.get(padding, 0)
         return [[PAD_ID] * (length - len(row)) + row for row in rows]
 
