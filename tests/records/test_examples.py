@@ -59,6 +59,12 @@ def write(tmp_path, small_tokenizer):
     return write
 
 
+def writing(folder, tokenizer, **options):
+    """Returns the writer of a set without columns of its own."""
+    given = {"task": "t", "split": "dev", "seq_len": T, "columns": [], "settings": {}}
+    return ExampleWriter(folder, tokenizer=tokenizer, **given | options)
+
+
 def indices(dataset, steps):
     return [batch["index"].numpy().tolist() for batch in dataset.take(steps)]
 
@@ -81,9 +87,7 @@ def test_examples_round_trip(write, monkeypatch):
 
 
 def test_texts_next_to_examples_can_be_read(tmp_path, small_tokenizer):
-    with ExampleWriter(
-        tmp_path, task="t", split="dev", tokenizer=small_tokenizer, seq_len=T, columns=[], settings={}
-    ) as writer:
+    with writing(tmp_path, small_tokenizer) as writer:
         writer.write({"input_ids": [9] * T, "segment_ids": [0] * T}, {"text": "für 漢"})
     assert (tmp_path / "examples.jsonl").read_text(encoding="utf-8") == '{"text": "für 漢"}\n'
     assert list(writer.example_set.sidecar()) == [{"text": "für 漢"}]
@@ -140,9 +144,7 @@ def test_hosts_and_replicas_share_the_steps_of_one(write):
 
 
 def test_skipped_inputs_are_counted_with_their_locations(tmp_path, small_tokenizer):
-    with ExampleWriter(
-        tmp_path / "set", task="t", split="dev", tokenizer=small_tokenizer, seq_len=T, columns=[], settings={}
-    ) as writer:
+    with writing(tmp_path / "set", small_tokenizer) as writer:
         for line in range(30):
             writer.skip("empty text", f"dev.tsv:{line}")
         with pytest.raises(UserError, match=r"^dev.tsv gives no examples: empty text \(30\)$"):
@@ -160,10 +162,7 @@ def test_skipped_inputs_are_counted_with_their_locations(tmp_path, small_tokeniz
 
 @pytest.mark.parametrize(("sequences", "length"), [(1, "8"), (2, "2 x 8")])
 def test_the_table_shows_how_long_examples_are(tmp_path, small_tokenizer, sequences, length):
-    with ExampleWriter(
-        tmp_path, task="t", split="dev", tokenizer=small_tokenizer, seq_len=T, columns=[], settings={},
-        sequences=sequences,
-    ):  # fmt: skip
+    with writing(tmp_path, small_tokenizer, sequences=sequences):
         pass
     first, *rows = ExampleSet.load(tmp_path).table().splitlines()
     assert first == f"dev: {tmp_path}"
@@ -175,15 +174,7 @@ def test_an_interrupted_build_leaves_no_set(write, tmp_path, small_tokenizer):
     write(5, folder="set [1]")
 
     def broken():
-        with ExampleWriter(
-            tmp_path / "set [1]",
-            task="t",
-            split="dev",
-            tokenizer=small_tokenizer,
-            seq_len=T,
-            columns=[],
-            settings={},
-        ):
+        with writing(tmp_path / "set [1]", small_tokenizer):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -393,9 +384,7 @@ def test_examples_are_described_by_their_first_text(tmp_path, small_tokenizer):
         {"question": "x" * 60},
         {"id": "e", "parts": [], "text": ""},
     ]
-    with ExampleWriter(
-        tmp_path, task="t", split="dev", tokenizer=small_tokenizer, seq_len=T, columns=[], settings={}
-    ) as writer:
+    with writing(tmp_path, small_tokenizer) as writer:
         for sidecar in sidecars:
             writer.write({"input_ids": [9] * T, "segment_ids": [0] * T}, sidecar)
     expected = [("a", "ka tomi"), ("b", "ren"), ("7", "x" * 57 + "..."), ("3", "x" * 60), ("e", "")]
@@ -406,8 +395,5 @@ def test_examples_are_described_by_their_first_text(tmp_path, small_tokenizer):
 @pytest.mark.parametrize(("sequences", "seq_len"), [(2**31, T), (4, 1 << 19), (1, (1 << 20) + 1), (1, 4)])
 def test_unreadable_sizes_are_refused_before_a_set_is_written(tmp_path, small_tokenizer, sequences, seq_len):
     with pytest.raises(UserError, match="expected .*1[0,]*48,?576"):
-        ExampleWriter(
-            tmp_path / "set", task="t", split="dev", tokenizer=small_tokenizer, seq_len=seq_len, columns=[],
-            settings={}, sequences=sequences,
-        )  # fmt: skip
+        writing(tmp_path / "set", small_tokenizer, seq_len=seq_len, sequences=sequences)
     assert not (tmp_path / "set").exists()

@@ -72,11 +72,11 @@ class ShapeFreeModel(tf_keras.Model):
         """Returns the card of the model as it is; **options are as in `save_pretrained`."""
         card = ModelCard.of_model(self, tokenizer or self.tokenizer)
         if self.card:
-            known = {
+            earlier = {
                 name: getattr(self.card, name) for name in ("thresholds", "metrics", "origin", "serving")
             }
-            known["cleaning"] = card.cleaning or self.card.cleaning
-            card = dataclasses.replace(card, **known)
+            earlier["cleaning"] = card.cleaning or self.card.cleaning
+            card = dataclasses.replace(card, **earlier)
         if options and card.task in task_registry.tasks():
             known = keyword_options(task_registry.find(card.task).load("serving"))
             hints.refuse(set(options) - known, known)

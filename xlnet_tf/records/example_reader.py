@@ -154,10 +154,9 @@ def example_dataset(
             f"{rows_per_batch} rows"
         )
     last = steps if batches.repeat else batches.steps
-    of_steps = itertools.count(start_step) if last is None else range(start_step, last)
 
     def own_numbers() -> Iterator[_Numbers]:
-        for step in of_steps:
+        for step in itertools.count(start_step) if last is None else range(start_step, last):
             yield from _own_numbers(batches, step, slice(host * rows, (host + 1) * rows), rows_per_batch)
 
     lengths = batches.examples.lengths() if batches.cut_to else None

@@ -164,7 +164,7 @@ class XLNetTokenizer(Vocabulary):
             >>> model.predict(tokenizer(["A fine film.", "A waste of time."]))
         """
         hints.refuse(unknown, ("seq_len", "padding", "truncation", "max_length"))
-        padding = _choice("padding", padding, _PADDINGS)
+        pads_to = _choice("padding", padding, _PADDINGS)
         truncates = _choice("truncation", truncation, _TRUNCATIONS)
         if isinstance(texts, str):
             texts = [texts]
@@ -172,7 +172,7 @@ class XLNetTokenizer(Vocabulary):
         rows = self._encode_pairs(texts, text_pairs, "texts", "text_pairs")
         seq_len = seq_len if max_length is None else max_length
         _check_max_length(seq_len)
-        seq_len = _padded_len(rows, seq_len, padding, truncates)
+        seq_len = _padded_len(rows, seq_len, pads_to, truncates)
         packed = [pack(*row, seq_len=seq_len) for row in rows]
         input_ids = np.array([row.input_ids for row in packed], np.int32).reshape(-1, seq_len)
         return {
@@ -361,9 +361,9 @@ class XLNetTokenizer(Vocabulary):
             if not add_special_tokens:
                 rows.append(a[:max_length].tolist() if truncates else a.tolist())
                 continue
-            if truncates:
-                a, b, _ = truncated(a, b, max_length)
-            rows.append([*a.tolist(), SEP_ID, *([] if b is None else [*b.tolist(), SEP_ID]), CLS_ID])
+            first, second = truncated(a, b, max_length)[:2] if truncates else (a, b)
+            after = [] if second is None else [*map(int, second), SEP_ID]
+            rows.append([*map(int, first), SEP_ID, *after, CLS_ID])
         length = {"max_length": max_length, "longest": max(map(len, rows), default=0)}.get(padding, 0)
         return [[PAD_ID] * (length - len(row)) + row for row in rows]
 

@@ -72,10 +72,8 @@ class Trainer(base_trainer.Trainer):
         model.encoder.recompute = config.trainer.recompute
         # All state exists before a checkpoint is restored, so that none of it is restored late or not at all.
         optimizer.build(model.trainable_variables)
-        rows, eval_rows = (
-            data.global_batch_size // replicas
-            for data in (config.task.train_data, config.task.validation_data)
-        )
+        rows = config.task.train_data.global_batch_size // replicas
+        eval_rows = config.task.validation_data.global_batch_size // replicas
         self._memory = task.build_memory(rows)
         self._eval_memory = task.build_memory(eval_rows) if evaluate else None
         self._gradient_norm = tf_keras.metrics.Mean("gradient_norm", dtype=tf.float32)

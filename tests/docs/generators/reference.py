@@ -284,6 +284,14 @@ FIELDS = {
     "shards": "the files, see below",
     "statistics": "counts for people: documents, tokens, what was dropped and why",
     "sidecar_sha256": "sha256 of `examples.jsonl`",
+    "file": "name in the manifest's folder",
+    "pass_index": "which pass over the corpus, with its own orders and targets",
+    "slice_index": "which slice of the corpus",
+    "forward_segments": "records that are read forward, first in the file",
+    "backward_segments": "records that are read backward",
+    "bytes": "size of the file",
+    "sha256": "hex digest of the file",
+    "text_sha256": "hex digest of the slice of text that it was made from",
 }
 
 
@@ -319,7 +327,7 @@ def serving() -> str:
 
 def _served_part(cls: type) -> str:
     """Returns the part of a module's docstring about its signatures."""
-    return re.search(r"(Signatures: .*?)\n\n", inspect.cleandoc(cls.__doc__), re.DOTALL)[1]
+    return re.search(r"(Signatures: .*?)(?:\n\n|\Z)", inspect.cleandoc(cls.__doc__), re.DOTALL)[1]
 
 
 def _tensor(value: Any):

@@ -121,12 +121,11 @@ def batches(
                 tokens[index, cut.b_begin : cut.b_end + 1],
                 [CLS_ID, CLS_ID],
             ]
-            a_len, b_len = cut.a_end - a_begin, cut.b_end - cut.b_begin
             records.append(
                 {
                     "input": row,
                     "target": np.concatenate(next_tokens),
-                    "seg_id": np.repeat([0, 1, 2], [reuse_len + a_len + 1, b_len + 1, 1]),
+                    "seg_id": np.repeat([0, 1, 2], [cut.a_end - begin + 1, cut.b_end - cut.b_begin + 1, 1]),
                     "is_masked": mask,
                     "label": [cut.label],
                 }

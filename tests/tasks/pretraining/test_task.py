@@ -371,9 +371,15 @@ def test_a_step_far_larger_than_the_machine_is_refused_or_warned_of(folder, monk
         ("--params_override=trainer.train_steps=many", "trainer.train_steps is 'many'"),
         ("--params_override=task.model.memory_len=1.5", "memory_len"),
         ("--params_override=runtime.distribution_strategy=fast", "fast"),
-        ("--params_override=trainer.optimizer_config.exclude_from_decay=[3]", "has 3: expected texts"),
-        ("--batch_size=0", "--batch_size"),
-        ("--dropout=1.0", "--dropout"),
+        (
+            "--params_override=trainer.optimizer_config.exclude_from_decay=[3]",
+            r"decay\[0\] is 3, expected a text",
+        ),
+        (
+            "--params_override=task.train_data.global_batch_size=0",
+            r"\(--batch_size\) is 0, expected at least 1",
+        ),
+        ("--params_override=task.model.dropout=1.0", r"\(--dropout\) is 1.0, expected .*less than 1"),
         ("--config_file=/nowhere.yaml", "/nowhere.yaml: there is no such file"),
         (
             "--config_file=larg_v1",

@@ -85,11 +85,15 @@ def test_our_sets_are_read_by_the_originals_reader(tmp_path, small_tokenizer, mo
     manifest = make_text_set(
         tmp_path / "ours", small_tokenizer, counts, seq_len=32, reuse_len=16, num_predict=6
     )
+    original_format.write(manifest, tmp_path / "in order", 4, num_tasks=2)
     manifest = dataclasses.replace(manifest, shards=manifest.shards[::-1])
     monkeypatch.setattr(original_format, "_WRITE_RECORDS", 32)
     reported = []
     written = original_format.write(manifest, tmp_path / "original", 4, num_tasks=2, report=reported.append)
     assert len(written.files) == 2
+    for name in written.files:  # the manifest's order does not matter
+        found, expected = (tmp_path / folder / "tfrecords" / name for folder in ("original", "in order"))
+        assert found.read_bytes() == expected.read_bytes()
     assert (written.records, written.dropped) == (40 * 2 + 30 * 2, 2)
     assert (sum(reported), max(reported)) == (written.records, 32)
     assert any("2 records of 142 fill no step" in line for line in original_format.lost(manifest, written))

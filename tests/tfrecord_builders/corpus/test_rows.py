@@ -130,6 +130,7 @@ def test_a_csv_file_may_begin_with_a_byte_order_mark(tmp_path):
             {3: "1 fields where there are 2", 4: "3 fields", 5: "bad quoting", 6: "byte 1 of the row (0xff)"},
         ),
         ("b.csv", b'text,n\na,8" pipe\n3" nail\nb,"1"\n', {3: "1 fields where there are 2"}),
+        ("e.csv", b'text,n\na,1\n"x"y,"over\ntwo"\nb,2\n', {3: "bad quoting"}),
         ("c.csv", b'text\na\nc\rd\n"b"\r\n', {3: "bad quoting (a carriage return outside of quotes)"}),
         ("a.tsv", b'text\tn\na\t1\n"b\nb\t2', {3: "1 fields where there are 2 columns (text, n)"}),
     ],

@@ -2,7 +2,6 @@
 
 import dataclasses
 import gzip
-import os
 import pathlib
 import subprocess
 import sys
@@ -11,50 +10,18 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
+from tests.conftest import REPOSITORY
 from tests.tfrecord_builders.conftest import make_text
-from tfrecord_builders.common import runners
+from tests.tfrecord_builders.pretraining.conftest import hashes
 from tfrecord_builders.pretraining import report as pretraining_report
 from tfrecord_builders.pretraining import token_stream, worker
-from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records
-from xlnet_tf import files
+from tfrecord_builders.pretraining.build import build_pretraining_records
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import ranks
 from xlnet_tf.records.manifest import Manifest, shard_name
 from xlnet_tf.records.shards import read_shard
 from xlnet_tf.text.special_tokens import CLS_ID, EOD_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
-
-REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
-
-
-@pytest.fixture(scope="session")
-def options(corpus_file, tokenizer_file):
-    """Returns a function that makes options for a small set in a folder."""
-
-    def make(folder, **changes):
-        settings = {
-            "input": [str(corpus_file)],
-            "tokenizer": str(tokenizer_file),
-            "output_dir": str(folder),
-            "seq_len": 32,
-            "stream_segments": 5,
-            "slice_mb": 0.02,
-            "num_workers": 1,
-            "num_passes": 2,
-            "seed": 3,
-        }
-        return PretrainingOptions(**{**settings, **changes})
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def records(options, tmp_path_factory):
-    return build_pretraining_records(options(tmp_path_factory.mktemp("records")))
-
-
-def hashes(folder):
-    return {path.name: files.sha256(path) for path in pathlib.Path(folder).iterdir()}
 
 
 def run_builder(folder, *arguments):
@@ -215,40 +182,6 @@ def test_an_interrupted_build_resumes(records, options, tmp_path, monkeypatch):
     assert calls == [] and hashes(tmp_path) == hashes(records.folder)
 
 
-def test_another_build_is_refused_with_the_difference(records, options, tmp_path):
-    first = build_pretraining_records(options(tmp_path, num_passes=1))
-    before = hashes(tmp_path)
-    with pytest.raises(UserError) as error:
-        build_pretraining_records(options(tmp_path, num_passes=1, mask_alpha=8, num_predict=4))
-    for part in (
-        "holds another build",
-        "mask.alpha: 6 there, 8 now",
-        "num_predict: 5 there, 4 now",
-        "--overwrite",
-    ):
-        assert part in str(error.value)
-    assert hashes(tmp_path) == before
-    second = build_pretraining_records(options(tmp_path, num_passes=1, seed=9, slice_mb=0.05, overwrite=True))
-    assert len(second.shards) < len(first.shards)
-    assert len(list(tmp_path.iterdir())) == len(second.shards) + 2
-    (tmp_path / "manifest.json").unlink()
-    with pytest.raises(UserError, match="--overwrite .*It holds records of an unknown build"):
-        build_pretraining_records(options(tmp_path))
-    (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(UserError, match="holds another build: .*--overwrite.* not JSON"):
-        build_pretraining_records(options(tmp_path))
-
-
-def test_a_corrected_corpus_builds_after_a_bad_one(options, tmp_path):
-    path = tmp_path / "corpus.txt"
-    for bad in (b"\xff\n", b"Short.\n"):
-        path.write_bytes(bad)
-        with pytest.raises(UserError, match="not UTF-8|too small"):
-            build_pretraining_records(options(tmp_path / "out", input=[str(path)]))
-    path.write_text(make_text(20))
-    assert build_pretraining_records(options(tmp_path / "out", input=[str(path)])).records
-
-
 def test_an_interrupted_rebuild_is_not_taken_for_complete(options, tmp_path, monkeypatch):
     path = tmp_path / "corpus.txt"
     path.write_text(make_text(100))
@@ -272,70 +205,6 @@ def test_an_interrupted_rebuild_is_not_taken_for_complete(options, tmp_path, mon
     assert again.shards == first.shards and again.check_files(checksums=True) is None
 
 
-@pytest.mark.parametrize(
-    "changes,message",
-    [
-        ({"num_predict": 30}, "num_predict 30 is impossible .*<= 27"),
-        ({"perm_size": 5}, "perm_size 5 must divide"),
-        ({"reuse_len": 30}, "reuse_len 30 leaves no room"),
-        ({"objective": "rtd"}, "objective is 'rtd', expected one of permutation"),
-        ({"objective": "autoregressive", "num_predict": 5}, "num_predict is 5, but objective=autoregressive"),
-        ({"mask_beta": 7}, "mask_beta is 7, expected 1 to 6"),
-        ({"mask_alpha": 2**31}, "mask_alpha is 2147483648, expected 1 to 2147483647"),
-        ({"mask_alpha": 64}, "mask_alpha is 64, so that segments of 32 tokens .* expected at most 63"),
-        ({"perm_size": 2**31}, "perm_size is 2147483648, expected 1 to 16384"),
-        ({"perm_size": 2**31, "objective": "denoising"}, "perm_size is 2147483648, expected 1 to 16384"),
-        ({"seed": 2**63}, "seed is 9223372036854775808, expected 0 to 9223372036854775807"),
-        ({"slice_mb": float("nan")}, "slice_mb is nan, expected 0.001 to 32"),
-        ({"compat": True, "reuse_len": 8}, "compat is the original's builder: it needs reuse_len 16"),
-        ({"split": "a/b"}, "split is 'a/b'"),
-        ({"slice_mb": 0}, "slice_mb is 0"),
-        ({"seed": -1}, "seed is -1"),
-        ({"seq_len": 16385}, "seq_len 16385 is too long"),
-        ({"sentence_split": "English"}, r"sentence_split is 'English', .*near: en\)"),
-        ({"input": ["/no/such/file.txt"]}, "no corpus file matches"),
-        ({"input": ["a.txt", ""]}, "the corpus is 'a.txt,', with an empty path"),
-        ({"input": ["tfds://wiki/train"]}, "tfds://wiki/train is a data set, expected files: .*--tfds_name"),
-        (
-            {"input": ["/no/such"], "output_dir": "/no/such/records"},
-            "/no/such/records is in /no/such, the corpus",
-        ),
-        (
-            {"input": ["/no/such/*"], "output_dir": "/no/such/records"},
-            r"/no/such/records is in /no/such/\*, the corpus",
-        ),
-        ({"tokenizer": "/no/such.model"}, "tokenizer /no/such.model does not exist"),
-        ({"seq_len": 8192, "slice_mb": 4}, "too small for one stream.* tokens .*a segment needs 8189"),
-    ],
-)
-def test_bad_options_are_refused(options, tmp_path, changes, message):
-    if "seq_len" in changes:
-        (tmp_path / "small.txt").write_text(make_text(10))
-        changes = {**changes, "input": [str(tmp_path / "small.txt")]}
-    with pytest.raises((UserError, FileNotFoundError), match=message):
-        build_pretraining_records(options(tmp_path / "out", **changes))
-    assert not (tmp_path / "out" / "manifest.json").exists()
-
-
-@pytest.mark.parametrize(
-    "text,message",
-    [
-        (b"", "the corpus is empty"),
-        (b"\n \n\n", "too small for one stream: it has 0 tokens"),
-        (b"Fine.\n" * 100 + b"\xff\n", r"line 101 \(byte 600\) is not UTF-8"),
-        (b"x" * 10_000_000, "a line of at least"),
-    ],
-)
-@pytest.mark.parametrize("workers", [1, 2])
-def test_bad_corpora_are_refused(options, tmp_path, text, message, workers):
-    (tmp_path / "bad.txt").write_bytes(text)
-    with pytest.raises(UserError, match=message):
-        build_pretraining_records(
-            options(tmp_path / "out", input=[str(tmp_path / "bad.txt")], num_workers=workers)
-        )
-    assert not (tmp_path / "out" / "manifest.json").exists()
-
-
 def test_the_script(options, corpus_file, tokenizer_file, tmp_path):
     common = [f"--tokenizer={tokenizer_file}", "--seq_len=32", "--num_workers=2", "--slice_mb=0.02"]
     good = run_builder(tmp_path / "good", f"--input={corpus_file}", *common)
@@ -354,42 +223,6 @@ def test_the_script(options, corpus_file, tokenizer_file, tmp_path):
     wrong.write_bytes(b"not a model")
     bad = run_builder(tmp_path / "wrong", f"--input={corpus_file}", f"--tokenizer={wrong}")
     assert bad.returncode == 1 and "ERROR:" in bad.stderr and "Traceback" not in bad.stderr
-
-
-def test_full_disk(options, tokenizer_file, tmp_path):
-    """A limit on file sizes makes writing fail as a full disk does."""
-    limit = tokenizer_file.stat().st_size + 1000
-    program = (
-        "import resource\n"
-        "from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records\n"
-        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
-        f"build_pretraining_records({options(tmp_path / 'out', slice_mb=1.0)!r})\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True)
-    assert done.returncode != 0
-    last = done.stderr.strip().split("\n")[-1]
-    assert "UserError: cannot write" in last and "slice00000.tfrecord: File too large. Make room" in last
-    assert not [p.name for p in (tmp_path / "out").iterdir() if p.suffix == ".tfrecord" or "tmp" in p.name]
-    assert not (tmp_path / "out" / "manifest.json").exists()
-
-
-def test_a_folder_that_cannot_be_made(options, tmp_path):
-    (tmp_path / "file").write_text("")
-    for folder in (tmp_path / "file", tmp_path / "file" / "records"):
-        with pytest.raises(UserError, match=f"cannot write {folder}: .*choose another folder"):
-            build_pretraining_records(options(folder))
-
-
-def die(*job):
-    os._exit(9)
-
-
-def test_a_dead_worker(options, tmp_path, monkeypatch):
-    monkeypatch.setattr(worker, "build_job", die)
-    monkeypatch.setattr(runners, "MAX_TRIES", 1)
-    with pytest.raises(UserError, match="a worker process died .*finished shards are kept"):
-        build_pretraining_records(options(tmp_path, num_workers=2))
-    assert not (tmp_path / "manifest.json").exists()
 
 
 @pytest.mark.parametrize("objective", ["autoregressive", "denoising"])
