@@ -23,7 +23,7 @@ _PACKED = {
     b"\x1f\x8b": "let its name end in .gz",
     b"\x28\xb5\x2f\xfd": "let its name end in .zst",
     b"\xfd7zXZ": "unpack it (xz -d)",
-    b"BZh91AY&SY": "unpack it (bzip2 -d)",
+    **{b"BZh%d1AY&SY" % level: "unpack it (bzip2 -d)" for level in range(1, 10)},
 }
 _MOST_UNPACKED = 1000  # bytes for a byte of a file that keeps a larger window in memory
 

@@ -1,8 +1,11 @@
 """Corpora of all formats: the same documents give the same lines; what is wrong is said with its place."""
 
+import bz2
 import dataclasses
+import functools
 import gzip
 import json
+import lzma
 import subprocess
 import sys
 
@@ -245,10 +248,19 @@ def test_a_small_file_with_a_huge_window_is_refused(tmp_path, monkeypatch):
     assert len(read(few)) == len(DOCUMENTS)
 
 
-@pytest.mark.parametrize(("pack", "ending"), [(gzip.compress, "gz"), (zstandard.compress, "zst")])
-def test_compressed_files_with_another_name_are_named(tmp_path, pack, ending):
+@pytest.mark.parametrize(
+    ("pack", "advice"),
+    [
+        (gzip.compress, r"end in \.gz$"),
+        (zstandard.compress, r"end in \.zst$"),
+        (bz2.compress, r"unpack it \(bzip2 -d\)$"),
+        (functools.partial(bz2.compress, compresslevel=1), r"unpack it \(bzip2 -d\)$"),
+        (lzma.compress, r"unpack it \(xz -d\)$"),
+    ],
+)
+def test_compressed_files_with_another_name_are_named(tmp_path, pack, advice):
     (tmp_path / "a.txt").write_bytes(pack(b"One.\nTwo.\n"))
-    with pytest.raises(UserError, match=rf"a.txt is compressed, .* end in \.{ending}$"):
+    with pytest.raises(UserError, match=f"a.txt is compressed, .*{advice}"):
         read(tmp_path / "a.txt")
 
 
