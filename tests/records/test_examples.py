@@ -1,6 +1,7 @@
 """Sets of fine-tuning examples: what is written is read, in an order that the step determines."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -218,7 +219,11 @@ def test_what_a_killed_build_left_unfinished_is_removed(write, tmp_path):
 
 def test_a_folder_of_splits_is_pointed_out(write, tmp_path):
     write(2, folder="records/train")
-    with pytest.raises(FileNotFoundError, match="dev_matched/.* does not exist.*; next to it are train"):
+    with pytest.raises(FileNotFoundError, match="dev_matched/.* does not exist.*; sets next to it: train"):
+        ExampleSet.load(tmp_path / "records/dev_matched")
+    (tmp_path / "records/model").mkdir()
+    shutil.copyfile(tmp_path / "records/train/manifest.json", tmp_path / "records/model/manifest.json")
+    with pytest.raises(FileNotFoundError, match=r"sets next to it: train\."):
         ExampleSet.load(tmp_path / "records/dev_matched")
     (tmp_path / "my.csv").touch()
     with pytest.raises(UserError, match=r"my.csv is a file; expected a folder .* with `xlnet-tf build TASK`"):
@@ -299,7 +304,7 @@ def test_damaged_sets_are_named(write, harm, message):
         ),
         (["schema_version"], 2, "kind is examples and schema_version is 2, expected"),
         (["seq_len"], "8", "seq_len is '8', expected a whole number"),
-        (["extra"], 1, "unknown .'extra'"),
+        (["extra"], 1, "unknown extra"),
         (["statistics"], {"truncated": 1}, "manifest.json was changed"),
         (["seq_len"], 4, "seq_len is 4"),
         (["seq_len"], (1 << 20) + 1, "seq_len is 1048577"),

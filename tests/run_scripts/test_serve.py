@@ -71,7 +71,8 @@ def test_it_ends_at_once_whatever_nobody_waits_for_any_more(small_tokenizer, tmp
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
         said = ""
         while "Ctrl-C" not in said:
-            said += process.stdout.readline()
+            assert (line := process.stdout.readline()), "the server has ended"
+            said += line
         url = re.search(r"http://[^ ]*/v1/models/tagger", said)[0] + ":predict"
         with pytest.raises(requests.ReadTimeout):
             requests.post(url, json={"instances": ["ba ne " * 80_000] * 8}, timeout=3)

@@ -103,7 +103,7 @@ class ExampleOptions:
         return cls(**{name: getattr(self, f"{name}_column") for name in names})
 
     def load_tokenizer(self) -> XLNetTokenizer:
-        """Raises FileNotFoundError if there is none."""
+        """Returns the tokenizer, with the cleaning that the options ask for."""
         return XLNetTokenizer(find_file(self.tokenizer), cleaning=self.cleaning)
 
 

@@ -75,7 +75,7 @@ class HeadRecorder:
 
     @property
     def heads(self) -> list[tf.Tensor]:
-        """For each of the weights what they have projected, [B, N, T, H]."""
+        """The projections of the stream, [B, N, T, H], one for each of the weights."""
         return [*self._heads.values()]
 
 

@@ -179,8 +179,9 @@ class RecordSet:
                 raise UserError(f"{path}: {problem}: {cls.FIX}")
 
         fields = {field.name: field for field in dataclasses.fields(cls) if field.compare}
-        missing, unknown = sorted(fields.keys() - values.keys()), sorted(values.keys() - fields.keys())
-        check(f"fields missing {missing}, unknown {unknown}" if missing or unknown else "")
+        wrong = {"missing": fields.keys() - values.keys(), "unknown": values.keys() - fields.keys()}
+        text = "; ".join(f"{word} {', '.join(sorted(names))}" for word, names in wrong.items() if names)
+        check(text and f"fields {text}")
         for name, field in fields.items():
             hint = cls.PARTS.get(name, field.type)
             check(schema.problem(name, values[name], hint, schema.limits_of(field)))
@@ -192,12 +193,9 @@ class RecordSet:
     @classmethod
     def _missing(cls, path: epath.Path) -> FileNotFoundError:
         """Returns the error for a manifest that is not there, with the sets that are."""
-        inside, nearby = (
-            ", ".join(each.name for each in files.entries(folder) if (each / FILE_NAME).exists())
-            for folder in (path.parent, path.parent.parent)
-        )
         above = path.parent.parent
-        hint = f"; it has sets in {inside}" if inside else f"; next to it are {nearby}" if nearby else ""
+        inside, nearby = ", ".join(_sets_in(path.parent)), ", ".join(_sets_in(above))
+        hint = f"; it has sets in {inside}" if inside else f"; sets next to it: {nearby}" if nearby else ""
         if (above / FILE_NAME).exists():
             cls._refuse_other_kind(files.read_json(above / FILE_NAME, fix=cls.FIX), above)
             hint = f"; {above} is one itself: give {cls.ABOVE}"
@@ -215,6 +213,12 @@ class RecordSet:
                 f"{folder} has {found}, or is a run on them; expected {expected}, or a run on those. "
                 f"{cls.BUILD}; `xlnet-tf {command}` trains on {found.split()[-1]}"
             )
+
+
+def _sets_in(folder: epath.Path) -> list[str]:
+    """Returns the names of the sets in a folder; runs and models have a manifest, too, but no shards."""
+    inside = [each for each in files.entries(folder) if (each / FILE_NAME).exists()]
+    return [each.name for each in inside if files.files_in(each, ".tfrecord")]
 
 
 def to_json(values: Mapping[str, Any], ensure_ascii: bool = True) -> bytes:

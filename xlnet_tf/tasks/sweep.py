@@ -137,7 +137,7 @@ class Trial:
 
     @property
     def median(self) -> float:
-        """Of the values; failed runs are the worst."""
+        """The median of the values; failed runs count as the worst."""
         return float(np.median(self.values))
 
     @property

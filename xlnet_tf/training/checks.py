@@ -24,8 +24,8 @@ MUST_MATCH_ON_RESUME = (
     "trainer.optimizer_config",
     "runtime.mixed_precision_dtype",
 )
-# Where the data lies may change. What is trained on may not: the task compares it. Texts that are only
-# evaluated are not compared.
+# Where the data lies may change. What is trained on may not: `task.data.difference` compares it. Texts that
+# are only evaluated are not compared.
 MAY_CHANGE = (
     *("task.validation_data", "task.general_data.input_path", "task.train_data.input_path"),
     "task.init_checkpoint",
