@@ -284,16 +284,6 @@ FIELDS = {
     "shards": "the files, see below",
     "statistics": "counts for people: documents, tokens, what was dropped and why",
     "sidecar_sha256": "sha256 of `examples.jsonl`",
-<<<<<<< HEAD
-    "file": "name in the set's folder",
-    "pass_index": "which pass over the corpus",
-    "slice_index": "which slice of the corpus",
-    "forward_segments": "records read forward, which come first",
-    "backward_segments": "records read backward",
-    "bytes": "size of the file",
-    "sha256": "sha256 of the file",
-    "text_sha256": "sha256 of the slice's text",
-=======
     "file": "name in the manifest's folder",
     "pass_index": "which pass over the corpus, with its own orders and targets",
     "slice_index": "which slice of the corpus",
@@ -302,7 +292,6 @@ FIELDS = {
     "bytes": "size of the file",
     "sha256": "hex digest of the file",
     "text_sha256": "hex digest of the slice of text that it was made from",
->>>>>>> main
 }
 
 
