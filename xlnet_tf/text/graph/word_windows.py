@@ -67,7 +67,7 @@ def _chains(heads: tf.Tensor, limits: tf.Tensor, lasts: tf.Tensor, after: tf.Ten
         continues = tf.where(tf.gather(lasts, firsts) < tf.gather(limits, firsts))[:, 0]
         return index + 1, tf.gather(after, tf.gather(firsts, continues)), starts.write(index, firsts)
 
-    _, _, found = tf.while_loop(
+    _, _, starts = tf.while_loop(
         lambda index, firsts, starts: tf.size(firsts) > 0,
         step,
         (tf.constant(1), heads, starts),
