@@ -66,7 +66,7 @@ class TaskEntry:
         serving: its ExportableModel.
         synthetic: from Sizes to the columns and settings of its examples, for sets without content.
         head: the scope of the head's variables; with {task} in it, a checkpoint may have several such heads.
-        variables: of the head, after that scope.
+        variables: the head's variables, after that scope.
         builder: the command that builds its examples; empty: there is none.
         aliases: earlier names, which flags and manifests may have.
         examples: the task whose sets it reads, if it has none of its own: those of the settings.kind `name`.
@@ -76,7 +76,7 @@ class TaskEntry:
         sequences: how many sequences an example has; None: any number.
         settings: flags of run_scripts.finetune that concern this task.
         export_settings: flags of run_scripts.export for weights without a run: options of `serving`.
-        model_options: of the model's from_pretrained, for serving.
+        model_options: options of the model's from_pretrained, for serving.
     """
 
     name: str

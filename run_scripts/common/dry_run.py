@@ -77,7 +77,7 @@ def check_and_print_all(
 
     Args:
         topology: name of the TPU slice to check for.
-        price_per_hour: of the whole slice.
+        price_per_hour: price of the whole slice.
     """
     first: list[str] = []
     for training in trainings:

@@ -22,7 +22,7 @@ class Report(NamedTuple):
     """What is known of one checkpoint's predictions.
 
     Attributes:
-        intervals: of the metrics; empty if none were asked for.
+        intervals: the metrics' intervals; empty if none were asked for.
         differences: to another run's, likewise.
         calibration: scores by name; empty where the outputs are not probabilities, as the next two.
         bins: confidence against frequency.
@@ -41,7 +41,7 @@ def report(task, examples, predictions, against=None, samples: int = resampling.
 
     Args:
         against: the task of another run and its predictions for the same set; None: there is none.
-        samples: of the bootstrap; 0: no intervals.
+        samples: number of bootstrap samples; 0: no intervals.
     """
     units, score = task.units(examples, predictions), _scorer(task)
     intervals = resampling.intervals(score, units, samples) if samples else {}

@@ -19,7 +19,7 @@ def draw_scores(
 
     Args:
         scores: name -> metric with each seed, shown in percent if none is below 0 or above 1; NaN: none.
-        path: of the pictures, whose suffix becomes .png and .svg.
+        path: the pictures' path, whose suffix becomes .png and .svg.
     """
     known = [value for values in scores.values() for value in values if np.isfinite(value)]
     in_percent = all(0 <= value <= 1 for value in known)

@@ -27,7 +27,7 @@ def variants(
     """Returns the points of a sweep, each with its settings; without a sweep, the settings alone.
 
     Args:
-        params, name, settings: of the experiment; see `experiment.load`.
+        params, name, settings: the experiment's; see `experiment.load`.
         samples: points to draw at random; 0: all.
         given: the flags that are given.
     """

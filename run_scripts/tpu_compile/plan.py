@@ -178,7 +178,7 @@ def lower_step(params, options: CompileOptions, rows: int, length: int | None = 
     """Lowers a training step of this many rows to a lowering.Program.
 
     Args:
-        params: of `load_params`; its data are replaced.
+        params: what `load_params` returned; its data are replaced.
         length: that rows are cut to; None: they are not.
     """
     from xlnet_tf.tpu import steps, synthetic
@@ -299,8 +299,8 @@ class Results(NamedTuple):
     """What came of all compilations so far.
 
     Attributes:
-        rows: of each topology, by rows of the batch.
-        loops: of the program, that multiply matrices.
+        rows: each topology's, by rows of the batch.
+        loops: number of the program's loops that multiply matrices.
         lengths: that the program was made for, by name; empty if none could be traced.
     """
 
@@ -330,7 +330,7 @@ def compile_rows(
     """Compiles for one topology the batch that the flags ask for, or those of a search; returns each outcome.
 
     Args:
-        compile_batch: of the rows; gives what compiling for the topology came to.
+        compile_batch: takes the rows; returns what compiling for the topology came to.
         multiple: search multiples of this many rows only.
         length: that its rows are cut to; None: they are not.
     """

@@ -245,7 +245,7 @@ class _Examples:
 
     Attributes:
         truncation: where a text that is too long is cut: "end" or "middle".
-        source: of the rows.
+        source: where the rows come from.
         training: whether rows with an empty text are left out.
     """
 

@@ -60,7 +60,7 @@ def rows_of_batch(batch: Any, features: Any, source: str, first: int) -> Iterato
 
     Args:
         batch: a record batch or a table.
-        features: of its columns, as `with_names` takes them.
+        features: its columns' features, as `with_names` takes them.
         source: where the rows stand, for messages.
         first: number of the first row.
     """
@@ -132,7 +132,7 @@ def with_names(value: Any, features: Any) -> Any:
     """Returns a value with the names of its classes for their numbers; class -1, as test data have it, is "".
 
     Args:
-        value: of json's types.
+        value: a value of json's types.
         features: what it is, as `datasets` describes it: a mapping of columns, or {"_type": "ClassLabel",
             "names": [...]}, or another _type, perhaps with its items' "feature"; None: not known.
     """

@@ -142,7 +142,7 @@ def build_sets(
     Args:
         task: name of its TaskEntry.
         options: where the sets go and how long sequences are; the rest has been read.
-        names: of the splits.
+        names: the splits' names.
         read: from a name to its split.
         unit: what a row is, for the progress bar.
         progress: whether to draw progress bars on stderr.

@@ -63,7 +63,7 @@ class ExternalSet:
     Attributes:
         lower: whether the text was lower-cased.
         num_predict: tokens that were picked in every record; None: as many as it happened, or none yet.
-        alpha, beta: of each alpha tokens about beta were picked.
+        alpha, beta: about beta of each alpha tokens were picked.
     """
 
     files: tuple[ExternalFile, ...]

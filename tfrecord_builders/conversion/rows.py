@@ -29,8 +29,8 @@ class RowWriter:
     """Writes a row of an external file, or a part of it, as a shard: a context that ends the shard.
 
     Args:
-        number: of the row in the file.
-        stream_segments: of the longest stream; None: the row is one.
+        number: the row's number in the file.
+        stream_segments: segments of the longest stream; None: the row is one stream.
         word_starts: bool [V], pieces that start a word.
 
     Attributes:

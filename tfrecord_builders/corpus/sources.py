@@ -20,7 +20,7 @@ class Part(Protocol):
     """A stretch of a source.
 
     Attributes:
-        num_bytes: of text, uncompressed; an estimate where the format does not say.
+        num_bytes: bytes of text, uncompressed; an estimate where the format does not say.
         ends_document: whether a document ends with it (else the next part continues it).
     """
 
@@ -59,7 +59,7 @@ class Source(Protocol):
     """A file or a data set: its name for people, and its bytes as it is stored.
 
     Attributes:
-        path: of the file; None for a data set.
+        path: the file; None for a data set.
     """
 
     path: epath.Path | None

@@ -48,7 +48,7 @@ def load_record(manifest: Manifest, number: int) -> tuple[Shard, int, Record]:
     """Returns a record, its shard, and its index there.
 
     Args:
-        number: of the record, counted over all shards in the manifest's order.
+        number: the record's number, counted over all shards in the manifest's order.
 
     Raises:
         UserError: there is no such record, or it is damaged.

@@ -97,7 +97,7 @@ class _Set:
 
     Attributes:
         started: its manifest, without shards.
-        owner: of its folder.
+        owner: the lease on its folder.
         whole: the manifest of the finished set, made earlier or now; None: there is more to build.
         earlier: slice index -> pass -> shard of a set that was whole before.
     """

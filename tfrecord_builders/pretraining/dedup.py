@@ -148,7 +148,7 @@ def select(
     """Lays the documents of a corpus out as the shards of one set, or of two.
 
     Args:
-        slices: of the corpus, as they were when the choice was made.
+        slices: the corpus' slices, as they were when the choice was made.
         choice: which documents to take.
         dev_fraction: 0: there is no held-out set. Else each shard of that set is made from 1 / dev_fraction
             corpus shards (256 at most), so that it is about as large as the others.

@@ -85,7 +85,7 @@ def plan_jobs(
 
     Args:
         choice: which documents go where; None: all into the only set.
-        sets: of each set to be built, its manifest and what was whole before.
+        sets: for each set to be built, its manifest and what was whole before.
     """
     first = sets[0][0]
     slices = corpus.plan_shards(sources, first.slice_bytes)

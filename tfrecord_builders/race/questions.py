@@ -60,7 +60,7 @@ def read_questions(
             is a letter (A is the first option) or a number (0 is the first option); it is left out where it
             is not known.
         skip: called with reason and location of each question that is left out.
-        columns: of rows with one question; None: the names above.
+        columns: those of rows with one question; None: the names above.
 
     Raises:
         FileNotFoundError: there is no such file.

@@ -66,7 +66,7 @@ def read_run(
     """Reads candidates.
 
     Args:
-        path: of a run: `query-id Q0 passage-id rank score tag` (TREC), `query-id passage-id query passage`
+        path: a run: `query-id Q0 passage-id rank score tag` (TREC), `query-id passage-id query passage`
             with tabs (MS MARCO's top1000), or `query-id passage-id` with or without a rank.
         queries: the known ids.
         depth: how many candidates to keep of each query; 0: all.

@@ -85,7 +85,7 @@ def read_squad(path: epath.PathLike, columns: SquadColumns | None = None) -> Squ
 
     Args:
         path: json as SQuAD 1.1 and 2.0 have it, also compressed; or a table, as `tables.read_table` reads.
-        columns: of a table; None: context, question, answers and id.
+        columns: a table's columns; None: context, question, answers and id.
 
     Raises:
         FileNotFoundError: there is no such file.

@@ -69,7 +69,7 @@ class AnnotatedText:
         document: texts of one document follow one another and have the same.
         location: file and line, for messages.
         entities: in the text's order, of those that begin together the longest first; None: not known.
-        columns: of its row, their names.
+        columns: the names of its row's columns.
     """
 
     id: str
@@ -186,7 +186,7 @@ class _Columns(NamedTuple):
     """How the lines of a file are split, as its first line shows.
 
     Attributes:
-        count: of the columns.
+        count: number of the columns.
         word: the words' column.
         tag: the tags' column; None if the file has none.
         tabs: whether tabs separate columns, so that words may hold spaces.

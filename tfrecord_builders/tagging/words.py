@@ -35,7 +35,7 @@ class SentenceEncoder:
     """Turns rows of data into sentences.
 
     Args:
-        scheme: of the tags of words, one of SCHEMES.
+        scheme: how words' tags are written, one of SCHEMES.
         repair: whether to repair tags that the scheme does not allow where they are, or to raise an error.
     """
 

@@ -46,8 +46,8 @@ def check(path: epath.PathLike, content: bytes | None = None) -> None:
     """Compares a file with its checksum, if there is one.
 
     Args:
-        path: of the file.
-        content: of the file, if it has been read.
+        path: the file's path.
+        content: the file's content, if it has been read.
 
     Raises:
         UserError: the file is another, or the list of checksums is damaged.

@@ -35,9 +35,9 @@ class Release:
 
     Attributes:
         name: what `from_pretrained`, `--init_checkpoint` and `--tokenizer` take.
-        language: of its texts.
+        language: its texts' language.
         size: its preset or its shape.
-        gigabytes: of its weights, about.
+        gigabytes: size of its weights, about.
         address: its page or archive.
         licence: as its publisher names it.
         sha256: of the archive, if its publisher names one; None: the first download's counts on this machine.

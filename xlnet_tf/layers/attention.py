@@ -53,7 +53,7 @@ def attend(
         stream: [B, Q, D], h or g; the result has the same shape.
         keys, values: [B, N, K, H].
         position_keys: what kernels.project_positions returns.
-        rate, seed: of dropout on the attention probabilities; no seed outside training.
+        rate, seed: for dropout on the attention probabilities; no seed outside training.
 
     Source: paper section 2.3; the terms of the score are Transformer-XL's (section 3.3), and section 2.5's.
     """

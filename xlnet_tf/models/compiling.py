@@ -123,7 +123,7 @@ def check_labels(argument: str, values: Any, outputs: Outputs, labels: Any, logi
 
     Args:
         argument, values, outputs: see `for_logits`.
-        labels, logits: of a batch, by name if there are several outputs.
+        labels, logits: a batch's, by name if there are several outputs.
     """
     if isinstance(outputs, Mapping):
         for name, kind in outputs.items():

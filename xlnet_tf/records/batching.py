@@ -59,13 +59,13 @@ class Batches:
     Attributes:
         examples: the set.
         batch_size: rows of a step over all hosts.
-        seed: of the order.
+        seed: decides the order.
         repeat: training: for ever, in random order. Without, every example once, the longest first, or, not
             by length, in the set's order; FILLER stands for the rows that the last batch lacks.
         by_length: whether examples of like length come together.
         cut_to: the lengths, ascending, that rows are cut to; packed, the numbers of a micro-batch's rows.
             None: rows are whole.
-        micro_batches: of a step over all devices, each of which is packed; 0: none are.
+        micro_batches: number of them in a step over all devices; each is packed; 0: none are.
         window: batches within which training sorts by length.
         classes: int [records], the class of each example, of which training sees all equally often; None: it
             sees each example equally often.
@@ -95,7 +95,7 @@ class Batches:
 
         Args:
             cut_to: the lengths, ascending; none: a few are chosen for the set.
-            multiple: of tokens, that a length is, unless it is that of the set's rows.
+            multiple: lengths are multiples of so many tokens, except for that of the set's rows.
 
         Raises:
             UserError: they do not fit the set or the model.
@@ -120,7 +120,7 @@ class Batches:
         """Returns the batches with several examples in a row; micro-batches have one of few numbers of rows.
 
         Args:
-            micro_batches: of a step over all devices.
+            micro_batches: number of them in a step over all devices.
             steps: that have to fit.
         """
         if self.batch_size % micro_batches:

@@ -57,7 +57,7 @@ def batches_by_length(
         batch_size: the last batch of an epoch may have fewer rows.
         shuffle: whether to draw a new order for each epoch; None: only if labels are given. Without, the
             texts keep their order, as predictions need, and each batch is cut to its longest text.
-        sequences: of a row: the choices of a question, the candidates of a query.
+        sequences: number of them in a row: the choices of a question, the candidates of a query.
         token_labels: whether labels [N, T] has one for each token, to be cut as well.
 
     Returns an epoch: the features, or pairs of features and labels.
@@ -130,7 +130,7 @@ def example_dataset(
     """Reads batches.
 
     Args:
-        table: of the same set, to read from instead of its files.
+        table: the same set's table, to read from instead of its files.
         num_hosts: hosts that read; each gets batch_size / num_hosts consecutive rows.
         rows_per_batch: rows of one element of the dataset. A step of a host is (batch_size / num_hosts) /
             rows_per_batch consecutive elements, one a replica. None: all rows of the host.
@@ -281,7 +281,7 @@ class ExampleTable:
         """Returns the batches of `example_dataset`.
 
         Args:
-            elements: of each, the numbers of its examples, int64 [B], and what else it has.
+            elements: for each batch the numbers of its examples, int64 [B], and what else it has.
         """
         # Not constants of the graph, which must be small: tensors in the memory of the host that reads them.
         columns = {name: tf.constant(column) for name, column in self._columns.items()}

@@ -102,7 +102,7 @@ class Found(NamedTuple):
     """Inputs of a set that have something in common.
 
     Attributes:
-        count: of these inputs.
+        count: number of these inputs.
         total: inputs of the set.
         first: numbers of the first examples that have one.
     """

@@ -240,7 +240,7 @@ class ExampleWriter:
     """Writes a set; it is complete when the `with` block has ended without an error.
 
     Args:
-        folder: of the set; examples that an earlier build left there are replaced.
+        folder: the set's folder; examples that an earlier build left there are replaced.
         task, split, seq_len, sequences, settings: see ExampleSet.
         tokenizer: that the examples are made with.
         columns: in addition to `sequence_columns`.

@@ -26,7 +26,7 @@ class InputCounts:
     passage, the question, and each option.
 
     Args:
-        tokenizer: of the examples.
+        tokenizer: the examples' tokenizer.
         seq_len: tokens of a sequence; an example may have several.
     """
 

@@ -22,7 +22,7 @@ class JobNotes:
         folder: where they lie, by the name of their part.
         fingerprint: what the results depend on, as json can hold it; the folder holds nothing else, and what
             has another fingerprint is removed. None: the job compares it elsewhere.
-        suffix: of the names.
+        suffix: what the notes' names end in.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ class OnlineSampler:
         manifest: the record set, whose settings (objective, mask, perm_size, ...) hold here, too. A set of
             the original's targets (`compat`) gets this library's: whole words, always num_predict.
         word_starts: bool [V], the pieces that start a word: `XLNetTokenizer.word_starts`.
-        seed: of all draws.
+        seed: decides all draws.
 
     Raises:
         UserError: the set's objective has nothing to draw, or its tokenizer has another vocabulary.

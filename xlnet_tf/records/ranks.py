@@ -120,7 +120,7 @@ def sample_ranks(
         objective: "permutation" (XLNet), "autoregressive" (a language model) or "denoising" (BERT). For the
             last one a segment is one part: its first tokens have seen the later ones. Memory would carry that
             over to the next segment, which repeats the later ones: train this objective without memory.
-        perm_size: of blocks that fill both parts, see `check_perm_size`.
+        perm_size: size of blocks, which fill both parts, see `check_perm_size`.
         functional_tokens: see `permutation_ranks`.
 
     Returns:

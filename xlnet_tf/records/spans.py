@@ -108,7 +108,7 @@ def sample_targets(
     Args:
         word_start: bool [S, L], True where a word starts.
         eligible: bool [S, L], True where a target may be; every row has at least `goal` of them.
-        alpha, beta: of each `alpha` words about `beta` are targets, if the goal agrees.
+        alpha, beta: about `beta` of each `alpha` words are targets, if the goal agrees.
         max_words: longest span, in words.
         span_mode: "words"; "pieces", where each token counts as a word; "single", single tokens anywhere.
 

@@ -157,7 +157,7 @@ class RestTransport:
     """TensorFlow Serving's REST API.
 
     Args:
-        url: of the server, such as http://localhost:8501.
+        url: the server's, such as http://localhost:8501.
         timeout: seconds in which a whole answer must have come.
     """
 

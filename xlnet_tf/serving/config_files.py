@@ -37,8 +37,8 @@ def write(folder: str, batch_sizes: Sequence[int], *, batching: bool = True) -> 
     Those that are empty or break off, as after a full disk, are written anew.
 
     Args:
-        folder: of the model's versions; its last part is the model's name.
-        batch_sizes: of the batches that the server warms up with.
+        folder: holds the model's versions; its last part is the model's name.
+        batch_sizes: sizes of the batches that the server warms up with.
         batching: whether the server is to put requests together. It refuses those whose inputs differ in
             another axis than the first, such as questions with three and with four options.
 
@@ -85,7 +85,7 @@ def models_config(name: str) -> str:
     """Returns the text of a models.config that serves the newest version of one model.
 
     Args:
-        name: of the model, which lies in /models/NAME.
+        name: the name of the model, which lies in /models/NAME.
     """
     config = ModelServerConfig()
     model = config.model_config_list.config.add(
@@ -115,7 +115,7 @@ def docker_command(folder: str) -> str:
     """Returns the command that serves an exported model with Docker; ports 8500 (gRPC) and 8501 (REST).
 
     Args:
-        folder: of the model's versions; the server batches if it holds a batching.config.
+        folder: holds the model's versions; the server batches if it holds a batching.config.
     """
     name = model_name(folder)
     parts = [

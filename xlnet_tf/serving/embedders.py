@@ -24,8 +24,8 @@ def open_embedder(path: str, checkpoint: str = "", layer: int = -1, weights: str
     """Finds what makes vectors of texts; what it loads is an Embedder.
 
     Args:
-        path: of any weights, or of an exported language model.
-        checkpoint: of a fine-tuned run; see open_served.
+        path: any weights, or an exported language model.
+        checkpoint: which one of a fine-tuned run; see open_served.
         layer: see generation.embedding.embed_texts; of an exported model, the one that was exported.
         weights: the kind that will be asked for: float32 or bfloat16; of an exported model, float32.
 

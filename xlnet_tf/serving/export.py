@@ -39,7 +39,7 @@ def export(
     A version appears whole: a server that watches the folder never loads a half of it.
 
     Args:
-        folder: of the model; its last part is the model's name.
+        folder: the model's folder; its last part is the model's name.
         version: its number; None: the one after the newest.
         warmup_batches: sizes of batches to warm up with, ascending; the server puts requests together to
             batches as large.

@@ -32,11 +32,11 @@ class Source:
     """A model that answers texts, before anything of it that takes time is read.
 
     Attributes:
-        path: of its weights.
+        path: where its weights are.
         file: that changes with them.
         ranks: its inputs, as Served.input_ranks has them.
         load: from the kind of weights (see graph.weights) to the model: an ExportableModel, or a Served.
-        options: of the ExportableModel.
+        options: the ExportableModel's options.
         dtype: of the run's training; "" if it is not a run.
     """
 
@@ -60,7 +60,7 @@ def open_served(
     """Finds what trained weights are served as, to export it or to answer texts in this process.
 
     Args:
-        path: of a fine-tuned run or its best weights, or of weights as open_checkpoint takes them; to answer
+        path: a fine-tuned run or its best weights, or weights as open_checkpoint takes them; to answer
             in this process, also of an exported model.
         checkpoint: of a run, as Run.checkpoint takes it: "best", "last", "ckpt-100"; "" is the best, if kept.
         head: LANGUAGE_MODEL or a task's name, of weights by themselves, also a run's; None: what they were

@@ -33,7 +33,7 @@ def write_warmup(
 
     Args:
         rows: for each signature the inputs of one typical row by name, [1, ...].
-        methods: of TensorFlow Serving's, for the signatures that do not `predict`.
+        methods: TensorFlow Serving's methods for the signatures that do not `predict`.
         batch_sizes: how often the row is repeated.
 
     Raises:

@@ -28,7 +28,7 @@ def check_settings(examples: ExampleSet, types: Mapping[str, Any]):
     """Raises UserError unless a set's settings have what its task reads.
 
     Args:
-        types: of the settings by name, some of bool, int, str, list[str] and dict[str, str].
+        types: the settings' types by name, some of bool, int, str, list[str] and dict[str, str].
     """
     for name, type_ in types.items():
         if not _has_type(examples.settings.get(name), type_):
@@ -131,7 +131,7 @@ def check_classes(checkpoint: Checkpoint, examples: ExampleSet, scopes: Sequence
     """Raises UserError if a checkpoint's head, which a model is to take over, is for other classes.
 
     Args:
-        scopes: of the model (see checkpoints.names.head_scope), the head's among them.
+        scopes: the model's scopes (see checkpoints.names.head_scope), the head's among them.
     """
     head = [scope for scope in scopes if f"{scope}/logits/kernel" in checkpoint.arrays]
     if not head:

@@ -202,7 +202,7 @@ def build_task(
 
     Args:
         model_dir: folder of the run; one that is there already keeps its batches.
-        tpu_replicas: of the TPU that is to train; 0: other devices are.
+        tpu_replicas: replicas of the TPU that is to train; 0: other devices train.
     """
     data = params.task.train_data
     keep_batches(params, model_dir)

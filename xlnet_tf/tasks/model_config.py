@@ -50,7 +50,7 @@ class EncoderModelConfig(_Changes):
         """Returns the architecture.
 
         Args:
-            vocab_size: of the tokenizer; a file, n_token or `base` goes before it.
+            vocab_size: the tokenizer's; a file, n_token or `base` goes before it.
             base: what to start from instead of file and preset: a checkpoint's.
         """
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(XLNetConfig)}

@@ -25,7 +25,7 @@ class ScoredTask(Task):
     """A task whose predictions for whole sets of examples are scored.
 
     Attributes:
-        BEST_METRIC: of `score`; the higher, the better.
+        BEST_METRIC: name of the metric of `score` that decides; higher is better.
         IN_PERCENT: whether it goes to 100 instead of 1.
         ANSWERED: the setting that says whether a set can be scored; "": all can.
         TOKEN_PREDICTIONS, POSITION_PREDICTIONS: predictions that have a value for each token, or are the

@@ -41,7 +41,7 @@ class FinetuningConfig(cfg.TaskConfig):
         validation_data: examples to evaluate on; no path, no evaluation.
         epochs: how often to see every training example, where trainer.train_steps is 0.
         warmup_fraction: part of the steps until the peak learning rate, where warmup_steps is 0.
-        seed: of the head's initial weights, dropout and the order of the examples.
+        seed: decides the head's initial weights, dropout and the order of the examples.
         batching: "length" puts examples of like length into a batch, whose rows are cut to it; "fixed" takes
             whole rows in random order, "packed" the same with several examples in a row. Runs of versions
             that had no such setting have fixed batches. The default of new runs is length or, on TPUs, packed

@@ -37,7 +37,7 @@ class Axis(NamedTuple):
     """What one setting varies over.
 
     Attributes:
-        name: of the setting.
+        name: the setting's name.
         values: to take; empty if any in a range.
         low, high: ends of the range.
     """
@@ -155,7 +155,7 @@ class Training(NamedTuple):
     """What is about to be trained.
 
     Attributes:
-        name: of the point; empty for a training that is of no sweep.
+        name: the point's name; empty for a training outside of a sweep.
         runs: settings and folder of each seed.
         again: which run that is there is trained again; empty if none is.
     """

@@ -18,7 +18,7 @@ def sorted_windows(
     """Yields windows of rows, each with its batches: indices of its rows, largest first.
 
     Args:
-        size: of a row; one of size None is in no batch.
+        size: returns the size of a row; one of size None is in no batch.
         batch: rows of a batch, or how many there are in one that begins with a row of this size.
         most_rows: after which a window ends.
         most: total size from which on a window ends.

@@ -17,7 +17,7 @@ def accumulate(
     Args:
         step: (features of a micro-batch, its index) -> (*results, next memory); see `zeros`.
         features: name -> [B, ...], or [L, B, ...] of the memory.
-        zeros: of the results' structure, shapes and types.
+        zeros: zeros in the results' structure, shapes and types.
 
     Returns:
         (*results, next memory): the sums, and () or ([L, B, M, D], [B, M]).

@@ -67,7 +67,7 @@ class Preemption:
     to end the run, as others may follow it.
 
     Args:
-        strategy: of the run. Of several processes each may be asked at another time, or one alone; all end
+        strategy: the run's. Each of several processes may be asked at another time, or one alone; all end
             at the same step.
     """
 
@@ -148,7 +148,7 @@ def named_damage(data: TaskData, most_gb: float) -> Iterator[None]:
     files with their checksums, and names file and record. Other errors are raised as they are.
 
     Args:
-        most_gb: of more gigabytes than these the error is raised as it is.
+        most_gb: with more gigabytes than these, the error is raised as it is.
     """
     try:
         yield

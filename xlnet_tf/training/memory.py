@@ -83,7 +83,7 @@ class Rows(SaveableObject):
 
     Args:
         first_row: number of the first row of the first part, in the batch.
-        replicas: of all processes.
+        replicas: number of them in all processes.
     """
 
     def __init__(self, memory: Memory, parts, axis: int, first_row: int, replicas: int, name: str):

@@ -22,7 +22,7 @@ class TpuSlice:
 
     Attributes:
         name: as the cloud calls it, v3-32.
-        replicas: of a training on it.
+        replicas: number of them in a training on it.
         hosts: machines that the chips are attached to; each reads its own rows.
     """
 

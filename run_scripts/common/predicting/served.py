@@ -57,7 +57,7 @@ def ask(
     Args:
         rows: by column; what the model does not take is left out.
         batch_size: most rows of a request. Rows whose lists have other lengths go into requests of their own.
-        columns: of the inputs; None: they are called as the inputs.
+        columns: the inputs' columns; None: they are called as the inputs.
     """
     names, outputs = client.signature.inputs, client.signature.outputs
     if single := [name for name, output in outputs.items() if output.rank == 0]:

@@ -35,7 +35,7 @@ def answer(options: PredictOptions, dtype: str | None):
     """Answers --input or the rows of a file: prints the answers, or writes them to --output_dir.
 
     Args:
-        dtype: of the weights; None: as the model's run has it.
+        dtype: the weights' type; None: as the model's run has it.
     """
     import tensorflow as tf
 

@@ -23,7 +23,7 @@ def writing(path: epath.Path, columns: Sequence[str], outputs: Outputs) -> Itera
     """Opens a file, in the format that its name ends in, that is there when the block ends without an error.
 
     Args:
-        columns: of the corpus, which are written as texts; jsonl has all columns of each row, as they are.
+        columns: the corpus' columns, written as texts; jsonl has all columns of each row, as they are.
 
     Yields:
         What writes a row: its columns and its answer.

@@ -84,11 +84,11 @@ def run(
     """Answers a corpus into shards; resumes an interrupted job.
 
     Args:
-        name: of the shards, before their numbers.
+        name: what stands before the shards' numbers.
         options: resolved.
         batch_size: rows that are answered together.
         settings: all that the answers depend on besides the corpus and the options, as json can hold it.
-        columns: of the corpus' first row, for formats whose files must all have the same.
+        columns: those of the corpus' first row, for formats whose files must all have the same.
 
     Raises:
         UserError: the corpus would include the answers, the folder holds those of another job, a worker

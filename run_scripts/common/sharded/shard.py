@@ -62,8 +62,8 @@ class ShardJob:
 
     Args:
         name: of the shards, before their numbers: "predictions".
-        num_shards: of the whole job.
-        columns: of the first row, for formats whose files must all have the same.
+        num_shards: number of shards of the whole job.
+        columns: the first row's, for formats whose files must all have the same.
         earlier: what an earlier run has noted of the shard, by a whole job.
         deaths: processes that the shard has killed so far.
     """

@@ -57,12 +57,12 @@ class ExportableModel(tf.Module):
         keep_position_keys: whether to project the distances once; not if the weights may change.
 
     Attributes:
-        METHODS: of TensorFlow Serving's, for the signatures that do not `predict`.
+        METHODS: TensorFlow Serving's methods for the signatures that do not `predict`.
         LENGTHS: options that are lengths of texts which go with a longer one, as the builders have them;
             short sequences have room for half as many.
         IN_EACH_SEGMENT: whether each segment repeats these texts, where a model reads in segments.
         OF_EXAMPLES: options that are settings of the examples that a run was fine-tuned on.
-        card: of the model, for model.json.
+        card: the model's card, for model.json.
         texts: the tokenizer in graph.
         answer: `serve`, as one graph that checks that all inputs have as many rows.
 

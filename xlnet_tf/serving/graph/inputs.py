@@ -62,7 +62,7 @@ def parse_examples(examples: tf.Tensor, specs: Mapping[str, tf.TensorSpec]) -> d
     Args:
         examples: [B] serialized tf.Example with a feature of bytes for each input; a missing one is an error,
             a missing list an empty one.
-        specs: of the inputs, [B] or [B, C] strings; lists are ragged, each of its own length.
+        specs: the inputs' specs, [B] or [B, C] strings; lists are ragged, each of its own length.
     """
     with tf.device("/CPU:0"):
         features = {

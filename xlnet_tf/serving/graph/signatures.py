@@ -32,7 +32,7 @@ class TensorInfo:
     """An input or output.
 
     Attributes:
-        dtype: of its values; object: bytes.
+        dtype: its values' type; object: bytes.
         rank: how many axes it has, batch included; None if any.
     """
 
@@ -106,7 +106,7 @@ def check_answers(answers: Mapping[str, np.ndarray], signature: Signature, rows:
 
     Args:
         answers: by the names of the signature's outputs.
-        rows: of the request; None if it has no inputs.
+        rows: number of the request's rows; None if it has no inputs.
 
     Raises:
         UserError: an answer has other rows (they would be taken for others'), another type or rank.

@@ -47,7 +47,7 @@ class Limits(NamedTuple):
 
     Attributes:
         hosts: names that it may be asked by, besides localhost and addresses.
-        max_bytes: of a body.
+        max_bytes: most bytes of a body.
         timeout: seconds from the head of a request to the end of its answer.
         concurrency: most requests at a time, besides those for health and metrics.
     """

@@ -44,7 +44,7 @@ class Metrics:
         Args:
             model: its name, of a model that is served.
             seconds: from the request to the answer.
-            rows: of the request; 0 if it was refused.
+            rows: number of the request's rows; 0 if it was refused.
         """
         with self._lock:
             self._requests[model, status] += 1

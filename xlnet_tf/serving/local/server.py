@@ -54,7 +54,7 @@ def serving(
 
     Args:
         rest_port, grpc_port: 0 is any free one.
-        limits: of requests; those of time, size and number hold for gRPC, too.
+        limits: what requests may take; those of time, size and number hold for gRPC, too.
         batching: whether concurrent requests are answered together.
         pages: makes further routes of the service, such as those of a page at `/`. They come after the
             API's, behind the same guard.

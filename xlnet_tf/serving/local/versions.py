@@ -34,7 +34,7 @@ class ModelConfig:
     """What to serve of a folder.
 
     Attributes:
-        folder: of its versions.
+        folder: holds its versions.
         newest: how many versions to serve; None: all of them.
         only: the versions to serve; empty: as `newest` says.
         labels: versions by label.

@@ -57,8 +57,8 @@ class Explainer:
             choices: the pieces that fill the first gaps of the order.
 
         Returns:
-            tokens: of the text, the number of a gap or a piece each.
-            order: of the gaps.
+            tokens: the text's tokens, each the number of a gap or a piece.
+            order: the gaps in the order in which they are filled.
             filled: for each choice its piece, its probability after those before it, and alone: from the text
                 alone.
             gaps: for each gap its candidates, each with its piece and its probabilities at each step.
@@ -121,7 +121,7 @@ class Explainer:
             order: those of all others, in the order of their prediction; None: from left to right.
 
         Returns:
-            pieces: of the text.
+            pieces: the text's pieces.
             order: as it was taken.
             log_probabilities: in nats, of each piece given those before it in the order; None for context.
             total: their sum.

@@ -51,7 +51,7 @@ def routes(models: Callable[[], Mapping[str, Any]], explainer: Explainer | None 
 
     Args:
         models: returns the models that the server's REST interface has, as `described` does.
-        explainer: of the language model that the page explains; None: there is none.
+        explainer: explains a language model on the page; None: there is none.
     """
     page = PAGE.read_text(encoding="utf-8")
     headers = {**_HEADERS, "Content-Security-Policy": _policy(page)}

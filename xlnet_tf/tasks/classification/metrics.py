@@ -19,7 +19,7 @@ def scores(kind: str, names: Sequence[str], targets: np.ndarray, outputs: np.nda
 
     Args:
         kind: classification, regression or multi_label.
-        names: of METRICS[kind]; the first one is the set's score.
+        names: names of METRICS[kind]; the first one is the set's score.
         targets: classification: numbers of the classes, int [N]; regression: float [N]; multi_label: 0 and 1,
             [N, C].
         outputs: probabilities [N, C]; regression: values [N].

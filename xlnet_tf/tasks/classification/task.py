@@ -65,7 +65,7 @@ class ClassificationConfig(LabelConfig):
     Attributes:
         sampling: "uniform": an epoch has each example once; "balanced": it has as many examples of each
             class, those of rare ones several times (see batching.py).
-        alert: of texts of one class.
+        alert: what an alert for texts of one class must reach.
     """
 
     sampling: str = UNIFORM

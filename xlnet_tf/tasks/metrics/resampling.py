@@ -31,7 +31,7 @@ class Difference(NamedTuple):
 
     Attributes:
         value: the difference on the set.
-        interval: of the difference.
+        interval: the confidence interval.
         p: how likely a difference of at least this size, either way, is between equally good models.
     """
 

@@ -13,7 +13,7 @@ def metric_table(
 
     Args:
         rows: the metrics of each row, by the row's name. Counts are whole numbers; what a row lacks is nan.
-        title: of the names of the rows.
+        title: title of the column with the rows' names.
         notes: what follows a row, by its name.
     """
     names = _column([title, *rows], str.ljust)

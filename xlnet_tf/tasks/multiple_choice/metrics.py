@@ -13,7 +13,7 @@ def accuracies(probabilities: np.ndarray, labels: np.ndarray, levels: Sequence[s
     Args:
         probabilities: [questions, C].
         labels: int [questions].
-        levels: of each question; empty for none.
+        levels: each question's level; empty for none.
     """
     is_highest = probabilities == probabilities.max(axis=1, keepdims=True)
     hits = is_highest[np.arange(len(labels)), labels] / is_highest.sum(axis=1)

@@ -58,7 +58,7 @@ class PretrainingConfig(cfg.TaskConfig):
             general_loss had not risen too far.
         permutation: "precomputed" trains on the records' own targets and orders; "online" draws both anew in
             every epoch, by the records' rules. Evaluation always takes the records' own.
-        seed: of initial weights, dropout, the order of the records and what is drawn online.
+        seed: decides initial weights, dropout, the order of the records and what is drawn online.
     """
 
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
