@@ -1,4 +1,4 @@
-r"""Estimates what pretraining needs: records, storage, hosts and input; or building them; as in the paper.
+r"""Estimates what pretraining needs: records, storage, hosts, input; with --build, what building records takes.
 
     python -m run_scripts.sizing --step_seconds=1.2
     python -m run_scripts.sizing --preset=base --text_gb=13 --pieces=3.9e9 --batch_size=256 --cores=8
@@ -6,8 +6,8 @@ r"""Estimates what pretraining needs: records, storage, hosts and input; or buil
     python -m run_scripts.sizing --build --records=records --text_gb=158 --builder_mb=6.8
 
 --build estimates what building the records takes; --records takes what it can from a set that was built of a
-part of the corpus: its tokens, sizes and passes. Plain arithmetic over measured rates, each a flag;
-docs/how-to/sizing.md and docs/how-to/corpus.md say where they come from.
+part of the corpus: its tokens, sizes and passes. Plain arithmetic over measured rates, each a flag; the
+defaults are the paper's run. docs/how-to/sizing.md and docs/how-to/corpus.md say where they come from.
 """
 
 import dataclasses
