@@ -1,4 +1,4 @@
-r"""Estimates what pretraining needs: records, storage, hosts, input; with --build, what building records takes.
+r"""Estimates what pretraining needs: records, storage, hosts, input; with --build, building the records.
 
     python -m run_scripts.sizing --step_seconds=1.2
     python -m run_scripts.sizing --preset=base --text_gb=13 --pieces=3.9e9 --batch_size=256 --cores=8
