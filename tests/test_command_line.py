@@ -212,6 +212,7 @@ def test_help_exits_with_status_0(flag):
         ("pretrain", ["--model_dir=a", "--train_data=a", "--dropout=nan"], "--dropout=nan: expected a"),
         ("finetune", ["--model_dir=a", "--data=a", "--weight_decay=1e999"], "--weight_decay=inf: expected a"),
         ("pretrain", ["--seed=-1"], "--seed=-1: expected an integer in the range [0, 4294967295]"),
+        ("pretrain", ["--num_gpus=-2"], "--num_gpus=-2: expected an integer of at least -1 (--help"),
         ("pretrain", ["--dropout=1"], "--dropout=1: expected a number of at least 0 and less than 1"),
         ("generate", ["--model_dir=a", "--prompt=a", f"--seed={2**63}"],
          f"--seed={2**63}: expected a whole number between -2**63 and 2**63 - 1"),

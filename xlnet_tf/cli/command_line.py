@@ -184,7 +184,7 @@ def _problem(error: Exception, values: flags.FlagValues, required: Sequence[Sequ
         known = flag.parser.enum_values
         tip = did_you_mean(given[found.end() :], {name: name for name in known})
         return f"{given}: expected one of {', '.join(known)}{tip}"
-    expected = "true or false" if flag.boolean else flag.parser.syntactic_help
+    expected = "true or false" if flag.boolean else _syntax(flag)
     return f"{given}: expected {expected}" if expected else message
 
 
@@ -260,9 +260,18 @@ def _wrapped(paragraph: str) -> str:
     return textwrap.fill(paragraph, flags.get_help_width(), break_on_hyphens=False, break_long_words=False)
 
 
+def _syntax(flag: flags.Flag) -> str:
+    """Returns what values a flag takes, in words: absl says "integer >= -1" of some."""
+    text = flag.parser.syntactic_help
+    if match := re.fullmatch(r"(integer|number) (>=|<=) (\S+)", text):
+        kind = {"integer": "an integer", "number": "a number"}[match[1]]
+        return f"{kind} of at {'least' if match[2] == '>=' else 'most'} {match[3]}"
+    return text
+
+
 def _describe(flag: flags.Flag) -> str:
     """Returns a flag's help, the values that it takes, and its default."""
-    text, notes = flag.help, [flag.parser.syntactic_help]
+    text, notes = flag.help, [_syntax(flag)]
     if isinstance(flag, flags.EnumFlag):  # absl puts the values before the help, as one long word
         text = text.removeprefix(f"<{'|'.join(flag.parser.enum_values)}>: ")
         notes = [f"one of {', '.join(flag.parser.enum_values)}"]
