@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
-from absl import flags
 
 from run_scripts import fill_mask, generate
 from tests.conftest import REPOSITORY
-from tests.helpers import command_flags
+from tests.helpers.command_flags import fresh_flags
 from tests.helpers.models import uncached
 from xlnet_tf.checkpoints import save_model
 from xlnet_tf.errors import UserError
+from xlnet_tf.flags import define_flags
 from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.generation.results import FilledText, Filling, Guess
 
@@ -70,15 +70,14 @@ def test_generate_by_beam_search(model_dir, model):
     assert list(generate.write(values)) == lines
 
 
-def test_sampling_flags_that_a_search_ignores_are_refused(monkeypatch):
-    def define():
-        for name in ("beams", *generate._SAMPLING):
-            flags.DEFINE_float(name, 0, "")
-
-    values = command_flags.parsed(define, "--beams=2", "--seed=1", "--top_k=2")
-    monkeypatch.setattr(generate.flags, "FLAGS", values)
-    with pytest.raises(UserError, match="with --beams these flags have no effect: --top_k, --seed. Leave"):
-        generate.main([])
+def test_sampling_flags_that_a_search_ignores_are_refused():
+    with fresh_flags() as values:
+        define_flags(generate.GenerateOptions)
+        values(["generate", "--model_dir=m", "--prompt=ba", "--beams=2", "--seed=1", "--top_k=2"])
+        with pytest.raises(
+            UserError, match="with --beams these flags have no effect: --top_k, --seed. Leave"
+        ):
+            generate.main([])
 
 
 def test_generate_in_bfloat16(model_dir, monkeypatch):
@@ -102,13 +101,15 @@ def test_fill_mask(model_dir, model):
 
 
 @pytest.mark.parametrize("masks,eagerly", [(16, True), (17, False)])
-def test_few_masks_are_filled_without_tracing_a_graph(masks, eagerly, monkeypatch):
+def test_few_masks_are_filled_without_tracing_a_graph(masks, eagerly, tmp_path, monkeypatch):
     modes = []
-    values = types.SimpleNamespace(model_dir="", text=["<mask>", "ba" + " <mask>" * masks])
-    monkeypatch.setattr(fill_mask.flags, "FLAGS", values)
     monkeypatch.setattr(tf.config, "run_functions_eagerly", modes.append)
     monkeypatch.setattr(fill_mask, "fill", lambda _: [])
-    fill_mask.main([])
+    with fresh_flags() as values:
+        define_flags(fill_mask.FillOptions)
+        texts = ["--text=<mask>", "--text=ba" + " <mask>" * masks]
+        values(["fill_mask", f"--model_dir={tmp_path}", *texts])
+        fill_mask.main([])
     assert modes == [eagerly]
 
 
