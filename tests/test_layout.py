@@ -47,7 +47,7 @@ LARGER = {
     "tests/models/test_from_pretrained.py": 550,
     "tests/run_scripts/common/test_sharded.py": 406,
     "tests/tasks/classification/test_task.py": 401,
-    "tests/tasks/pretraining/test_task.py": 666,
+    "tests/tasks/pretraining/test_task.py": 669,
     "tests/tasks/test_finetuning.py": 699,
     "tests/training/test_run.py": 585,
     "tests/training/test_saving.py": 526,

@@ -659,7 +659,7 @@ class TestBadInput:
             ("{", "config.json is not JSON"),
             ("[]", "holds a list"),
             ('{"model_type": "bert"}', "model_type 'bert'; expected 'xlnet'"),
-            ('{"model_type": "xlnet"}', "config.json is without .*d_model"),
+            ('{"model_type": "xlnet"}', "config.json: fields missing .*d_model"),
             ('{"vocab_size": 5, "ff_activation": "silu"}', "ff_activation is 'silu'; expected one of"),
             ('{"vocab_size": 5, "layer_norm_eps": 1e-5}', "layer_norm_eps is 1e-05"),
         ],

@@ -624,7 +624,7 @@ def cut(content: bytes) -> bytes:
         ("params.yaml", lambda _: b"task: {", "params.yaml is not yaml"),
         ("params.yaml", lambda _: b"task: {model: 3}", "params.yaml: .*model"),
         ("params.yaml", lambda _: b"task: {model: {n_layer: {a: 1}}}", "params.yaml: .*n_layer"),
-        ("params.yaml", lambda _: b"task: {epochs: many}", "params.yaml: task.epochs is 'many': expected"),
+        ("params.yaml", lambda _: b"task: {epochs: many}", "params.yaml: task.epochs is 'many', expected"),
         ("params.yaml", lambda _: b"task: {unknown: 1}", "params.yaml: .*unknown"),
         ("params.yaml", lambda _: b"task: !!python/object/apply:os.getcwd []", "params.yaml is not yaml"),
         ("xlnet_config.json", None, "xlnet_config.json does not exist"),

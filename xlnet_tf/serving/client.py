@@ -40,15 +40,15 @@ _CHUNK = 1 << 16
 
 
 class Transport(Protocol):
-    """The way to one model of a server; its errors are UserErrors."""
+    """The connection to one model of a server; its errors are UserErrors."""
 
     def signatures(self) -> dict[str, Signature]:
-        """Asks what the model can do."""
+        """Returns the model's signatures by name."""
 
     def predict(
         self, name: str, signature: Signature, columns: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
-        """Asks the signature of that name; string values are bytes in object arrays."""
+        """Calls a signature; string values are bytes in object arrays."""
 
 
 class Client:
@@ -60,7 +60,7 @@ class Client:
 
     @functools.cached_property
     def signature(self) -> Signature:
-        """What it takes and gives; asked for once.
+        """The signature's inputs and outputs, requested once.
 
         Raises:
             UserError: the server does not answer, or has no such model or signature.
@@ -78,15 +78,12 @@ class Client:
     def predict(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Answers a batch.
 
-        Args:
-            inputs: by name, arrays or nested lists [B, ...]; strings as str or bytes.
-
-        Returns:
-            The answers by name, [B, ...]; strings as bytes in object arrays.
+        Inputs are arrays or nested lists [B, ...] by name, strings as str or bytes; so are the answers, with
+        strings as bytes in object arrays.
 
         Raises:
             UserError: an input is missing, unknown or wrong (the message names it), the server refuses, or
-                its answer has other rows, types or axes than the request and the signature.
+                its answer does not fit the request and the signature.
         """
         columns = self._checked(inputs)
         answers = self._transport.predict(self._name, self.signature, columns)
@@ -132,7 +129,7 @@ def _axes(column: TensorInfo) -> str:
 
 
 def _converted(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Returns numbers in another type, which must hold them."""
+    """Converts numbers to another type, which must be able to hold them."""
     is_float = np.issubdtype(dtype, np.floating) or dtype.kind == "V"  # V: bfloat16
     kinds = "b" if dtype.kind == "b" else "iuf" if is_float else "iu"
     if values.size and values.dtype.kind not in kinds:
@@ -154,11 +151,9 @@ def _as_bytes(value: Any) -> bytes:
 
 
 class RestTransport:
-    """TensorFlow Serving's REST API.
+    """TensorFlow Serving's REST API at a URL such as http://localhost:8501.
 
-    Args:
-        url: the server's, such as http://localhost:8501.
-        timeout: seconds in which a whole answer must have come.
+    `timeout` is the seconds within which a whole answer must arrive.
     """
 
     def __init__(self, url: str, model: str, timeout: float):
@@ -221,7 +216,7 @@ class RestTransport:
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[http.client.HTTPConnection]:
-        """Opens a connection that ends at the deadline: a socket's own limit begins anew with each byte."""
+        """Opens a connection that ends at the deadline; a socket's own timeout restarts with each byte."""
         url = urllib.parse.urlsplit(self._url)
         kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
         connection = kind(url.hostname, url.port, timeout=self._timeout)
@@ -259,11 +254,11 @@ def _chunks(response: http.client.HTTPResponse) -> Iterator[bytes]:
 
 
 def connect(server: str, model: str, signature: str = "serving_default", *, timeout: float = 60) -> Client:
-    """Returns a client; nothing is asked yet.
+    """Returns a client; nothing is requested yet.
 
     Args:
-        server: HOST:PORT of the REST API, http:// or https:// before it or not, or grpc://HOST:PORT.
-        timeout: seconds in which a whole answer must have come.
+        server: HOST:PORT of the REST API, with or without http:// or https://, or grpc://HOST:PORT.
+        timeout: seconds within which a whole answer must arrive.
 
     Raises:
         UserError: the address is wrong.
@@ -313,7 +308,7 @@ def _from_json(name: str, values: Any, column: TensorInfo) -> np.ndarray:
 
 
 def _strings_from_json(values: Any) -> Any:
-    """Returns nested lists of bytes. Outputs whose names end in _bytes come as base64, whole and padded."""
+    """Converts nested lists of strings to bytes; outputs named *_bytes come as padded base64."""
     if isinstance(values, list):
         return [_strings_from_json(value) for value in values]
     if not isinstance(values, dict):

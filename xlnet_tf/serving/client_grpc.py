@@ -44,11 +44,7 @@ _FIELDS = {
 
 
 class GrpcTransport:
-    """TensorFlow Serving's gRPC API.
-
-    Args:
-        timeout: seconds in which a whole answer must have come.
-    """
+    """TensorFlow Serving's gRPC API; a whole answer must arrive within `timeout` seconds."""
 
     def __init__(self, address: str, model: str, timeout: float):
         self._address = f"grpc://{address}"
@@ -103,10 +99,10 @@ def _array(name: str, tensor: TensorProto) -> np.ndarray:
 
 
 def read_tensor(tensor: TensorProto, most_bytes: int = MOST_BYTES) -> np.ndarray:
-    """Reads a tensor. Values that it leaves out are as its last one, or zero if it has none.
+    """Reads a tensor; omitted values repeat the last one, or are zero if there is none.
 
     Raises:
-        ValueError: it is too large, or torn; the message is what comes after its name.
+        ValueError: it is too large or damaged; the message continues a sentence that begins with its name.
 
     Source: tensorflow/core/framework/tensor.proto
     """

@@ -32,18 +32,17 @@ _ENQUEUED_BATCHES = 100
 
 
 def write(folder: str, batch_sizes: Sequence[int], *, batching: bool = True) -> None:
-    """Writes models.config and batching.config of a model, where they are not there: they are for editing.
+    """Writes models.config and batching.config of a model; existing files, which users edit, are kept.
 
-    Those that are empty or break off, as after a full disk, are written anew.
+    Empty or truncated files, as after a full disk, are rewritten. The name of `folder` is the model's name.
 
     Args:
-        folder: holds the model's versions; its last part is the model's name.
         batch_sizes: sizes of the batches that the server warms up with.
-        batching: whether the server is to put requests together. It refuses those whose inputs differ in
-            another axis than the first, such as questions with three and with four options.
+        batching: whether the server batches requests. It then refuses requests whose inputs differ in another
+            axis than the first, such as questions with three and with four options.
 
     Raises:
-        UserError: the model's name cannot stand in an address.
+        UserError: the model's name cannot be part of an address.
     """
     name = model_name(folder)
     models_file, batching_file = os.path.join(folder, MODELS_FILE), os.path.join(folder, BATCHING_FILE)
@@ -66,10 +65,10 @@ def check_limit(folder: str, largest: int) -> None:
 
 
 def model_name(folder: str) -> str:
-    """Returns the name of a model: the last part of its folder.
+    """Returns a model's name: the last part of its folder.
 
     Raises:
-        UserError: it cannot stand in an address.
+        UserError: it cannot be part of an address.
     """
     path = os.path.normpath(folder) if "://" in folder else os.path.abspath(folder)  # "." has a name, too
     name = os.path.basename(path)
@@ -82,11 +81,7 @@ def model_name(folder: str) -> str:
 
 
 def models_config(name: str) -> str:
-    """Returns the text of a models.config that serves the newest version of one model.
-
-    Args:
-        name: the name of the model, which lies in /models/NAME.
-    """
+    """Returns the text of a models.config that serves the newest version of the model in /models/NAME."""
     config = ModelServerConfig()
     model = config.model_config_list.config.add(
         name=name, base_path=f"/models/{name}", model_platform="tensorflow"
@@ -96,10 +91,9 @@ def models_config(name: str) -> str:
 
 
 def batching_config(batch_sizes: Sequence[int]) -> str:
-    """Returns the text of a batching.config: requests that come within 2 ms are answered together.
+    """Returns the text of a batching.config: requests within 2 ms are answered together.
 
-    Args:
-        batch_sizes: to which batches are filled up, ascending; a request with more rows is refused.
+    Batches are padded to one of batch_sizes, ascending; a request with more rows is refused.
     """
     lines = [
         f"max_batch_size {{ value: {batch_sizes[-1]} }}",
@@ -114,8 +108,7 @@ def batching_config(batch_sizes: Sequence[int]) -> str:
 def docker_command(folder: str) -> str:
     """Returns the command that serves an exported model with Docker; ports 8500 (gRPC) and 8501 (REST).
 
-    Args:
-        folder: holds the model's versions; the server batches if it holds a batching.config.
+    The server batches if the model's folder has a batching.config.
     """
     name = model_name(folder)
     parts = [
@@ -127,7 +120,7 @@ def docker_command(folder: str) -> str:
 
 
 def _server_flags(folder: str) -> list[str]:
-    """Returns the flags of a server for the settings in a model's folder, which it sees as /models/NAME."""
+    """Returns a server's flags for the settings in a model's folder, mounted as /models/NAME."""
     flags = [f"--model_config_file={MODELS_FILE}"]
     if tf.io.gfile.exists(os.path.join(folder, BATCHING_FILE)):
         flags.append(f"--enable_batching --batching_parameters_file={BATCHING_FILE}")
@@ -137,7 +130,7 @@ def _server_flags(folder: str) -> list[str]:
 
 
 def write_monitoring(folder: str) -> None:
-    """Writes what shows how a server is doing, where it is not there: it is for editing.
+    """Writes the files that monitor a server; existing files, which users edit, are kept.
 
     FOLDER/monitoring.config        makes the server export metrics
     FOLDER/compose.yaml             starts the server, Prometheus and Grafana
@@ -159,7 +152,7 @@ def write_monitoring(folder: str) -> None:
 
 
 def _complete(path: str, text: str) -> None:
-    """Writes a file unless another is there already; the beginning of the text is not another."""
+    """Writes a file unless another exists; a truncated copy of the text is overwritten."""
     before = files.read_text(path).strip() if tf.io.gfile.exists(path) else ""
     if text.startswith(before):
         files.write(path, text)

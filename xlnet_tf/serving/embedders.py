@@ -1,4 +1,4 @@
-"""Opens what makes vectors of texts: any weights, fine-tuned or not, or an exported language model."""
+"""Opens a text embedder: any weights, fine-tuned or not, or an exported language model."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -21,16 +21,16 @@ Embedder = Callable[[Sequence[str], bool], TextVectors]  # of texts, and whether
 
 
 def open_embedder(path: str, checkpoint: str = "", layer: int = -1, weights: str = FLOAT32) -> Source:
-    """Finds what makes vectors of texts; what it loads is an Embedder.
+    """Finds a model that embeds texts; its `load` returns an Embedder.
 
     Args:
         path: any weights, or an exported language model.
-        checkpoint: which one of a fine-tuned run; see open_served.
-        layer: see generation.embedding.embed_texts; of an exported model, the one that was exported.
-        weights: the kind that will be asked for: float32 or bfloat16; of an exported model, float32.
+        checkpoint: of a fine-tuned run; see open_served.
+        layer: see generation.embedding.embed_texts; an exported model has a fixed layer.
+        weights: the kind that will be loaded: float32 or bfloat16; of an exported model, float32.
 
     Raises:
-        UserError: the model has no tokenizer or no such layer, or has been exported for something else.
+        UserError: the model has no tokenizer or no such layer, or was exported for something else.
         FileNotFoundError: there is nothing at the path.
     """
     folder = hub.locate(path.rstrip("/")).folder

@@ -40,16 +40,16 @@ def export(
 
     Args:
         folder: the model's folder; its last part is the model's name.
-        version: its number; None: the one after the newest.
-        warmup_batches: sizes of batches to warm up with, ascending; the server puts requests together to
-            batches as large.
+        version: None: the one after the newest.
+        warmup_batches: sizes of batches to warm up with, ascending; the server batches requests up to the
+            last.
 
     Returns:
         The folder of the version.
 
     Raises:
-        UserError: the version is there already, a number or the folder's name is wrong, or the settings that
-            are there do not fit the warm-up batches.
+        UserError: the version exists, a number or the folder's name is wrong, or existing settings do not fit
+            the warm-up batches.
     """
     folder = folder.rstrip("/")
     _check_folder(folder)
@@ -96,7 +96,7 @@ def _check_folder(folder: str):
 
 
 def _check(folder: str, version: int, warmup_batches: Sequence[int]):
-    """Raises UserError for what would fail once the work is done."""
+    """Raises UserError for problems that would otherwise appear only after the work is done."""
     batches = list(warmup_batches)
     if not batches or batches != sorted(set(batches)) or not 1 <= batches[0] <= batches[-1] <= MAX_BATCH:
         raise UserError(f"warm-up batches are {batches}; expected ascending numbers from 1 to {MAX_BATCH}")
@@ -124,7 +124,7 @@ def _save(module: ExportableModel, path: str):
 
 
 def versions(folder: str) -> list[int]:
-    """Returns the versions that a folder holds, ascending: those that TensorFlow Serving can count to."""
+    """Returns the versions in a folder, ascending; only numbers that TensorFlow Serving accepts."""
     names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
     numbers = [int(name.rstrip("/")) for name in names if re.fullmatch(r"[0-9]+/?", name)]
     return sorted(number for number in numbers if number < 1 << 63)

@@ -1,4 +1,4 @@
-"""The earlier names of what is exported, which tasks of other packages import."""
+"""Old names of the exported models, kept for tasks of other packages that import them."""
 
 from xlnet_tf.serving.graph.exported_model import CLASSIFY, EXAMPLES, LOWEST, REGRESS, SERVING_DEFAULT, TOKENS
 from xlnet_tf.serving.graph.exported_model import CandidatesModule as CandidatesModule

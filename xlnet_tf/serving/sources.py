@@ -1,4 +1,4 @@
-"""Opens what answers texts: a fine-tuned run, weights by path or name, or an exported model."""
+"""Opens models that answer texts: a fine-tuned run, weights by path or name, or an exported model."""
 
 import dataclasses
 import types
@@ -29,12 +29,12 @@ class _Load(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A model that answers texts, before anything of it that takes time is read.
+    """A model that answers texts, before anything slow of it is read.
 
     Attributes:
         path: where its weights are.
-        file: that changes with them.
-        ranks: its inputs, as Served.input_ranks has them.
+        file: a file that changes with them.
+        ranks: its inputs, as in Served.input_ranks.
         load: from the kind of weights (see graph.weights) to the model: an ExportableModel, or a Served.
         options: the ExportableModel's options.
         dtype: of the run's training; "" if it is not a run.
@@ -57,22 +57,22 @@ def open_served(
     inputs: Collection[str] | None = None,
     **options: Any,
 ) -> Source:
-    """Finds what trained weights are served as, to export it or to answer texts in this process.
+    """Finds how trained weights are served, to export them or to answer texts in this process.
 
     Args:
-        path: a fine-tuned run or its best weights, or weights as open_checkpoint takes them; to answer
-            in this process, also of an exported model.
+        path: a fine-tuned run or its best weights, or weights as open_checkpoint takes them; to answer in
+            this process, also an exported model.
         checkpoint: of a run, as Run.checkpoint takes it: "best", "last", "ckpt-100"; "" is the best, if kept.
-        head: LANGUAGE_MODEL or a task's name, of weights by themselves, also a run's; None: what they were
-            trained for.
+        head: LANGUAGE_MODEL or a task's name, to serve plain weights (also a run's) as; None: the task that
+            they were trained for.
         head_name: which head for classification or regression, if there are several.
-        inputs: to answer in this process, names of the inputs that are there: two texts make a pair where
-            the model does not say. Rows are then padded to little more than their own length.
+        inputs: to answer in this process, names of the available inputs: two texts make a pair where the
+            model does not say. Rows are then padded to little more than their own length.
         **options: of the ExportableModel: seq_len, buckets, ...
 
     Raises:
-        UserError: it is not for texts, nothing says what it was trained for, weights, tokenizer, architecture
-            and head do not fit together, a file is damaged, or an option is wrong.
+        UserError: it is not for texts, its task is unknown, weights, tokenizer, architecture and head do not
+            fit together, a file is damaged, or an option is wrong.
         FileNotFoundError: there is nothing at the path.
     """
     located = hub.locate(path.rstrip("/"))
@@ -192,10 +192,10 @@ def _weights_file(path: str, checkpoint: Checkpoint) -> str:
 
 
 def task_of_weights(path: str) -> str:
-    """Returns what weights were trained for: a name of task_registry, or LANGUAGE_MODEL.
+    """Returns the task that weights were trained for: a name of task_registry, or LANGUAGE_MODEL.
 
     Raises:
-        UserError: nothing says it.
+        UserError: it is unknown.
         FileNotFoundError: there is nothing at the path.
     """
     return _task_of(path, open_checkpoint(path))
@@ -211,7 +211,7 @@ def _task_of(path: str, checkpoint: Checkpoint) -> str:
 
 
 def options_of_run(folder: str) -> dict[str, Any]:
-    """Returns the options that a run is served with, as JSON can hold them; none of other folders."""
+    """Returns the options that a run is served with, as JSON values; {} for other folders."""
     if not is_run(folder):
         return {}
     return {
@@ -222,22 +222,22 @@ def options_of_run(folder: str) -> dict[str, Any]:
 
 
 def exported_version(folder: str) -> str | None:
-    """Returns the newest version of an exported model, or a version itself; None if it is something else."""
+    """Returns the folder of an exported model's newest version, or a version itself; None if neither."""
     numbers = [folder, *(f"{folder}/{number}" for number in export.versions(folder))]
     return next((path for path in numbers[::-1] if tf.io.gfile.exists(f"{path}/saved_model.pb")), None)
 
 
 def check_type_is_kept(path: str, weights: str) -> None:
-    """Raises UserError if an exported model is asked for another type than the default."""
+    """Raises UserError if an exported model is to be loaded in another type than float32."""
     if weights != FLOAT32:
         raise UserError(f"{path} is exported and keeps the type that it has: leave out --dtype={weights}")
 
 
 class ExportedModel:
-    """A version, in its folder, that `export` wrote, asked in this process.
+    """A version that `export` wrote, called in this process.
 
     Raises:
-        UserError: it is something else.
+        UserError: the folder holds something else.
     """
 
     def __init__(self, folder: str):
@@ -257,7 +257,7 @@ class ExportedModel:
         return {name: spec.shape.rank for name, spec in self._inputs.items()}
 
     def batch_predictor(self) -> BatchPredictor:
-        """Returns the function that answers a batch of rows; as tf.Examples, their lists may differ."""
+        """Returns the function that answers a batch of rows, sent as tf.Examples to allow ragged lists."""
         return BatchPredictor(
             self._examples,
             lambda rows: {"examples": tf.constant([*map(serialized_example, rows)])},

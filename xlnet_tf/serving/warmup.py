@@ -1,7 +1,7 @@
 """Requests that TensorFlow Serving runs when it loads a model, before it says that the model is available.
 
-The first run of a graph takes many times as long as the next ones. The file has a request for each signature
-and batch size, so that no user pays for it.
+The first run of a graph takes many times as long as later ones. The file has a request for each signature
+and batch size, so that no user waits for it.
 
 Source: https://www.tensorflow.org/tfx/serving/saved_model_warmup
 """
@@ -29,7 +29,7 @@ def write_warmup(
     methods: Mapping[str, str],
     batch_sizes: Sequence[int],
 ):
-    """Writes the requests of a SavedModel: each signature with each batch size.
+    """Writes the warm-up requests of a SavedModel: each signature with each batch size.
 
     Args:
         rows: for each signature the inputs of one typical row by name, [1, ...].
@@ -54,7 +54,7 @@ def write_warmup(
 
 
 def _request(signature: str, method: str, batch: Mapping[str, np.ndarray]) -> PredictionLog:
-    """Returns a request as the method wants it: tensors by name, or a list of tf.Examples."""
+    """Returns a request in the method's form: tensors by name, or a list of tf.Examples."""
     log = PredictionLog()
     if method.endswith(("/classify", "/regress")):
         [serialized] = batch.values()

@@ -27,8 +27,7 @@ _EXPECTED = {
 def check_settings(examples: ExampleSet, types: Mapping[str, Any]):
     """Raises UserError unless a set's settings have what its task reads.
 
-    Args:
-        types: the settings' types by name, some of bool, int, str, list[str] and dict[str, str].
+    `types` gives each setting's type by name: bool, int, str, list[str] or dict[str, str].
     """
     for name, type_ in types.items():
         if not _has_type(examples.settings.get(name), type_):
@@ -80,11 +79,7 @@ def check_same_settings(trained_on: ExampleSet, other: ExampleSet, names: Sequen
 
 
 def check_segments(model: EncoderModelConfig, sets: Mapping[str, ExampleSet]):
-    """Raises UserError unless examples can be read in the segments that the settings ask for.
-
-    Args:
-        sets: the examples; those of "train" are trained on.
-    """
+    """Raises UserError unless the sets can be read in segments as the settings ask; "train" is trained on."""
     segment_len, memory_gradient = (getattr(model, name, 0) for name in ("segment_len", "memory_gradient"))
     if memory_gradient and not segment_len:
         raise UserError(
@@ -128,11 +123,7 @@ def check_texts(checkpoint: Checkpoint, examples: ExampleSet):
 
 
 def check_classes(checkpoint: Checkpoint, examples: ExampleSet, scopes: Sequence[str]):
-    """Raises UserError if a checkpoint's head, which a model is to take over, is for other classes.
-
-    Args:
-        scopes: the model's scopes (see checkpoints.names.head_scope), the head's among them.
-    """
+    """Raises UserError if a checkpoint's head, which the model is to take over, is for other classes."""
     head = [scope for scope in scopes if f"{scope}/logits/kernel" in checkpoint.arrays]
     if not head:
         return

@@ -21,9 +21,9 @@ def cut_rows(
     """Cuts the padding of rows.
 
     Args:
-        features: name -> [B, ...], rows of a set; `input_word_ids` [B, sequences * seq_len] among them.
-        length: tokens that each sequence keeps, no fewer than the longest text has.
-        token_columns: features that have a value for each token, [B, sequences * seq_len].
+        features: name -> [B, ...], rows of a set, including `input_word_ids` [B, sequences * seq_len].
+        length: tokens that each sequence keeps, at least as many as the longest text has.
+        token_columns: features with a value for each token, [B, sequences * seq_len].
         position_columns: features that are the position of a token, [B].
 
     Returns:
@@ -50,15 +50,12 @@ def whole_rows(
     token_predictions: Sequence[str],
     position_predictions: Sequence[str],
 ) -> dict[str, tf.Tensor]:
-    """Gives predictions for the tokens of cut rows the positions that they have in whole rows.
+    """Maps predictions for the tokens of cut rows back to the positions of whole rows.
 
     Args:
         predictions: name -> [B, ...], for rows that `cut_rows` has cut.
-        token_predictions: predictions that have a value for each token, [B, tokens, ...].
-        position_predictions: predictions that are positions of tokens, [B, ...].
-
-    Returns:
-        Those of token_predictions and position_predictions that there are.
+        token_predictions: names of predictions with a value for each token, [B, tokens, ...].
+        position_predictions: names of predictions that are positions of tokens, [B, ...].
     """
     offset = features["offset"][:, 0]
     cut_off = examples.seq_len - tf.shape(features["input_word_ids"])[1] // examples.sequences

@@ -37,10 +37,9 @@ class ModelInputs(NamedTuple):
 
 
 class ExampleBatching(Batching):
-    """Rows of similar length come together and are cut to it; or rows are packed, or whole.
+    """Batches rows of similar length, cut to that length; or packed or whole rows.
 
-    Args:
-        chosen: whether the settings choose the lengths, which all graphs keep then.
+    With `chosen`, the settings choose the lengths, and all graphs keep to them.
     """
 
     def __init__(
@@ -116,12 +115,11 @@ class ExampleBatching(Batching):
 class ExampleData(TaskData):
     """The sets of a fine-tuning.
 
-    Args:
-        classes: returns the class of each training example, if training is to see all classes equally often
-            (see Batches.classes).
+    `classes` returns the class of each training example if training samples all classes equally often (see
+    Batches.classes).
 
     Attributes:
-        train, dev: the sets; to use a trained model, the first is the one that it was trained on.
+        train, dev: the sets; when a trained model is used, `train` is the set that it was trained on.
         train_steps: steps of the training, where they are known.
     """
 
@@ -144,10 +142,10 @@ class ExampleData(TaskData):
         return {"train": self.train} | ({"dev": self.dev} if self.dev else {})
 
     def batching(self, training, replicas=1, accumulation_steps=1):
-        """Returns which rows make each step; those of an evaluation are always sorted by length.
+        """Returns which rows make each step; an evaluation always sorts by length.
 
         Raises:
-            UserError: the settings' lengths fit neither the set nor the model.
+            UserError: the settings' lengths do not fit the set or the model.
         """
         config = self._config
         data = config.train_data if training else config.validation_data
@@ -190,7 +188,7 @@ class ExampleData(TaskData):
         self.use_tf_reader_for_dev()
 
     def use_tf_reader_for_dev(self) -> None:
-        """Does what `use_tf_reader` does for the validation set alone."""
+        """Does for the validation set alone what `use_tf_reader` does."""
         if self.dev:
             self._tables[False] = ExampleTable(self.dev)
 

@@ -19,14 +19,7 @@ _BATCH = 32
 
 
 class Comparison(NamedTuple):
-    """What smaller weights cost on a set of examples.
-
-    Attributes:
-        metric: the task's.
-        full: its value with float32.
-        small: with the smaller weights.
-        points: lost, in hundredths of a metric that goes to 1.
-    """
+    """The metric with float32 (`full`) and with smaller weights (`small`), and the points out of 100 lost."""
 
     metric: str
     full: float
@@ -35,16 +28,9 @@ class Comparison(NamedTuple):
 
 
 def compare_weights(model_dir: str, data: str, weights: str, checkpoint: str = "") -> Comparison:
-    """Scores a run on a set of examples with float32 and with smaller weights.
+    """Scores a run on a set of examples with float32 and with smaller weights (see serving.graph.weights).
 
-    Args:
-        model_dir, checkpoint: see serving.sources.open_served.
-        data: folder of examples with answers.
-        weights: see serving.graph.weights.
-
-    Raises:
-        UserError: the set has no answers or does not fit the run.
-        FileNotFoundError: one of them is not there.
+    For model_dir and checkpoint see serving.sources.open_served. The set must have answers and fit the run.
     """
     run = _run_to_score(model_dir, data)
     task, path = run.task, run.checkpoint(checkpoint)
@@ -57,19 +43,14 @@ def compare_weights(model_dir: str, data: str, weights: str, checkpoint: str = "
 
 
 def fit_temperature(model_dir: str, data: str, weights: str = FLOAT32, checkpoint: str = "") -> list[float]:
-    """Finds the temperature of a run's probabilities on a set of examples.
+    """Finds the temperature of a run's probabilities; one for each label where a text may have several.
 
     Args:
         model_dir, weights, checkpoint: see compare_weights.
         data: folder of examples with answers that the run was not trained on.
 
-    Returns:
-        One, or one for each label where a text may have several.
-
     Raises:
-        UserError: the task has no probabilities, the set has no answers or does not fit the run, or no
-            temperature is best.
-        FileNotFoundError: one of them is not there.
+        UserError: the task has no probabilities, the set does not fit, or no temperature is best.
     """
     run = _run_to_score(model_dir, data)
     if run.task.validation_set.shards == run.task.example_set.shards:

@@ -44,9 +44,8 @@ class FinetuningTask(ScoredTask):
     """A task on a set of examples.
 
     Args:
-        params: the settings. How texts are read, where it is not given, is filled in: as init_checkpoint has
-            it, or by default.
-        logging_dir, name: as Model Garden's task factory gives them.
+        params: the settings. Missing settings of how texts are read are filled in from init_checkpoint,
+            or with defaults.
         trained_on: the set that a run was trained on, to use its model on validation_data alone.
 
     Attributes:
@@ -137,7 +136,7 @@ class FinetuningTask(ScoredTask):
         return model
 
     def build_encoder(self, **options) -> XLNetEncoder:
-        """Returns the encoder of the settings; options go before them."""
+        """Returns the encoder of the settings; explicit options take precedence."""
         model = self.task_config.model
         options = {"memory_len": getattr(model, "memory_len", 0) or self.segment_len} | options
         return XLNetEncoder(self.xlnet_config, **model.encoder_options() | options)
@@ -163,18 +162,12 @@ def finetune(
     strategy: tf.distribute.Strategy,
     model_dir: str,
 ) -> dict[str, float]:
-    """Fine-tunes, or resumes the run in model_dir.
+    """Fine-tunes, or resumes the run in model_dir; returns the last evaluation's metrics, empty without one.
 
-    Args:
-        strategy: from `training.runtime.prepare`.
-
-    Returns:
-        The metrics of the last evaluation; empty without validation examples.
+    `strategy` is from `training.runtime.prepare`.
 
     Raises:
-        UserError: settings, examples, checkpoint, devices or model_dir do not fit together.
-        FileNotFoundError: there are no examples.
-        Diverged: too many steps one after another had to be skipped.
+        Diverged: too many steps in a row had to be skipped.
     """
     replicas = strategy.num_replicas_in_sync if params.runtime.distribution_strategy == "tpu" else 0
     task = build_task(params, task_class, model_dir, replicas)
@@ -183,7 +176,7 @@ def finetune(
 
 
 def keep_batches(params: cfg.ExperimentConfig, model_dir: str) -> bool:
-    """Takes over how the run in model_dir makes its batches, where not given; False: there is no run."""
+    """Takes over missing batch settings from the run in model_dir; False if there is no run."""
     settings, data = f"{model_dir}/{PARAMS_FILE}", params.task.train_data
     if not tf.io.gfile.exists(settings):
         return False
@@ -200,9 +193,7 @@ def build_task(
 ) -> FinetuningTask:
     """Returns the task and fills in what depends on its examples.
 
-    Args:
-        model_dir: folder of the run; one that is there already keeps its batches.
-        tpu_replicas: replicas of the TPU that is to train; 0: other devices train.
+    An existing run in model_dir keeps its batches. `tpu_replicas` is 0 unless a TPU trains.
     """
     data = params.task.train_data
     keep_batches(params, model_dir)
@@ -239,7 +230,7 @@ def build_task(
 
 
 def _fewest_positions(params: cfg.ExperimentConfig, data: ExampleData, replicas: int) -> str:
-    """Returns how an epoch's batches have the fewest positions on a TPU: "length" or "packed"."""
+    """Returns which batching gives an epoch the fewest positions on a TPU: "length" or "packed"."""
     rows, accumulation_steps = params.task.train_data.global_batch_size, params.trainer.accumulation_steps
 
     def positions(kind: str) -> int:

@@ -19,13 +19,10 @@ from xlnet_tf.training.optimizer import layer_number
 class InitialWeights:
     """The weights of `init_checkpoint`, if there is one.
 
-    Args:
-        config: the task's settings. How texts are read, where it is not given, is filled in: as the
-            checkpoint has it, or by default.
-        examples: what the model is for.
+    Missing settings of how texts are read are filled into `config`: from the checkpoint, or defaults.
 
     Attributes:
-        architecture: that of the checkpoint, if there is one, with the changes of the settings.
+        architecture: the checkpoint's, if there is one, with the changes of the settings.
     """
 
     def __init__(self, config: FinetuningConfig, examples: ExampleSet):
@@ -61,7 +58,7 @@ class InitialWeights:
         return checkpoint, reading
 
     def check_reinit(self) -> None:
-        """Raises UserError unless there are as many layers as begin anew, and they have others' weights."""
+        """Raises UserError unless reinit_layers fits the number of layers, and a checkpoint has the rest."""
         name, layers = "task.reinit_layers (--reinit_layers)", self._config.reinit_layers
         if not 0 <= layers <= self.architecture.n_layer:
             raise UserError(
@@ -74,14 +71,11 @@ class InitialWeights:
             )
 
     def load(self, model: tf_keras.Model, new_scopes: Sequence[str]) -> None:
-        """Loads the weights into a new run's model.
+        """Loads the weights into a new run's model, whose `new_scopes` the checkpoint may lack.
 
         With `reinit_layers` the top layers, and all above them, keep the weights that they were built with.
 
         Source: Zhang et al., Revisiting Few-sample BERT Fine-tuning, 2021, section 5.
-
-        Args:
-            new_scopes: parts of the model that the checkpoint may lack (see names.head_scope).
         """
         checkpoint, new = self._checkpoint, [*new_scopes]
         if not checkpoint:

@@ -1,6 +1,6 @@
-"""Training on labels of which some are rare: weights of the classes, balanced sampling, smoothed labels.
+"""Training with rare labels: class weights, balanced sampling, label smoothing.
 
-They change the loss of training only. Evaluations, and the loss on the dev examples, stay as they are.
+They change the training loss only. Evaluations, including the loss on the dev examples, are unaffected.
 """
 
 import dataclasses
@@ -47,10 +47,7 @@ class LabelConfig(FinetuningConfig):
             )
 
     def weights(self, labels: Sequence[str], counts: np.ndarray) -> np.ndarray | None:
-        """Returns how much each class weighs, float32 [C]; None without weights.
-
-        Args:
-            counts: int [C], training examples of each.
+        """Returns how much each class weighs, float32 [C], by its training examples; None without weights.
 
         With n_c examples of class c, and the given weights g_c, or 1 / n_c if they are to be balanced, an
         example of the class weighs g_c * sum(n) / sum(g * n).
@@ -63,13 +60,8 @@ class LabelConfig(FinetuningConfig):
     def label_set_weights(self, labels: Sequence[str], targets: np.ndarray) -> np.ndarray | None:
         """Returns the weights where a text may have several labels: float32 [2, C]; None without weights.
 
-        Each label is a class by itself, and texts without it are another, whose given weight is 1.
-
-        Args:
-            targets: 0 and 1, [records, C].
-
-        Returns:
-            The weights of texts without a label, and of those with it; see `weights`.
+        Row 0 weighs texts without a label, row 1 those with it (see `weights`). Each label is a class by
+        itself, and texts without it are another, whose given weight is 1. `targets` [records, C] are 0 and 1.
         """
         if self.class_weights == NONE:
             return None
@@ -147,7 +139,7 @@ def training_losses(
 def label_set_losses(
     logits: tf.Tensor, labels: tf.Tensor, weights: np.ndarray | None = None, smoothing: float = 0.0
 ) -> tf.Tensor:
-    """The mean cross entropy over labels that are independent of each other.
+    """Returns the mean cross entropy over labels that are independent of each other.
 
     Args:
         logits: [B, C] float32.

@@ -47,11 +47,9 @@ class EncoderModelConfig(_Changes):
     initializer_range: float = 0.02
 
     def architecture(self, vocab_size: int, base: XLNetConfig | None = None) -> XLNetConfig:
-        """Returns the architecture.
+        """Returns the architecture of `base` (a checkpoint), file or preset, with the settings' changes.
 
-        Args:
-            vocab_size: the tokenizer's; a file, n_token or `base` goes before it.
-            base: what to start from instead of file and preset: a checkpoint's.
+        The vocabulary is vocab_size, unless a file, n_token or `base` gives it.
         """
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(XLNetConfig)}
         changes = {name: value for name, value in fields.items() if value is not None}
@@ -67,11 +65,7 @@ class EncoderModelConfig(_Changes):
         return {name: getattr(self, name) for name in names}
 
     def fill_reading(self, from_checkpoint: Mapping[str, Any]) -> dict[str, Any]:
-        """Fills in how texts are read where it is not given.
-
-        Returns:
-            What is from the checkpoint and not the default.
-        """
+        """Fills in missing settings of how texts are read; returns the checkpoint's that are not defaults."""
         missing = [name for name in READING if getattr(self, name) is None]
         taken = {name: from_checkpoint.get(name, READING[name]) for name in missing}
         self.override(taken)

@@ -1,6 +1,6 @@
 """Uses a fine-tuned run: its checkpoints, its predictions for a set of examples.
 
-Predictions are kept as they are made, in pieces; a run that was interrupted resumes after the last of them.
+Predictions are stored in pieces as they are made; an interrupted run resumes after the last piece.
 """
 
 import dataclasses
@@ -38,11 +38,7 @@ _STEPS_KEPT = 100  # steps of predictions in a piece
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A fine-tuned run, converted or not, and a set of examples to use it on.
-
-    Attributes:
-        task: its task, whose validation_set is the set.
-    """
+    """A fine-tuned run, converted or not, and a set of examples to use it on: its task's validation_set."""
 
     model_dir: str
     params: cfg.ExperimentConfig
@@ -52,9 +48,8 @@ class Run:
     def open(cls, model_dir: str, data: str) -> "Run":
         """Opens a run.
 
-        Args:
-            model_dir: its folder, or that of its best weights, or one that either was converted to; or, if
-                there are data, fine-tuned weights without a run, as a model's save_pretrained writes them.
+        model_dir is the run's folder, or that of its best weights, or one that either was converted to; with
+        data also fine-tuned weights without a run, as a model's save_pretrained writes them.
         """
         model_dir = hub.locate(model_dir.rstrip("/")).folder  # FOLDER//NAME is another object of a bucket
         params_file = f"{model_dir}/params.yaml"
@@ -81,7 +76,7 @@ class Run:
 
     @classmethod
     def _of_weights(cls, model_dir: str, data: str) -> "Run":
-        """Opens fine-tuned weights without a run: what its files would say is in the card and the weights."""
+        """Opens fine-tuned weights without a run; the model card and the weights stand in for its files."""
         source = Pretrained(model_dir)
         card, examples = source.card, ExampleSet.load(data)
         entry = task_registry.entry_for_set(examples)
@@ -143,7 +138,7 @@ class Run:
 
 
 def _architecture(model_dir: str) -> XLNetConfig:
-    """Returns that of a run's weights, which only Hugging Face's format has in a file of another name."""
+    """Returns the architecture of a run's weights; Hugging Face's format stores it under another name."""
     path = f"{model_dir}/{CONFIG_FILE}"
     if tf.io.gfile.exists(path):
         return XLNetConfig.from_json_file(path)
@@ -166,7 +161,7 @@ class Predictor:
 
     Args:
         batch_size: examples of a step over all devices.
-        on_step: called after each step, with the number of examples that it was of.
+        on_step: called after each step with the number of its examples.
 
     Raises:
         UserError: the batch does not split over the devices, or a file of the set is damaged.
@@ -216,9 +211,7 @@ class Predictor:
     def predict(self, checkpoint: str, pieces: str | None = None) -> dict[str, np.ndarray]:
         """Returns the predictions of a checkpoint: name -> [records, ...], in the order of the set.
 
-        Args:
-            checkpoint: as `Run.checkpoints` has it.
-            pieces: folder that keeps predictions as they are made, to resume from; None: none.
+        The folder `pieces` stores predictions as they are made, to resume from.
 
         Raises:
             UserError: outputs are NaN or infinite.

@@ -56,13 +56,9 @@ class ScoredTask(Task):
         """Returns what the model says of each row, as scores and files need it: name -> [B, ...]."""
 
     def units(self, examples: ExampleSet, predictions: Predictions) -> Mapping[str, np.ndarray]:
-        """Returns what the metrics need of each unit: a text, question, query or sentence.
+        """Returns what the metrics need of each unit of a set: a text, question, query or sentence.
 
-        Args:
-            examples: a set with answers.
-
-        Returns:
-            name -> [units, ...]. By default each record is a unit.
+        The result is name -> [units, ...]; by default each record is a unit. The set has answers.
         """
         return predictions
 
@@ -75,7 +71,7 @@ class ScoredTask(Task):
         return self.score_units(self.units(examples, predictions))
 
     def probabilities(self, examples: ExampleSet, predictions: Predictions) -> Probabilities | None:
-        """Returns the probabilities of a set with answers; None if the task's outputs are none."""
+        """Returns the probabilities of a set with answers; None if the task does not predict any."""
         return None
 
     @abc.abstractmethod
@@ -92,7 +88,7 @@ class ScoredTask(Task):
         return bool(outputs) and all(is_constant(values, axis=0) for values in outputs)
 
     def warn_if_collapsed(self, examples: ExampleSet, predictions: Predictions):
-        """Warns of a model that gives all examples of a set the same outputs."""
+        """Warns if the model gives all examples of a set the same outputs."""
         if examples.records > 1 and self.has_collapsed(examples, predictions):
             logging.warning(
                 "the model's scores are all alike for %s: it has collapsed or not begun to learn, and its "
@@ -101,17 +97,17 @@ class ScoredTask(Task):
             )
 
     def shortfall(self, metrics: Mapping[str, float]) -> str:
-        """Says what the settings demand of a threshold and an evaluation's metrics lack; "" if nothing."""
+        """Says what an evaluation lacks to meet the settings' demands of a threshold; "" if nothing."""
         return ""
 
     def constant_score(self, examples: ExampleSet) -> float | None:
-        """Returns BEST_METRIC of the best answer that ignores the texts; None if the task has no such."""
+        """Returns BEST_METRIC of the best answer that ignores the texts; None if the task has none."""
         return None
 
     def best_metrics(self) -> dict[str, Any]:
         """Returns the metrics of the run's best evaluation; empty if there was none.
 
-        A finished run, or its folder of best weights, is its own set of examples.
+        `example_set` is the folder of a finished run, or of its best weights.
         """
         folder = self.example_set.folder
         metrics = read_metrics(f"{folder}/{BEST}") or read_metrics(str(folder))
@@ -170,11 +166,7 @@ def without_numbers(predictions: Predictions) -> list[int]:
 
 
 def in_order(rows: Mapping[str, np.ndarray], records: int) -> dict[str, np.ndarray]:
-    """Puts rows into the order of their set and leaves out the filler.
-
-    Args:
-        rows: name -> [rows, ...], `index` among them.
-    """
+    """Sorts rows by their `index` into the order of their set and leaves out the filler rows."""
     real = rows["index"] != FILLER
     order = np.argsort(rows["index"][real])
     ordered = {name: values[real][order] for name, values in rows.items()}

@@ -29,14 +29,14 @@ _WIDE = 512  # d_model, from which on a model is like the released ones
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What became of one seed.
+    """The outcome of one seed.
 
     Attributes:
         metric: name of the metric that counts.
         last: metrics of the last evaluation.
-        best: metrics of the evaluation that did best, and its step.
-        problem: empty, or how the run failed: diverged, or learned nothing.
-        advice: what to try then, a sentence without a full stop; empty for none.
+        best: metrics of the best evaluation, and its step.
+        problem: how the run failed: diverged, or learned nothing; else empty.
+        advice: what to try then, a sentence without a full stop, or empty.
     """
 
     seed: int
@@ -55,19 +55,18 @@ def finetune_seeds(
     num_seeds: int = 1,
     keep_going: bool = False,
 ) -> list[Result]:
-    """Fine-tunes with seeds params.task.seed, + 1, ...; what is finished is not done again.
+    """Fine-tunes with seeds params.task.seed, + 1, ...; finished seeds are not trained again.
 
     Args:
         params, task_class, strategy: see `finetuning.finetune`.
         model_dir: folder of the run; with several seeds, each has a folder seed-N in it.
-        num_seeds: how many.
         keep_going: whether a single run that diverges is a result, too.
 
     Returns:
         One result for each seed; also in model_dir/seeds.json.
 
     Raises:
-        Diverged: the only run has diverged. Of several runs, each is tried, and so with `keep_going`.
+        Diverged: a single run without `keep_going` has diverged. With several seeds, all are tried.
     """
     model_dir = model_dir.rstrip("/")  # FOLDER//NAME is another object of a bucket
     folders.claim(model_dir, folders.RUN, folders.RUNS, flag="--model_dir")
@@ -109,12 +108,9 @@ def runs(
 
 
 def trained_again(params: cfg.ExperimentConfig, model_dir: str, num_seeds: int) -> str:
-    """Says that a seed's run is there and is not resumed, as one seed and several have other folders.
+    """Warns that a seed's existing run is not resumed, as one seed and several use different folders.
 
-    Args: see `finetune_seeds`.
-
-    Returns:
-        A sentence without a full stop; "" if there is no such run.
+    Returns a sentence without a full stop; "" if there is no such run.
     """
     seed, is_one = params.task.seed, tf.io.gfile.exists(f"{model_dir}/{PARAMS_FILE}")
     are_several = tf.io.gfile.exists(f"{model_dir}/seed-{seed}/{PARAMS_FILE}")
@@ -138,7 +134,7 @@ def _finetune_seed(params, task_class, strategy, folder: str) -> Result:
 
 
 def _problem(task: FinetuningTask, last: Mapping[str, float], model_dir: str) -> str:
-    """Says in what a finished run has failed; empty if in nothing."""
+    """Says how a finished run has failed; empty if it has not."""
     constant = task.constant_score(task.validation_set) if last else None
     if constant is not None:
         failed = last[task.BEST_METRIC] <= constant
@@ -194,6 +190,6 @@ def table(results: Sequence[Result]) -> str:
 
 
 def _median(values: Sequence[float]) -> float:
-    """Returns the median; that of whole numbers, such as counts, is one if it can be."""
+    """Returns the median; of whole numbers, such as counts, a whole number if possible."""
     median = float(np.median(values))
     return int(median) if all(isinstance(value, int) for value in values) and median.is_integer() else median

@@ -67,8 +67,7 @@ class FinetuningConfig(cfg.TaskConfig):
 def finetuning_experiment(task: FinetuningConfig) -> cfg.ExperimentConfig:
     """Returns an experiment with the defaults of fine-tuning: one evaluation and checkpoint an epoch.
 
-    Args:
-        task: the task's settings; how texts are read is left open.
+    How texts are read is left open; FinetuningTask fills it in.
     """
     trainer = TrainerConfig(train_steps=0, validation_interval=0, checkpoint_interval=0, max_to_keep=5)
     trainer.optimizer_config.learning_rate = 2e-5

@@ -1,7 +1,7 @@
-"""Fine-tuning with several values of several settings, each with several seeds; dev says which is best.
+"""Fine-tunes with several values of several settings, each with several seeds; dev scores choose the best.
 
-Every run has a folder of its own below the sweep's, so that the same command resumes after any kill, and one
-with more values or seeds adds their runs.
+Every run has a folder of its own below the sweep's, so the same command resumes after any interruption, and
+one with more values or seeds adds their runs.
 """
 
 import copy
@@ -34,13 +34,7 @@ Point = Mapping[str, Any]  # by the names of the axes
 
 
 class Axis(NamedTuple):
-    """What one setting varies over.
-
-    Attributes:
-        name: the setting's name.
-        values: to take; empty if any in a range.
-        low, high: ends of the range.
-    """
+    """What one setting varies over: its values, or a range from low to high."""
 
     name: str
     values: tuple[Any, ...] = ()
@@ -49,11 +43,9 @@ class Axis(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, is_text: Callable[[str], bool] = lambda name: False) -> "Axis":
-        """Reads NAME:VALUE,VALUE,... or NAME:LOW..HIGH.
+        """Reads NAME:VALUE,VALUE,... or NAME:LOW..HIGH, as YAML values.
 
-        Args:
-            text: to read; values are those of yaml, where quotes enclose one that has a comma.
-            is_text: whether the setting of a name takes texts, so that yes and 1:5 are no other values.
+        With is_text(NAME), the setting takes texts: yes and 1:5 are not converted.
 
         Raises:
             UserError: it is neither, or a value comes twice.
@@ -93,10 +85,7 @@ class Axis(NamedTuple):
 
 
 def points(axes: Sequence[Axis], samples: int = 0, seed: int = 0) -> list[Point]:
-    """Returns what to try: all combinations of the axes' values, or a random sample.
-
-    Args:
-        samples: how many to draw; of these, equal ones are tried once. 0: all combinations.
+    """Returns what to try: all combinations of the axes' values, or `samples` distinct random points.
 
     Raises:
         UserError: a setting comes twice, or a range has no samples.
@@ -117,11 +106,7 @@ def points(axes: Sequence[Axis], samples: int = 0, seed: int = 0) -> list[Point]
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """What became of one point.
-
-    Attributes:
-        results: one for each seed.
-    """
+    """The results of one point, one for each seed."""
 
     point: Point
     folder: str
@@ -157,7 +142,7 @@ class Training(NamedTuple):
     Attributes:
         name: the point's name; empty for a training outside of a sweep.
         runs: settings and folder of each seed.
-        again: which run that is there is trained again; empty if none is.
+        again: warns of an existing run that is trained again; else empty.
     """
 
     name: str
@@ -174,15 +159,11 @@ def trainings(
     num_seeds: int = 1,
     tpu_replicas: int = 0,
 ) -> Iterator[Training]:
-    """Yields each variant with its task.
-
-    Args:
-        variants, task_class, model_dir, num_seeds: see `sweep`; an empty point has no folder of its own.
+    """Yields each variant with its task; see `sweep`. An empty point has no folder of its own.
 
     Raises:
         UserError: settings, examples and checkpoint of a variant do not fit together, two variants would have
-            the same folder, or some that are added other batches than those that are there.
-        FileNotFoundError: there are no examples.
+            the same folder, or an added variant would make other batches than the existing ones.
     """
     seen: dict[str, Point] = {}
     chosen: dict[str, str] = {}  # without a setting, batching -> name of the first point that has it
@@ -215,17 +196,17 @@ def sweep(
     model_dir: str,
     num_seeds: int = 1,
 ) -> list[Trial]:
-    """Fine-tunes with each variant of the settings; what is finished is not done again.
+    """Fine-tunes with each variant of the settings; finished runs are not repeated.
 
     Args:
         variants: each point with its complete settings.
         model_dir: folder of the sweep; each point has a folder in it.
 
     Returns:
-        A trial for each point. After each, model_dir/sweep.json has those that are done.
+        A trial for each point. After each, model_dir/sweep.json lists those that are done.
 
     Raises:
-        UserError: settings of a variant cannot be trained with; then none is.
+        UserError: a variant cannot be trained; then none is.
     """
     model_dir = model_dir.rstrip("/")
     folders.claim(model_dir, folders.RUN, folders.RUNS, flag="--model_dir")
@@ -261,9 +242,9 @@ def check(planned: Iterable[Training], strategy: tf.distribute.Strategy):
 
 
 def best(trials: Sequence[Trial]) -> Trial | None:
-    """Returns the trial with the highest median on dev; of equal ones the one with fewer failures.
+    """Returns the trial with the highest median on dev; among equal ones that with fewer failures.
 
-    Trials whose every run has failed do not count; None if there are no others.
+    Trials whose runs have all failed do not count; None if there are no others.
     """
     learned = [trial for trial in trials if trial.failed < len(trial.results)]
     return max(

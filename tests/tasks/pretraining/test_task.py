@@ -244,9 +244,12 @@ def test_a_run_without_a_newer_setting_resumes_with_its_default(run, folder, tmp
     path = tmp_path / "run" / "params.yaml"
     lines = [line for line in path.read_text().splitlines() if "permutation" not in line]
     path.write_text("\n".join(lines))
-    resume(settings(folder), tmp_path / "run")
+    params = settings(folder)
+    task = pretraining.PretrainingTask(params.task)
+    check_resumable(params, task, str(tmp_path / "run"))
+    params.task.permutation = "online"
     with pytest.raises(UserError, match="task.permutation: precomputed there, online now"):
-        resume(settings(folder, task={"permutation": "online"}), tmp_path / "run")
+        check_resumable(params, task, str(tmp_path / "run"))
 
 
 def test_a_new_run_begins_with_the_weights_of_another(run, folder):

@@ -1,4 +1,4 @@
-"""What a SavedModel holds, and how it is asked in Python.
+"""The contents of a SavedModel, and how Python code calls them.
 
 Begin with `exported_model.py`, which the served models of all tasks derive from.
 """

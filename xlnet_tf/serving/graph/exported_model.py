@@ -1,4 +1,4 @@
-"""What a SavedModel holds: a model, its tokenizer, and functions from texts to answers."""
+"""The contents of a SavedModel: a model, its tokenizer, and functions from texts to answers."""
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
@@ -41,18 +41,17 @@ LOWEST = tf.float32.min  # the score of what is not there; unlike infinity, JSON
 
 
 class ExportableModel(tf.Module):
-    """Base of what is exported: texts in, answers out, all of it in one graph.
+    """Base of exported models: texts in, answers out, all of it in one graph.
 
-    A subclass says which strings it reads (`example_rows`), what it makes of them (`serve`) and of tokens
+    A subclass says which strings it reads (`example_rows`), and how it answers them (`serve`) and token ids
     (`serve_tokens`). All inputs and outputs have the batch B, of any size, as their first axis, so that a
-    server can put requests together and take results apart. Texts have at most 512 KiB.
+    server can batch requests and split the results. Texts have at most 512 KiB.
 
     Args:
         model: built, its weights loaded; of the dtype to serve in.
         seq_len: T, most tokens of a sequence.
-        buckets: lengths to which the sequences of a batch are padded, the first that holds the longest of
-            them, ascending; `seq_len` comes after them. None: 32, 64, 128, ... A model that reads in segments
-            has none.
+        buckets: ascending lengths; a batch is padded to the first that holds its longest sequence, or else to
+            `seq_len`. None: 32, 64, 128, ... A model that reads in segments has none.
         int8: whether to store the weights as 8-bit integers (see Int8Weights).
         keep_position_keys: whether to project the distances once; not if the weights may change.
 
@@ -64,10 +63,7 @@ class ExportableModel(tf.Module):
         OF_EXAMPLES: options that are settings of the examples that a run was fine-tuned on.
         card: the model's card, for model.json.
         texts: the tokenizer in graph.
-        answer: `serve`, as one graph that checks that all inputs have as many rows.
-
-    Raises:
-        UserError: tokenizer, model and lengths do not fit together.
+        answer: `serve`, as one graph that checks that all inputs have equally many rows.
     """
 
     METHODS: ClassVar[Mapping[str, str]] = {}
@@ -118,10 +114,10 @@ class ExportableModel(tf.Module):
 
     @classmethod
     def of_model(cls, model: XLNetHead, *, pair: bool = False) -> Self:
-        """Returns what a model answers texts with in Python.
+        """Returns the served form of a model, to answer texts in Python.
 
         Args:
-            model: built; with its tokenizer.
+            model: built, with its tokenizer.
             pair: whether texts are pairs, if the model's card does not say.
 
         Raises:
@@ -144,7 +140,7 @@ class ExportableModel(tf.Module):
 
     @classmethod
     def complete_options(cls, options: Mapping[str, Any], segment_len: int) -> dict[str, Any]:
-        """Returns options with those lengths that are not given; refuses unknown ones."""
+        """Completes options with default lengths; refuses unknown ones."""
         known = keyword_options(cls)
         hints.refuse(set(options) - known, known)
         options = {"seq_len": default_seq_len(segment_len), **options}
@@ -185,7 +181,7 @@ class ExportableModel(tf.Module):
 
     @staticmethod
     def check_inputs(inputs: dict[str, Texts]) -> dict[str, Texts]:
-        """Adds checks that all inputs have as many rows, and no text more than MOST_TEXT_BYTES."""
+        """Adds checks that all inputs have equally many rows and no text exceeds MOST_TEXT_BYTES."""
         checks = [
             tf.debugging.assert_less_equal(
                 tf.strings.length(value.flat_values if isinstance(value, tf.RaggedTensor) else value),
@@ -199,27 +195,23 @@ class ExportableModel(tf.Module):
 
     @staticmethod
     def without_padding(row: text_answers.Row, answer: dict[str, Any]) -> dict[str, Any]:
-        """Returns an answer without what fills it up to the longest one of its batch."""
+        """Removes the padding from a row's answer, which fills it up to the longest one of its batch."""
         return answer
 
     def readable(self, row: text_answers.Row, answer: dict[str, Any]) -> dict[str, Any]:
-        """Returns an answer without padding as people read it in Python: by name."""
+        """Returns an answer without padding, as Python users read it: by name."""
         return answer
 
     def serve(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Answers texts, given as `input_specs` has them."""
+        """Answers texts; the inputs are those of `input_specs`."""
         raise NotImplementedError
 
     def serve_tokens(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Answers sequences that are packed already.
-
-        Args:
-            features: input_word_ids, input_mask, input_type_ids [B, T].
-        """
+        """Answers packed sequences: input_word_ids, input_mask, input_type_ids [B, T]."""
         raise NotImplementedError
 
     def example_rows(self) -> dict[str, Any]:
-        """Returns one typical row of serving_default's inputs: for warming up, and to show to people."""
+        """Returns one typical row of serving_default's inputs, for warm-up and as an example."""
         raise NotImplementedError
 
     def forward(self, model: tf_keras.Model, features: Mapping[str, tf.Tensor]) -> Any:
@@ -227,16 +219,16 @@ class ExportableModel(tf.Module):
         return model(features, training=False)
 
     def run(self, features: Mapping[str, tf.Tensor]) -> Any:
-        """Returns what the model says of packed sequences; one graph of it serves all signatures."""
+        """Returns the model's outputs for packed sequences; one graph serves all signatures."""
         features = dict(features)
         if self.position_keys is not None:
             features["position_keys"] = tf.convert_to_tensor(self.position_keys)
         return self._forward(features)
 
     def use(self, function: Callable[[tf_keras.Model], Any]) -> Any:
-        """Returns function(model), computed with the weights that are to be stored, and for texts alone.
+        """Returns function(model), computed with the stored weights in inference mode.
 
-        Whatever the model does in training, no answer depends on the padding that its text gets here.
+        Pooling ignores the padding that a text gets here, whatever the model does in training.
         """
         model = self._model()
         pooling = model.pooling if isinstance(model, PooledHead) else None
@@ -249,14 +241,9 @@ class ExportableModel(tf.Module):
     def pack(
         self, ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor | None = None, *, padding: str = "left"
     ) -> dict[str, tf.Tensor]:
-        """Packs texts as they were packed for training, cut to seq_len and padded to a bucket.
+        """Packs texts as in training, cut to seq_len and padded to a bucket; returns features [N, T].
 
-        Args:
-            ids_a: [N, (pieces)] of the first texts.
-            ids_b: of the second; None: there are none.
-
-        Returns:
-            The model's features [N, T].
+        ids_a and ids_b (of pairs) are piece ids [N, (pieces)].
         """
         lengths = ids_a.row_lengths() + 2 if ids_b is None else ids_a.row_lengths() + ids_b.row_lengths() + 3
         return graph_packing.pack(ids_a, ids_b, seq_len=self.padded_len(lengths), padding=padding)
@@ -324,11 +311,7 @@ class ExportableModel(tf.Module):
 
 
 class CandidatesModule(ExportableModel):
-    """Base of what scores several texts of a row, each read by itself together with another text.
-
-    Attributes:
-        SCORES: name of the scores, an output.
-    """
+    """Base of models that score several texts of a row, each read with another text, as output SCORES."""
 
     SCORES: ClassVar[str]
 

@@ -1,4 +1,4 @@
-"""What a signature's graph takes: texts and lists of texts, also as tf.Examples."""
+"""The inputs of a signature's graph: texts and lists of texts, also as tf.Examples."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,11 +9,7 @@ Texts = tf.Tensor | tf.RaggedTensor
 
 
 def signature(function, **specs: tf.TensorSpec) -> Signature:
-    """Traces a function for inputs of given names.
-
-    Args:
-        function: takes the inputs by name, returns a dict of tensors.
-    """
+    """Traces a function from inputs by name to a dict of tensors."""
 
     def checked(**inputs):
         # A server feeds the graph what comes, whatever the specs say; the error names the input.
@@ -26,7 +22,7 @@ def signature(function, **specs: tf.TensorSpec) -> Signature:
 
 
 def check_rows(inputs: dict[str, Texts]) -> dict[str, Texts]:
-    """Adds checks that all inputs have as many rows; the error names the inputs."""
+    """Adds checks that all inputs have equally many rows; the error names the inputs."""
     (first, expected), *others = inputs.items()
     checks = [
         tf.debugging.assert_equal(
@@ -43,13 +39,10 @@ def _rows(value: Texts) -> tf.Tensor:
 
 
 def lists(values: Texts) -> tuple[tf.Tensor, tf.Tensor]:
-    """Makes lists of texts equally long.
-
-    Args:
-        values: [B, C] strings, or ragged [B, (C)], as tf.Examples have them.
+    """Pads lists of texts, [B, C] or ragged [B, (C)] as of tf.Examples, to equal length.
 
     Returns:
-        The lists [B, C], "" after the last text of each, and which of them are texts, [B, C] bool.
+        The lists [B, C], with "" after the last text of each, and which of them are texts, [B, C] bool.
     """
     if not isinstance(values, tf.RaggedTensor):
         return values, tf.ones(tf.shape(values), tf.bool)
@@ -57,12 +50,10 @@ def lists(values: Texts) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def parse_examples(examples: tf.Tensor, specs: Mapping[str, tf.TensorSpec]) -> dict[str, Texts]:
-    """Reads inputs from tf.Examples.
+    """Reads inputs from serialized tf.Examples [B], which have a bytes feature for each input.
 
-    Args:
-        examples: [B] serialized tf.Example with a feature of bytes for each input; a missing one is an error,
-            a missing list an empty one.
-        specs: the inputs' specs, [B] or [B, C] strings; lists are ragged, each of its own length.
+    A missing text is an error, a missing list is empty. `specs` are the inputs', [B] or [B, C] strings; lists
+    are ragged.
     """
     with tf.device("/CPU:0"):
         features = {

@@ -15,10 +15,8 @@ _LARGEST = 127
 class Int8Weights(tf.Module):
     """The kernels and embeddings of a model as integers from -127 to 127, with one scale for each output.
 
-    Biases, norms and segment embeddings, less than 1 % of a model, stay as they are.
-
-    Args:
-        model: built, weights loaded; it keeps its own weights.
+    Biases, norms and segment embeddings, less than 1 % of a model, stay as they are. The model, which must be
+    built and loaded, keeps its own weights.
     """
 
     def __init__(self, model: tf_keras.Model):
@@ -35,7 +33,7 @@ class Int8Weights(tf.Module):
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
-        """Lets the layers compute with the integers, while a graph is traced."""
+        """Makes the layers compute with the integers while a graph is traced."""
         own = [vars(layer)[attribute] for layer, attribute, _ in self._locations()]
         try:
             for layer, attribute, table in self._locations():
@@ -47,7 +45,7 @@ class Int8Weights(tf.Module):
 
 
 class _Table(tf.Module):
-    """A weight as integers and scales, which TensorFlow takes where it takes a tensor."""
+    """A weight as integers and scales, which TensorFlow accepts as a tensor."""
 
     def __init__(self, values: np.ndarray, input_axes: tuple[int, ...]):
         super().__init__()
@@ -69,7 +67,7 @@ class _Table(tf.Module):
         return tf.convert_to_tensor(values, dtype, name=name)
 
     def sparse_read(self, indices, name=None):
-        """Serves tf.gather, which then need not make floats of the whole vocabulary."""
+        """Serves tf.gather without converting the whole vocabulary to floats."""
         rows = tf.cast(tf.gather(self.integers, indices), tf.float32)
         return tf.multiply(rows, tf.gather(self.scales, indices), name=name)
 
@@ -79,7 +77,7 @@ def _is_quantized(name: str) -> bool:
 
 
 def _input_axes(name: str) -> tuple[int, ...]:
-    """Returns the axes that a product with the weight sums over."""
+    """Returns the axes that a matrix product with the weight sums over."""
     if name.endswith("/embeddings"):
         return (1,)  # [V, D], read by rows
     if name.endswith("output/kernel"):

@@ -24,10 +24,10 @@ def check_room(name: str, most: int, seq_len: int):
 
 
 def check_temperature(temperature: Sequence[float] | None, number: int) -> list[float]:
-    """Returns what logits are divided by, [number], 1 where no temperature is given.
+    """Returns the temperatures, [number], by default 1.
 
     Raises:
-        UserError: there are more or fewer, or one is not above 0.
+        UserError: their number is wrong, or one is not above 0.
     """
     if temperature is None:
         return [1.0] * number
@@ -38,11 +38,7 @@ def check_temperature(temperature: Sequence[float] | None, number: int) -> list[
 
 
 def buckets_for(data: str, seq_len: int) -> list[int]:
-    """Returns the buckets that leave least padding for requests as long as the texts of a set.
-
-    Args:
-        data: folder of a set of examples.
-        seq_len: most tokens of a sequence; longer texts are cut to it.
+    """Returns the buckets that pad least for requests as long as the texts of the set in a folder.
 
     Raises:
         UserError: the set is empty or damaged.
@@ -56,12 +52,12 @@ def buckets_for(data: str, seq_len: int) -> list[int]:
 
 
 def default_seq_len(segment_len: int) -> int:
-    """Returns the tokens of a sequence where no option says otherwise: whole segments, if there are any."""
+    """Returns the default sequence length in tokens: whole segments, if the model reads in segments."""
     return max(segment_len, _SEQ_LEN - _SEQ_LEN % (segment_len or 1))
 
 
 def exact_buckets(seq_len: int, segment_len: int) -> list[int] | None:
-    """Returns the buckets that leave little padding, of a model that does not read in segments.
+    """Returns many buckets, to pad little; None if the model reads in segments.
 
     Without a compiler, many buckets cost no more than few.
     """

@@ -1,4 +1,4 @@
-"""What a server says of a model, and whether its answers agree. Nothing that a server sends is trusted."""
+"""A server's description of a model, and checks of its answers. Nothing that a server sends is trusted."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -29,12 +29,7 @@ _SHOWN = 500  # characters of what a server says
 
 @dataclasses.dataclass(frozen=True)
 class TensorInfo:
-    """An input or output.
-
-    Attributes:
-        dtype: its values' type; object: bytes.
-        rank: how many axes it has, batch included; None if any.
-    """
+    """An input or output; dtype object means bytes, `rank` includes the batch, None is any rank."""
 
     dtype: np.dtype
     rank: int | None
@@ -47,12 +42,7 @@ class TensorInfo:
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """What one function of a model takes and gives, by name.
-
-    Attributes:
-        inputs, outputs: columns by name.
-        problem: why it cannot be asked; empty if it can.
-    """
+    """Inputs and outputs of one function of a model; `problem` says why it cannot be called, or is ""."""
 
     inputs: Mapping[str, TensorInfo]
     outputs: Mapping[str, TensorInfo]
@@ -60,13 +50,10 @@ class Signature:
 
 
 def signatures_of(definitions: Any) -> dict[str, Signature]:
-    """Reads what a server says of a model; a signature that cannot be read spoils no other.
-
-    Args:
-        definitions: SignatureDef protos by name, in their JSON form.
+    """Reads a server's signatures from SignatureDef protos in JSON form; an unreadable one has a `problem`.
 
     Raises:
-        ValueError: they are not by name.
+        ValueError: the definitions are not an object with names.
     """
     if not isinstance(definitions, Mapping):
         raise ValueError("the signatures are not an object")
@@ -104,12 +91,10 @@ def _column(name: str, tensor: Any) -> TensorInfo:
 def check_answers(answers: Mapping[str, np.ndarray], signature: Signature, rows: int | None) -> None:
     """Compares answers with the signature and the request.
 
-    Args:
-        answers: by the names of the signature's outputs.
-        rows: number of the request's rows; None if it has no inputs.
+    `rows` is the number of the request's rows; None if it has no inputs.
 
     Raises:
-        UserError: an answer has other rows (they would be taken for others'), another type or rank.
+        UserError: an answer has another number of rows (they would be mixed up), another type or rank.
     """
     for name, column in signature.outputs.items():
         values = answers[name]
@@ -123,7 +108,7 @@ def check_answers(answers: Mapping[str, np.ndarray], signature: Signature, rows:
 
 
 def printable(value: Any, limit: int = _SHOWN) -> str:
-    """Returns what a server says as text that cannot control a terminal, cut at a limit of characters."""
+    """Returns a server's text without control characters, cut at a limit of characters."""
     text = str(value)
     text = "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode()
@@ -133,7 +118,7 @@ def printable(value: Any, limit: int = _SHOWN) -> str:
 
 
 def bad_answer(what: str) -> UserError:
-    """Returns the error of an answer that breaks the server's own promises."""
+    """Returns the error for an answer that contradicts the server's own description."""
     return UserError(
         f"the server's answer cannot be trusted: {what}. Nothing of it was used. Is the server TensorFlow "
         "Serving, and the model exported by xlnet-tf export?"
@@ -141,7 +126,7 @@ def bad_answer(what: str) -> UserError:
 
 
 def no_answer(address: str, reason: Any) -> UserError:
-    """Returns the error of a server that is not there."""
+    """Returns the error for a server that does not answer."""
     return UserError(
         f"no answer from {address}: {printable(reason)}. Is TensorFlow Serving there? Its REST API is "
         "usually on port 8501 (HOST:8501), gRPC on port 8500 (grpc://HOST:8500)"
@@ -149,19 +134,19 @@ def no_answer(address: str, reason: Any) -> UserError:
 
 
 def no_model(address: str, model: str, message: Any) -> UserError:
-    """Returns the error of a server without the model."""
+    """Returns the error for a server without the model."""
     return UserError(
         f"the server at {address} has no model {model!r}, or is still loading it: {printable(message)}"
     )
 
 
 def refusal(address: str, message: Any) -> UserError:
-    """Returns the error of a request that the server refuses."""
+    """Returns the error for a request that the server refuses."""
     return UserError(f"the server at {address} refuses the request: {printable(message)}")
 
 
 def without_padding(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a tagger's answer with the entities of its own text alone; other models' as they are."""
+    """Removes the padding from a tagger's entities; other answers stay as they are."""
     count = answer.get("num_entities")
     cut = isinstance(count, int)
     return {

@@ -29,10 +29,7 @@ Row = Mapping[str, str | Sequence[str]]
 class BatchPredictor(NamedTuple):
     """Answers a batch of rows with a graph function.
 
-    Attributes:
-        serve: the function.
-        inputs: from rows to what it takes, by name.
-        without_padding: see ExportableModel.without_padding.
+    `inputs` converts rows to the function's inputs by name; see ExportableModel.without_padding.
     """
 
     serve: Any
@@ -44,12 +41,12 @@ class BatchPredictor(NamedTuple):
 
     @property
     def outputs(self) -> Mapping[str, tf.TensorSpec]:
-        """What the answers have, with the axis of the batch; sorted, as a SavedModel keeps no order."""
+        """The outputs' specs, batch axis included, sorted by name, as a SavedModel keeps no order."""
         return dict(sorted(self.serve.structured_outputs.items()))
 
 
 class Served(Protocol):
-    """What answers texts: a ExportableModel, or a SavedModel of one."""
+    """A model that answers texts: an ExportableModel, or a SavedModel of one."""
 
     def input_ranks(self) -> Mapping[str, int]:
         """Returns the inputs by name: 1 for a text, 2 for a list of texts."""
@@ -59,12 +56,10 @@ class Served(Protocol):
 
 
 def answer_texts(served: Served, rows: Iterable[Row], batch_size: int) -> Iterator[dict[str, Any]]:
-    """Yields what a served model answers to rows, in their order.
+    """Yields a served model's answers to rows (texts, or lists of texts, by name), in their order.
 
-    Args:
-        served: the model; with exact_buckets, rows are as long as their text.
-        rows: its inputs by name: texts, or lists of texts.
-        batch_size: rows that are computed together.
+    A model with exact_buckets pads rows to little more than their own length; batch_size rows are computed
+    together.
 
     Raises:
         UserError: batch_size is below 1.
@@ -93,14 +88,11 @@ def answer_texts(served: Served, rows: Iterable[Row], batch_size: int) -> Iterat
 def normalize_inputs(
     ranks: Mapping[str, int], texts: Sequence[Any], inputs: Mapping[str, Any]
 ) -> tuple[list[Row], bool]:
-    """Makes rows of texts that a person gives.
+    """Makes rows from texts given by a user, and says whether they are a list of rows or a single one.
 
     Args:
-        ranks: the inputs, as Served.input_ranks has them.
+        ranks: the inputs, as in Served.input_ranks.
         texts: values of the first inputs.
-
-    Returns:
-        The rows, and whether they are a list of rows instead of a single one.
 
     Raises:
         UserError: inputs are missing, unknown, not texts, or differ in number.
@@ -148,7 +140,7 @@ def _depth(value: Any) -> int:
 
 
 def _as_lists(value: Any) -> Any:
-    """Returns tuples, arrays, iterators and pandas columns as lists, also within others; else the value."""
+    """Converts tuples, arrays, iterators and pandas columns to lists, also nested; other values stay."""
     if hasattr(value, "tolist"):  # of pandas, in the order of the rows, whatever their numbers
         value = value.tolist()
     return [*map(_as_lists, value)] if isinstance(value, list | tuple | Iterator) else value
@@ -159,7 +151,7 @@ def batch_predictor(
     specs: Mapping[str, tf.TensorSpec],
     without_padding: Callable[[Row, dict[str, Any]], dict[str, Any]],
 ) -> BatchPredictor:
-    """Returns the function that answers rows with one of their columns: a graph, unless all run eagerly."""
+    """Returns the function that answers a batch of rows: a graph, unless tf.functions run eagerly."""
     columns = {name: _spec(spec) for name, spec in specs.items()}
     serve = answer
     if not tf.config.functions_run_eagerly():
@@ -183,5 +175,5 @@ def split_rows(answers: Mapping[str, tf.Tensor]) -> list[dict[str, Any]]:
 
 
 def _spec(spec: tf.TensorSpec) -> tf.TensorSpec | tf.RaggedTensorSpec:
-    """Returns an input's type where the lists of rows have lengths of their own."""
+    """Returns an input's spec, ragged if rows have lists of texts."""
     return tf.RaggedTensorSpec(spec.shape, spec.dtype, 1, tf.int64) if spec.shape.rank > 1 else spec

@@ -13,14 +13,11 @@ FLOAT32, BFLOAT16, INT8 = WEIGHTS = ("float32", "bfloat16", "int8")
 
 @contextlib.contextmanager
 def policy(weights: str) -> Iterator[None]:
-    """Lets models be built for a kind of weights.
+    """Sets the Keras policy for building models with a kind of weights.
 
     Args:
         weights: "float32"; "bfloat16": weights and activations, for processors that compute with it; "int8":
             weights only (see Int8Weights).
-
-    Raises:
-        UserError: there is no such kind.
     """
     if weights not in WEIGHTS:
         raise UserError(f"weights are {weights!r}; expected one of {', '.join(WEIGHTS)}")

@@ -1,8 +1,8 @@
-"""Answers concurrent requests together: their rows meet in batches that are padded to one length.
+"""Answers concurrent requests together: their rows are batched and padded to one length.
 
-A request that finds no other waiting runs as it is: its answer is the SavedModel's to the last bit, and only
-the model tokenizes its texts. When requests wait for a worker, their rows are sorted by the length that the
-model pads them to (its buckets): a short text never pays for a long one, not even for one of its own request.
+If no other request waits, a request runs unchanged: its answer equals the SavedModel's to the last bit, and
+only the model tokenizes its texts. When requests wait for a worker, their rows are sorted by the length that
+the model pads them to (its buckets): short texts never pay for long ones, not even in their own request.
 """
 
 import concurrent.futures
@@ -33,7 +33,7 @@ class Closed(Exception):
 
 
 class Rule(enum.Enum):
-    """What of a signature's requests may share a batch, so that each answer keeps its shape."""
+    """Which requests of a signature may share a batch, so that each answer keeps its shape."""
 
     ROWS = enum.auto()  # each row on its own
     REQUESTS = enum.auto()  # all rows of a request together: its answers are as wide as the widest
@@ -74,11 +74,7 @@ class _Part:
 
 
 class Batcher:
-    """The queue and the workers of one version of a model.
-
-    Args:
-        together: whether to put requests together.
-    """
+    """The queue and the workers of one version of a model; batches requests if `together`."""
 
     def __init__(self, model: LoadedModel, *, together: bool = True, max_batch: int = MAX_BATCH):
         self._model, self._max_batch = model, max_batch
@@ -103,14 +99,11 @@ class Batcher:
     ) -> concurrent.futures.Future:
         """Queues a request whose inputs the model has checked.
 
-        Args:
-            seconds: after which nobody waits for the answer; None: somebody always does.
-
-        Returns:
-            A future of its outputs, or of a RequestError. Those that are cancelled are not computed.
+        After `seconds` the request expires; None: never. Returns a future of its outputs, or of a
+        RequestError; if it is cancelled, the request is not computed.
 
         Raises:
-            Closed: the model is not served any more.
+            Closed: the model is no longer served.
         """
         sizes = {value.shape[0] if value.ndim else -1 for value in columns.values()}
         rows = sizes.pop() if len(sizes) == 1 else -1
@@ -132,7 +125,7 @@ class Batcher:
         return request.future
 
     def close(self) -> None:
-        """Answers what somebody waits for, drops the rest, and closes the model."""
+        """Answers what clients wait for, drops the rest, and closes the model."""
         with self._lock:
             self._closed = True
             self._lock.notify_all()
@@ -143,7 +136,7 @@ class Batcher:
             thread.join(_END_SECONDS)
 
     def _parts(self, request: _Request) -> Iterator[tuple[tuple, np.ndarray]]:
-        """Yields rows that stay together, after what they share with those that may be in their batch."""
+        """Yields rows that stay together, each with the key that rows of one batch share."""
         rule, everything = self._rules[request.signature], np.arange(max(0, request.rows))
         if rule is Rule.ALONE or request.rows <= 0:
             yield (request, 0), everything
@@ -169,7 +162,7 @@ class Batcher:
             self._answer(parts)
 
     def _next(self) -> list[_Part]:
-        """Waits for parts that one run of the model answers; returns none once the batcher is closed."""
+        """Waits for parts to run together; returns none once the batcher is closed."""
         with self._lock:
             self._idle += 1
             self._lock.wait_for(lambda: self._queues or self._closed)
@@ -190,7 +183,7 @@ class Batcher:
             return parts
 
     def _oldest(self) -> list[_Part]:
-        """Takes the part that waits longest, and those behind it that fit into its batch."""
+        """Takes the part that waits longest, and later ones that fit into its batch."""
         key, queue = min(self._queues.items(), key=lambda item: item[1][0].number)
         parts, room = [queue.popleft()], self._most_rows(key[-1])
         room -= len(parts[0].rows)

@@ -22,7 +22,7 @@ _STOP_SECONDS = 10
 
 
 def _answering(method: Callable) -> Callable:
-    """Turns the errors of a method into those of gRPC."""
+    """Converts the errors of a method to those of gRPC."""
 
     def answer(self, request: Any, context: grpc.ServicerContext) -> Any:
         caller = Caller("GRPC")
@@ -88,11 +88,7 @@ class _ModelState(model_service_pb2_grpc.ModelServiceServicer):
 
 
 class _Patience(grpc.ServerInterceptor):
-    """Ends calls whose request does not come in time: each would keep a thread, and with all, the server.
-
-    Args:
-        seconds: from the head of a call to the end of its request.
-    """
+    """Ends calls whose request takes more than `seconds` to arrive; they would use up all threads."""
 
     def __init__(self, seconds: float):
         self._seconds = seconds
@@ -120,10 +116,7 @@ class _Patience(grpc.ServerInterceptor):
 
 @contextlib.contextmanager
 def serving(service: Service, address: str, limits: Limits) -> Iterator[int]:
-    """Answers gRPC while the block runs; yields the port.
-
-    Args:
-        address: HOST:PORT; port 0 is any free one.
+    """Answers gRPC at HOST:PORT while the block runs; yields the port. Port 0 is any free one.
 
     Raises:
         UserError: the address is taken.

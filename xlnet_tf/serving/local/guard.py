@@ -1,8 +1,8 @@
-"""What stands before the application: who may ask, how much, how slowly, and how many at a time.
+"""Guards the application: who may send requests, how large, how slow, and how many at a time.
 
-A web page that somebody has open can send requests to a server on the same machine. Browsers say where a
-request comes from (`Origin`, `Sec-Fetch-Site`), and under which name the server was asked (`Host`): a name
-that is not this machine's is an attacker's, made to point here (DNS rebinding).
+A web page that is open in a browser can send requests to a server on the same machine. Browsers say where a
+request comes from (`Origin`, `Sec-Fetch-Site`), and which name the server was addressed by (`Host`): a name
+that is not this machine's is an attacker's, made to resolve to it (DNS rebinding).
 """
 
 import asyncio
@@ -43,10 +43,10 @@ _STALL_SECONDS = 30.0  # in which a client must have read something of what wait
 
 
 class Limits(NamedTuple):
-    """What a server takes.
+    """A server's limits.
 
     Attributes:
-        hosts: names that it may be asked by, besides localhost and addresses.
+        hosts: accepted host names besides localhost and addresses.
         max_bytes: most bytes of a body.
         timeout: seconds from the head of a request to the end of its answer.
         concurrency: most requests at a time, besides those for health and metrics.
@@ -59,7 +59,7 @@ class Limits(NamedTuple):
 
 
 class Guard:
-    """ASGI middleware that refuses requests beyond the limits of an application, each with one JSON error."""
+    """ASGI middleware that answers requests beyond an application's limits with a JSON error."""
 
     def __init__(self, application: Callable, limits: Limits):
         self._application, self._limits = application, limits
@@ -150,7 +150,7 @@ class Guard:
     async def _body(self, receive: Receive, discard: bool) -> bytes | None:
         """Reads a whole body, None if it is too large.
 
-        What is refused is read to its end, and thrown away: else the client, still sending, would see a
+        A refused body is read to its end and discarded; otherwise the client, still sending, would see a
         broken connection instead of the answer.
         """
         parts, size = [], 0
@@ -172,9 +172,9 @@ class _Disconnected(Exception):
 
 
 def _origin_form(scope: Message) -> tuple[Message, list[str]]:
-    """Returns a request with its path alone, and the names that it calls this server by.
+    """Returns a request with its path alone, and the names that it addresses this server by.
 
-    A request line may have the whole address. HTTP/1.0 knows no Host, and no browser speaks it.
+    A request line may contain the whole address. HTTP/1.0 has no Host, and no browser speaks it.
     """
     hosts = [value.decode("latin-1") for name, value in scope["headers"] if name.lower() == b"host"]
     if not hosts and scope["http_version"] != "1.0":
@@ -187,7 +187,7 @@ def _origin_form(scope: Message) -> tuple[Message, list[str]]:
 
 
 def _unpacked(body: bytes, most: int) -> bytes | None:
-    """Returns what gzip has packed, None if it is too large."""
+    """Decompresses a gzip body; None if it is too large."""
     unpacking = zlib.decompressobj(zlib.MAX_WBITS | 16)  # with gzip's header
     unpacked = unpacking.decompress(body, most + 1)
     if len(unpacked) > most:
@@ -198,9 +198,9 @@ def _unpacked(body: bytes, most: int) -> bytes | None:
 
 
 class Protocol(H11Protocol):
-    """HTTP of a connection, which ends if the head of a request does not come in time.
+    """An HTTP connection that ends if the head of a request does not arrive in time.
 
-    It also ends if the client stops reading its answers: closed in order, it would wait for the client.
+    It also ends if the client stops reading; an orderly close would wait for the client.
     """
 
     _refused = False

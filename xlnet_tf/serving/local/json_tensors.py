@@ -1,4 +1,4 @@
-"""JSON bodies of TensorFlow Serving's REST API to arrays and back.
+"""Converts JSON bodies of TensorFlow Serving's REST API to arrays and back.
 
 Source: https://www.tensorflow.org/tfx/serving/api_rest
 """
@@ -27,7 +27,7 @@ def parse(body: bytes) -> dict[str, Any]:
     """Reads a body.
 
     Raises:
-        RequestError: it is not a JSON object, or is signed by a name that is not a string.
+        RequestError: it is not a JSON object, or its signature_name is not a string.
     """
     if not body:
         raise invalid("JSON Parse error: The document is empty")
@@ -54,13 +54,10 @@ def parse(body: bytes) -> dict[str, Any]:
 def read_inputs(
     document: Mapping[str, Any], expected: Mapping[str, TensorInfo]
 ) -> tuple[dict[str, np.ndarray], bool]:
-    """Reads the inputs that a signature expects from a predict request, in rows or columns.
-
-    Returns:
-        The inputs by name, and whether they came in rows.
+    """Reads the inputs of a predict request by name; also returns whether they came in rows.
 
     Raises:
-        RequestError: they are not what the signature takes.
+        RequestError: they do not fit the signature.
     """
     by_rows = _ROWS in document
     if by_rows and _COLUMNS in document:
@@ -109,7 +106,7 @@ def _columns_of_rows(rows: Any, expected: Mapping[str, TensorInfo]) -> dict[str,
 
 
 def to_array(value: Any, dtype: np.dtype, name: str) -> np.ndarray:
-    """Reads a tensor; the first element of each list says how long the others are to be.
+    """Reads a tensor; the first element of each list fixes the length of the others.
 
     Raises:
         RequestError: lists differ in length, or a value is of another type.
@@ -159,7 +156,7 @@ def _flatten(value: Any, sizes: Sequence[int], level: int, flat: list[Any]) -> N
 
 
 def _from_base64(value: Mapping[str, Any]) -> bytes:
-    """Reads base64, in which white space and padding may be as they like."""
+    """Reads base64 with any white space and padding."""
     if set(value) != {_B64} or not isinstance(value[_B64], str):
         raise invalid(f"JSON Value: {short_json(value)} not formatted correctly for base64 data")
     try:
@@ -170,10 +167,10 @@ def _from_base64(value: Mapping[str, Any]) -> bytes:
 
 
 def write_outputs(outputs: Mapping[str, np.ndarray], by_rows: bool) -> dict[str, Any]:
-    """Returns the body of an answer; the name of an only output is left out.
+    """Returns the body of an answer; a single output has no name.
 
     Raises:
-        RequestError: the answer is to be in rows, and the outputs do not all have as many.
+        RequestError: the answer is to be in rows, but the outputs differ in their number.
     """
     as_json = {name: _from_array(name, values) for name, values in sorted(outputs.items())}
     if not by_rows:

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, by TensorFlow Serving's names: what shows one server shows the other."""
+"""Metrics for Prometheus under TensorFlow Serving's names, so that the same dashboards fit both."""
 
 import threading
 from collections import Counter
@@ -13,7 +13,7 @@ _EXAMPLES = [2**power for power in range(15)]
 
 
 class Metrics:
-    """Counts and times of requests, and what the process needs; each server has its own."""
+    """Counts and durations of requests, and the process' resources; each server has its own."""
 
     def __init__(self) -> None:
         prometheus_client.disable_created_metrics()
@@ -39,13 +39,7 @@ class Metrics:
         prometheus_client.GCCollector(registry=self._registry)
 
     def add(self, model: str, entrypoint: str, status: str, seconds: float, rows: int) -> None:
-        """Counts a request.
-
-        Args:
-            model: its name, of a model that is served.
-            seconds: from the request to the answer.
-            rows: number of the request's rows; 0 if it was refused.
-        """
+        """Counts a request to a served model; `rows` is 0 if it was refused."""
         with self._lock:
             self._requests[model, status] += 1
         if status == "OK":
@@ -53,7 +47,7 @@ class Metrics:
             self._examples.labels(model).observe(rows)
 
     def collect(self) -> Iterator[Metric]:
-        """Yields the counts. (The library's own counters would add `_total` to the names.)"""
+        """Yields the metrics. (The library's own counters would add `_total` to the names.)"""
         metric = Metric(f"{_PREFIX}request_count", "The total number of requests.", "unknown")
         with self._lock:
             for (model, status), count in self._requests.items():

@@ -41,11 +41,10 @@ BODY = "guarded_body"  # of a request's scope: its whole body, which the guard h
 
 
 def application(service: Service, pages: Sequence[BaseRoute] = ()) -> Starlette:
-    """Returns the server's application; guard.Guard is to stand before it.
+    """Returns the server's application, to be protected by guard.Guard.
 
-    Args:
-        pages: further routes, such as those of a page at `/`; they come after the API's. `service.models` and
-            `service.predict` are what a page asks. What they raise as RequestError becomes a JSON error.
+    `pages` are further routes, such as a page at `/`, matched after the API's. They call `service.models` and
+    `service.predict`, whose RequestErrors become JSON errors.
     """
 
     async def api(request: Request) -> Response:
@@ -74,7 +73,7 @@ def application(service: Service, pages: Sequence[BaseRoute] = ()) -> Starlette:
 
 
 def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
-    """Returns an error as the API has them: one JSON object."""
+    """Returns an error as the API has it: one JSON object."""
     return _json({"error": message}, status, headers)
 
 
@@ -100,7 +99,7 @@ def _http_error(request: Request, error: HTTPException) -> Response:
 
 
 async def _watch(request: Request, caller: Caller) -> None:
-    """Tells a caller that the client has gone."""
+    """Tells a caller when the client has gone."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
     caller.leave()

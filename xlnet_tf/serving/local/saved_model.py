@@ -1,4 +1,4 @@
-"""One version of a model in memory, loaded as TensorFlow Serving loads it, and the errors of requests."""
+"""One loaded version of a model, and the errors of requests."""
 
 import contextlib
 import functools
@@ -32,11 +32,7 @@ _MOST_REQUEST_BYTES = 8 * MOST_TEXT_BYTES  # of all texts: the answer takes hund
 
 
 class RequestError(Exception):
-    """A request is refused.
-
-    Args:
-        code: as TensorFlow and gRPC call it, such as "INVALID_ARGUMENT".
-    """
+    """A refused request; `code` is TensorFlow's and gRPC's name, such as "INVALID_ARGUMENT"."""
 
     def __init__(self, code: str, message: str):
         super().__init__(message)
@@ -44,7 +40,7 @@ class RequestError(Exception):
 
 
 def invalid(message: str) -> RequestError:
-    """Returns the error of a request that is wrong in itself."""
+    """Returns the error for an invalid request."""
     return RequestError("INVALID_ARGUMENT", message)
 
 
@@ -52,9 +48,8 @@ class LoadedModel:
     """A version's SavedModel in a session of its own, which `close` frees.
 
     Attributes:
-        definitions: SignatureDef protos by name.
-        signatures: the same, as the client reads them.
-        buckets: lengths in tokens that the model pads its sequences to, ascending.
+        definitions: SignatureDef protos by name; `signatures` are the same, as the client reads them.
+        buckets: ascending lengths in tokens that the model pads its sequences to.
 
     Raises:
         OSError, tf.errors.OpError: it cannot be loaded.
@@ -111,10 +106,7 @@ class LoadedModel:
     def run(
         self, name: str, inputs: Mapping[str, np.ndarray], seconds: float | None = None
     ) -> dict[str, np.ndarray]:
-        """Runs a signature on inputs that `check` lets pass.
-
-        Args:
-            seconds: after which the run is dropped; None: it may take any time.
+        """Runs a signature on inputs that `check` accepted, for at most `seconds` (None: any time).
 
         Raises:
             RequestError: the graph refuses them, or takes too long.
@@ -132,10 +124,10 @@ class LoadedModel:
         raise RequestError(code, message[:_MOST_CHARACTERS])
 
     def check(self, name: str, inputs: Mapping[str, np.ndarray]) -> int:
-        """Returns the rows of a request.
+        """Checks a request's inputs; returns the number of its rows.
 
         Raises:
-            RequestError: the signature does not take such inputs.
+            RequestError: they do not fit the signature.
         """
         if name not in self.definitions:
             raise RequestError("FAILED_PRECONDITION", f'Serving signature key "{name}" not found.')
@@ -166,11 +158,7 @@ class LoadedModel:
         return max((len(value) for value in inputs.values() if value.ndim), default=0)
 
     def bucket(self, row: Sequence[np.ndarray]) -> int:
-        """Returns the length, in tokens, that the model is likely to pad a row to.
-
-        Args:
-            row: its values of the inputs, [1, ...].
-        """
+        """Estimates the length, in tokens, that the model pads a row of inputs [1, ...] to."""
         texts = [text for value in row if value.dtype.kind == "O" for text in value.flat]
         limit = self.buckets[-1]
         length = 2 + len(texts) // 2
@@ -181,14 +169,14 @@ class LoadedModel:
         return next((bucket for bucket in self.buckets if length <= bucket), limit)
 
     def warmup_requests(self) -> Iterator[PredictionLog]:
-        """Yields the requests that the model is to be warmed up with."""
+        """Yields the model's warm-up requests."""
         path = os.path.join(self._folder, WARMUP_FILE)
         if tf.io.gfile.exists(path):
             yield from map(PredictionLog.FromString, tf.data.TFRecordDataset(path).as_numpy_iterator())
 
     @functools.cached_property
     def example(self) -> dict[str, Any]:
-        """Inputs of serving_default, that it was exported with; empty if there are none."""
+        """The exported example inputs of serving_default; empty if there are none."""
         for log in self.warmup_requests():
             request = log.predict_log.request
             if request.model_spec.signature_name == SERVING_DEFAULT:
@@ -196,7 +184,7 @@ class LoadedModel:
         return {}
 
     def warm_up(self) -> None:
-        """Answers the requests that it was exported with, so that no user waits for the first run."""
+        """Answers the warm-up requests, so that no user waits for the first run."""
         for log in self.warmup_requests():
             request = getattr(log, log.WhichOneof("log_type")).request
             name = request.model_spec.signature_name or SERVING_DEFAULT
@@ -208,23 +196,23 @@ class LoadedModel:
             self.run(name, inputs)
 
     def close(self) -> None:
-        """Drops what still runs, and frees the memory; waits for operations that cannot be dropped."""
+        """Drops running requests and frees the memory; waits for operations that cannot be dropped."""
         self._session.close()
         dismantle_graph(self._session.graph)  # a circle that only a garbage collection of all would find
 
 
 def called(dtype: np.dtype) -> str:
-    """Returns what a type is called in messages."""
+    """Returns a type's name for messages."""
     return "string" if dtype.kind == "O" else dtype.name
 
 
 def sizes_of(info) -> list[int] | None:
-    """Returns the sizes of a TensorInfo proto's axes, -1 where they are open; None if the rank is."""
+    """Returns the axes' sizes of a TensorInfo proto, -1 where they are open; None if the rank is open."""
     return None if info.tensor_shape.unknown_rank else [dim.size for dim in info.tensor_shape.dim]
 
 
 def examples_of(proto: Input) -> list[bytes]:
-    """Returns the serialized tf.Examples of a request to classify or regress."""
+    """Returns the serialized tf.Examples of a classify or regress request."""
     if proto.WhichOneof("kind") != "example_list_with_context":
         return [example.SerializeToString() for example in proto.example_list.examples]
     serialized = []

@@ -26,12 +26,7 @@ _LIMITS = guard.Limits()
 
 
 class Server(NamedTuple):
-    """A server that runs.
-
-    Attributes:
-        service: that answers.
-        rest, grpc: addresses, HOST:PORT.
-    """
+    """A running server; addresses are HOST:PORT."""
 
     service: Service
     rest: str
@@ -54,10 +49,9 @@ def serving(
 
     Args:
         rest_port, grpc_port: 0 is any free one.
-        limits: what requests may take; those of time, size and number hold for gRPC, too.
+        limits: those of time, size and number apply to gRPC, too.
         batching: whether concurrent requests are answered together.
-        pages: makes further routes of the service, such as those of a page at `/`. They come after the
-            API's, behind the same guard.
+        pages: makes further routes, such as a page at `/`, matched after the API's and behind the same guard.
 
     Raises:
         UserError: a port is taken, or a model cannot be loaded.
@@ -104,7 +98,7 @@ def _listen(host: str, port: int) -> list[socket.socket]:
 
 @contextlib.contextmanager
 def _answering_http(application: Callable, sockets: Sequence[socket.socket]) -> Iterator[None]:
-    """Answers HTTP in a thread: the main one waits for signals."""
+    """Answers HTTP in a thread, as the main one waits for signals."""
     config = uvicorn.Config(
         application,
         http=guard.Protocol,

@@ -1,4 +1,4 @@
-"""What REST and gRPC have in common: a request finds its version, is answered, and is counted."""
+"""Shared by REST and gRPC: looks up a request's version, answers the request and counts it."""
 
 import concurrent.futures
 import time
@@ -20,23 +20,14 @@ MAX_ROWS = 256  # of a request: they are answered as a whole
 
 
 class Answer(NamedTuple):
-    """What a version says.
-
-    Attributes:
-        version: its number.
-        outputs: by name, [B, ...]; strings as bytes in object arrays.
-    """
+    """A version's outputs by name, [B, ...]; strings are bytes in object arrays."""
 
     version: int
     outputs: dict[str, np.ndarray]
 
 
 class Caller:
-    """Who waits for an answer: what nobody waits for any more is not computed.
-
-    Args:
-        entrypoint: what the request came by, "REST" or "GRPC", for the metrics.
-    """
+    """A client that waits for an answer by "REST" or "GRPC"; once it leaves, nothing is computed for it."""
 
     def __init__(self, entrypoint: str):
         self.entrypoint = entrypoint
@@ -47,7 +38,7 @@ class Caller:
         """Returns the result of a future.
 
         Raises:
-            RequestError: it does not come in time, or the caller leaves.
+            RequestError: it takes too long, or the caller leaves.
         """
         self._future = future
         if self._has_left:
@@ -82,12 +73,11 @@ class Service:
         caller: Caller,
         version: Version | None = None,
     ) -> Answer:
-        """Asks a signature; blocks until it has answered.
+        """Calls a signature on inputs [B, ...]; blocks until it has answered.
 
         Args:
             spec: model, version or label, and signature.
-            inputs: by name, [B, ...].
-            version: that the request was read for; None: the one that it names is looked up.
+            version: that the request was parsed for; None: it is looked up.
 
         Raises:
             RequestError: the request is refused, or takes too long.
@@ -136,7 +126,7 @@ class Service:
 
 
 def answered_spec(asked: ModelSpec, number: int) -> ModelSpec:
-    """Returns the version and the signature that a request was answered by, for the answer."""
+    """Returns the version and signature that answered a request, for the answer."""
     spec = ModelSpec(name=asked.name, signature_name=asked.signature_name or SERVING_DEFAULT)
     spec.version.value = number
     return spec

@@ -1,4 +1,4 @@
-"""The models of a server and their versions: which are loaded, and which one a request is for."""
+"""The models of a server and their versions: which are loaded, and which one answers a request."""
 
 import contextlib
 import dataclasses
@@ -31,10 +31,9 @@ State = ModelVersionStatus.State
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
-    """What to serve of a folder.
+    """Which versions of a model's folder to serve.
 
     Attributes:
-        folder: holds its versions.
         newest: how many versions to serve; None: all of them.
         only: the versions to serve; empty: as `newest` says.
         labels: versions by label.
@@ -55,7 +54,7 @@ class ModelConfig:
 
 
 def of_folder(folder: str) -> ModelConfig:
-    """Returns what to serve of an exported model's folder, or of the folder of one version.
+    """Returns what to serve from an exported model's folder, or from the folder of one version.
 
     Raises:
         UserError: it holds no exported model.
@@ -98,11 +97,11 @@ def _no_model(folder: str) -> UserError:
 def of_config_file(path: str) -> list[ModelConfig]:
     """Reads a models.config of TensorFlow Serving.
 
-    A base_path that starts with a `/models` which is not on this machine, as in containers, is looked for in
-    the file's folder, and so are relative ones.
+    A base_path below a `/models` that does not exist here, as in containers, or a relative one, is resolved
+    against the file's folder.
 
     Raises:
-        UserError: the file is not there or wrong, or a model of it is.
+        UserError: the file or one of its models is missing or wrong.
     """
     if not tf.io.gfile.exists(path):
         raise UserError(f"--models_config={path} is not there: expected a models.config, as export writes it")
@@ -173,9 +172,9 @@ class Version:
 
     Attributes:
         number: its folder's name.
-        state: as the API calls it.
-        error: why it is not served, if it failed.
-        model, batcher: once it is available; requests that have found it may hold it after it is unloaded.
+        state: as the API names it.
+        error: why it failed to load.
+        model, batcher: set once it is available; requests may still hold them after it is unloaded.
     """
 
     number: int
@@ -186,11 +185,7 @@ class Version:
 
 
 class Models:
-    """All models of a server.
-
-    Args:
-        together: whether requests are answered together.
-    """
+    """All models of a server."""
 
     def __init__(
         self,
@@ -207,7 +202,7 @@ class Models:
         self._watcher: threading.Thread | None = None
 
     def refresh(self) -> None:
-        """Loads the versions that have appeared, then unloads those that are not wanted any more."""
+        """Loads versions that have appeared, then unloads those that are no longer wanted."""
         for name, config in self.configs.items():
             wanted = config.wanted()
             known = self._versions[name]
@@ -221,7 +216,7 @@ class Models:
                     self._unload(config, version)
 
     def watch(self) -> None:
-        """Refreshes again and again, in a thread, until `close`."""
+        """Refreshes repeatedly, in a thread, until `close`."""
 
         def look() -> None:
             while not self._stopped.wait(POLL_SECONDS):
@@ -234,7 +229,7 @@ class Models:
         self._watcher.start()
 
     def close(self) -> None:
-        """Answers what waits, and unloads everything."""
+        """Answers waiting requests, and unloads everything."""
         self._stopped.set()
         if self._watcher:
             self._watcher.join(_END_SECONDS)
@@ -244,14 +239,14 @@ class Models:
                     self._unload(self.configs[name], version)
 
     def available(self) -> Iterator[tuple[str, Version]]:
-        """Yields each version that is served, after its model's name."""
+        """Yields each served version, after its model's name."""
         for name, known in self._versions.items():
             for _, version in sorted(known.items()):
                 if version.state == State.AVAILABLE:
                     yield name, version
 
     def find(self, spec: ModelSpec) -> Version:
-        """Returns the version that a request is for.
+        """Returns the version that answers a request.
 
         Raises:
             RequestError: it is not served.
@@ -269,7 +264,7 @@ class Models:
         raise RequestError("NOT_FOUND", f"Servable not found for request: {asked}")
 
     def status(self, spec: ModelSpec) -> GetModelStatusResponse:
-        """Returns the states of a model's versions, the newest first, or of the one that is asked for.
+        """Returns the states of a model's versions, newest first, or of the requested one.
 
         Raises:
             RequestError: there is none.
@@ -302,7 +297,7 @@ class Models:
         return labels[spec.version_label]
 
     def _load(self, config: ModelConfig, number: int) -> None:
-        """Loads a version, unless it has failed before and is still the same."""
+        """Loads a version, unless it failed before and its files have not changed since."""
         folder = f"{config.folder}/{number}"
         fingerprint = _fingerprint(folder)
         if self._failed.get((config.name, number)) == fingerprint:
@@ -337,7 +332,7 @@ class Models:
 
 
 def _fingerprint(folder: str) -> frozenset:
-    """Returns what tells whether a folder has changed, such as by a copy that was under way."""
+    """Returns the state of a folder's files, to detect changes such as a copy in progress."""
     paths = [f"{parent}/{name}" for parent, _, names in tf.io.gfile.walk(folder) for name in names]
     return frozenset((path, (status := tf.io.gfile.stat(path)).length, status.mtime_nsec) for path in paths)
 

@@ -1,5 +1,5 @@
-"""The page that explains XLNet: a file without outside resources, and the routes that answer it.
+"""The page that explains XLNet: a file without outside resources, and the routes that serve it.
 
-Begin with `routes.py`. `explainer.py` computes what the page shows of a language model; what served models
-answer, the page asks the server's REST interface for.
+Begin with `routes.py`. `explainer.py` computes what the page shows of a language model; served models answer
+the page over the server's REST interface.
 """

@@ -1,6 +1,6 @@
-"""What the page shows of a language model: gaps as they are filled, probabilities, masks and attention.
+"""Computes what the page shows of a language model for one text, as JSON values.
 
-All of it is of one text, and plain lists and numbers: JSON.
+These are gaps as they are filled, probabilities, masks and attention.
 """
 
 import functools
@@ -31,7 +31,7 @@ _DIGITS = 5
 
 
 class Explainer:
-    """Answers what the page asks about a language model."""
+    """Answers the page's questions about a language model."""
 
     def __init__(self, model: XLNetLanguageModel, name: str):
         self._model = model.model
@@ -44,7 +44,7 @@ class Explainer:
         return {piece: number for piece, number in self._tokenizer.get_vocab().items() if number >= EOP_ID}
 
     def about(self) -> dict[str, Any]:
-        """Describes the model, and the limits of the texts."""
+        """Describes the model and the limits on texts."""
         config = self._model.encoder.config
         limits = {"pieces": MOST_PIECES, "gaps": MOST_GAPS, "in_masks": MOST_IN_MASKS}
         return {"name": self._name, "layers": config.n_layer, "heads": config.n_head, "limits": limits}
@@ -53,14 +53,14 @@ class Explainer:
         """Predicts all gaps of a text, after each of the gaps that have been filled.
 
         Args:
-            order: the numbers of the gaps, from 0, in the order of filling; None: from left to right.
+            order: gap numbers, from 0, in the order of filling; None: from left to right.
             choices: the pieces that fill the first gaps of the order.
 
         Returns:
             tokens: the text's tokens, each the number of a gap or a piece.
-            order: the gaps in the order in which they are filled.
-            filled: for each choice its piece, its probability after those before it, and alone: from the text
-                alone.
+            order: gap numbers in the order of filling.
+            filled: for each choice its piece, its probability given the earlier ones, and alone: given the
+                text only.
             gaps: for each gap its candidates, each with its piece and its probabilities at each step.
 
         Raises:
@@ -100,7 +100,7 @@ class Explainer:
         return {"tokens": tokens, "order": order, "filled": filled, "gaps": candidates}
 
     def _candidates(self, by_step: np.ndarray) -> list[dict]:
-        """Returns the likeliest pieces of a gap, given probabilities [S + 1, V]: last step's best first."""
+        """Returns the likeliest pieces of a gap from probabilities [S + 1, V], sorted by the last step's."""
         best = np.unique(np.argsort(-by_step, axis=1, kind="stable")[:, :_CANDIDATES])
         best = best[np.argsort(-by_step[:, best].max(axis=0), kind="stable")][:_MOST_CANDIDATES]
         best = best[np.argsort(-by_step[-1, best], kind="stable")]
@@ -117,13 +117,13 @@ class Explainer:
         """Predicts the pieces of a text one after another.
 
         Args:
-            given: the numbers of the pieces, from 0, that are context: seen by all and not predicted.
-            order: those of all others, in the order of their prediction; None: from left to right.
+            given: numbers of the context pieces, from 0: seen by all and not predicted.
+            order: numbers of all others, in the order of their prediction; None: from left to right.
 
         Returns:
             pieces: the text's pieces.
-            order: as it was taken.
-            log_probabilities: in nats, of each piece given those before it in the order; None for context.
+            order: the order used.
+            log_probabilities: in nats, of each piece given the earlier ones in the order; None for context.
             total: their sum.
 
         Raises:
@@ -144,17 +144,14 @@ class Explainer:
     def look_inside(
         self, text: str, given: Sequence[int] = (), order: Sequence[int] | None = None, layer: int = 0
     ) -> dict:
-        """Shows which positions each stream may see, and its attention.
-
-        Args:
-            layer: the number of the layer, from 0.
+        """Shows which positions each stream may see, and its attention in a layer, numbered from 0.
 
         Returns:
             pieces, order: as `score` returns them.
             content, query: of each stream
-                visible: T lists of T, 1 where the position of the list may see the other one, and 0.
+                visible: T lists of T, 1 where the list's position may see the other one, else 0.
                 attention: the probabilities [N, T, T] of the layer's heads. The query stream has only those
-                    of the pieces that are predicted; the lists of all others are empty.
+                    of predicted pieces; the other lists are empty.
 
         Raises:
             UserError: as `score`; or there is no such layer.
@@ -231,7 +228,7 @@ def _whole_numbers(values: Any, name: str) -> list[int]:
 
 
 def _number(value: float) -> float:
-    """Returns a number that JSON can hold, with few digits."""
+    """Rounds a number to few digits, in a form that JSON can hold."""
     return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else 0.0
 
 

@@ -1,4 +1,4 @@
-"""The page's routes: `/` is the page, `/page/...` what it asks. serving/local/guard.py stands before them."""
+"""The page's routes: `/` is the page, `/page/...` its requests. serving/local/guard.py protects them."""
 
 import base64
 import functools
@@ -30,11 +30,11 @@ _HEADERS = {"Cache-Control": "no-store", "Cross-Origin-Opener-Policy": "same-ori
 
 
 class _Refused(Exception):
-    """A request that is not answered: status and message."""
+    """A refused request: status and message."""
 
 
 def described(models: Models) -> dict[str, Any]:
-    """Returns what the page shows of the models that are served, by name: of each, its newest version."""
+    """Describes the newest version of each served model for the page."""
     models_shown = {}
     for name, version in models.available():
         try:
@@ -47,12 +47,7 @@ def described(models: Models) -> dict[str, Any]:
 
 
 def routes(models: Callable[[], Mapping[str, Any]], explainer: Explainer | None = None) -> list[Route]:
-    """Returns the routes of the page.
-
-    Args:
-        models: returns the models that the server's REST interface has, as `described` does.
-        explainer: explains a language model on the page; None: there is none.
-    """
+    """Returns the routes of the page; `models` returns the served models, as `described` does."""
     page = PAGE.read_text(encoding="utf-8")
     headers = {**_HEADERS, "Content-Security-Policy": _policy(page)}
     busy = anyio.CapacityLimiter(1)

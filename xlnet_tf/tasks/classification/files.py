@@ -27,21 +27,13 @@ def write_files(
 ) -> list[str]:
     """Writes predictions.tsv, predictions.jsonl (with the texts) and, for GLUE's test sets, the submission.
 
-    In predictions.jsonl, answers are called as those of models are: label, value or, of several labels,
-    assigned; `prediction` is their old name. In predictions.tsv, a field with a tab, a line break or a quote
-    is in quotes, as Python's csv module has it; several labels in a field are a line of csv by themselves.
+    In predictions.jsonl, predictions are named as in a served model's answers (label, value or, with several
+    labels, assigned); `prediction` is the old name. predictions.tsv quotes fields as Python's csv module
+    does; several labels in a field are a csv line of their own.
 
     Args:
-        examples: the set that was predicted.
         outputs: probabilities [N, C]; regression: values [N].
-        alerts: bool [N], which texts are alerts; None: none are looked for.
-        folder: where the files go.
-
-    Returns:
-        Their paths.
-
-    Raises:
-        UserError: the submission's name is that of no file in the folder.
+        alerts: bool [N], which texts are alerts; None: alerts are not computed.
     """
     settings = examples.settings
     labels, submission = settings["labels"], settings["submissions"].get(examples.split)

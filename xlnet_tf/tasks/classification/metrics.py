@@ -20,13 +20,12 @@ def scores(kind: str, names: Sequence[str], targets: np.ndarray, outputs: np.nda
     Args:
         kind: classification, regression or multi_label.
         names: names of METRICS[kind]; the first one is the set's score.
-        targets: classification: numbers of the classes, int [N]; regression: float [N]; multi_label: 0 and 1,
-            [N, C].
+        targets: classification: class numbers, int [N]; regression: float [N]; multi_label: 0 and 1, [N, C].
         outputs: probabilities [N, C]; regression: values [N].
 
     Returns:
-        SCORE and each metric by name; nan where it is undefined. A correlation with outputs that are all the
-        same is the worst SCORE; of targets that no outputs have a metric for, SCORE is undefined, too.
+        SCORE and each metric by name; nan where it is undefined. If a correlation is undefined only because
+        all outputs are equal, SCORE is -inf; if no outputs have a metric for these targets, SCORE is nan.
     """
     values = {name: float(METRICS[kind][name](targets, outputs)) for name in names}
     first = values[names[0]]
@@ -37,16 +36,13 @@ def scores(kind: str, names: Sequence[str], targets: np.ndarray, outputs: np.nda
 
 
 def is_defined(kind: str, name: str, targets: np.ndarray, num_labels: int) -> bool:
-    """Returns whether any outputs have a metric: no correlation is with targets that are all the same."""
+    """Returns whether a metric is defined for these targets; correlations need targets that differ."""
     right = np.eye(num_labels)[targets] if kind == "classification" else targets
     return not np.isnan(METRICS[kind][name](targets, right))
 
 
 def constant_score(kind: str, name: str, targets: np.ndarray, num_labels: int) -> float | None:
-    """Returns the best SCORE, by one of METRICS[kind], of an answer that is the same for all texts.
-
-    None if the metric is undefined for these targets.
-    """
+    """Returns the best SCORE of a constant answer by one of METRICS[kind]; None if it is undefined."""
     if not is_defined(kind, name, targets, num_labels):
         return None
     if kind == "regression":
@@ -67,12 +63,9 @@ def decide(probabilities: np.ndarray) -> np.ndarray:
 
 
 def per_class_report(kind: str, labels: Sequence[str], targets: np.ndarray, outputs: np.ndarray) -> str:
-    """Returns precision, recall and F1 of each class as a table, for classification with a confusion matrix.
+    """Returns a table of precision, recall and F1 of each class; for classification with a confusion matrix.
 
-    Args:
-        kind: classification or multi_label.
-        labels: names of the C classes.
-        targets, outputs: as in `scores`.
+    `kind` is classification or multi_label; targets and outputs are as in `scores`.
     """
     if kind == "multi_label":
         return _label_report(labels, targets, outputs)
@@ -132,13 +125,13 @@ def alert_threshold(
     Args:
         targets: bool [N], whether a text has the class.
         probabilities: [N], of the class.
-        precision: wanted at least: of such thresholds, the one with most recall. Out of reach, the one with
-            most precision.
+        precision: lowest acceptable precision: the threshold that reaches it with the highest recall, or, if
+            none does, the one with the highest precision.
         recall: the same for recall.
 
     Returns:
-        The threshold (see `threshold_between`); without a wish, that of the best F1. All nan if no text has
-        the class.
+        The threshold (see `threshold_between`); with neither demand, that of the best F1. All nan if no text
+        has the class.
     """
     if not np.any(targets):
         return Alert(np.nan, np.nan, np.nan)
@@ -155,12 +148,9 @@ def alert_threshold(
 
 
 def alert_at(threshold: float, targets: np.ndarray, alerts: np.ndarray) -> Alert:
-    """Returns what a threshold gives, nan for shares of no text.
+    """Returns precision and recall at a threshold, nan where they are undefined.
 
-    Args:
-        threshold: from which on a probability is an alert.
-        targets: bool [N], whether a text has the class.
-        alerts: bool [N], whether its probability is one.
+    `targets` and `alerts`, bool [N], say which texts have the class and which reach the threshold.
     """
     hits, said, true = (int(np.sum(chosen)) for chosen in (alerts & targets, alerts, targets))
     return Alert(threshold, hits / said if said else np.nan, hits / true if true else np.nan)
@@ -176,12 +166,7 @@ def _reaching(values: np.ndarray, wanted: float, others: np.ndarray) -> int:
 
 
 def _area_under_roc(targets: np.ndarray, values: np.ndarray) -> float:
-    """Returns the share of pairs of a positive and a negative that are in the right order; ties count half.
-
-    Args:
-        targets: bool [N], some true and some false.
-        values: [N].
-    """
+    """Returns the share of (positive, negative) pairs in the right order; ties count half."""
     positives = int(np.sum(targets))
     ranks = scipy.stats.rankdata(values)[targets]
     return (np.sum(ranks) - positives * (positives + 1) / 2) / (positives * (len(targets) - positives))
@@ -251,7 +236,7 @@ def _log_loss(targets: np.ndarray, probabilities: np.ndarray) -> float:
 
 
 def _correlation(to_numbers) -> Callable[[np.ndarray, np.ndarray], float]:
-    """Returns a metric: the linear correlation of what `to_numbers` makes of targets and of values."""
+    """Returns the metric that correlates `to_numbers` of the targets with `to_numbers` of the values."""
 
     def correlation(targets, values):
         if np.ptp(targets) == 0 or np.ptp(values) == 0:

@@ -30,7 +30,6 @@ class _OneVector(ExportableModel):
     """What both kinds share: a text, or a pair, becomes one sequence.
 
     Args:
-        pair: whether there are two texts, text_a and text_b.
         truncation: what is cut of a text that is too long: its "end" or its "middle"; of pairs, the ends.
 
     Attributes:
@@ -167,9 +166,6 @@ class RegressionModule(_OneVector):
 
     Signatures: serving_default, examples, tokens: see ExportableModel; they give value [B] float32.
       regress: TensorFlow Serving's Regress; tf.Examples in, outputs [B] out.
-
-    Args:
-        **options: pair, truncation, and those of ExportableModel.
     """
 
     METHODS = {REGRESS_NAME: REGRESS}

@@ -34,12 +34,7 @@ class Probabilities(NamedTuple):
 
 
 class Bin(NamedTuple):
-    """Claims of about the same confidence.
-
-    Attributes:
-        confidence: their mean.
-        frequency: the share that came true.
-    """
+    """Claims of about the same confidence (their mean), and the frequency: the share that came true."""
 
     confidence: float
     frequency: float
@@ -85,12 +80,9 @@ def calibration_scores(probabilities: Probabilities) -> dict[str, float]:
 
 
 class Point(NamedTuple):
-    """What a threshold on the probability of a label gives.
+    """Precision and recall of a label that is assigned from a threshold on.
 
-    Attributes:
-        threshold: from it on, the label is said.
-        precision: the share of those said that are right; nan if none is said.
-        recall: the share of those with the label that are said; nan if none has it.
+    Precision is nan if no text gets the label, recall if none has it.
     """
 
     threshold: float
@@ -102,12 +94,7 @@ class Point(NamedTuple):
 def threshold_curve(
     values: np.ndarray, targets: np.ndarray, thresholds: Sequence[float] = tuple(np.arange(0.05, 1, 0.05))
 ) -> list[Point]:
-    """Returns precision and recall of one label for each threshold.
-
-    Args:
-        values: its probabilities [N].
-        targets: bool [N].
-    """
+    """Returns precision and recall of one label for each threshold; probabilities [N], targets bool [N]."""
     points = []
     for threshold in (round(float(each), 4) for each in thresholds):
         said = values >= threshold
@@ -129,11 +116,11 @@ def fit_temperature(
     Args:
         logits: [N, C].
         targets: bool [N, C].
-        labels: names of the C, for messages; none: they go by their numbers.
+        labels: names of the C, for messages.
 
     Returns:
-        [1], or one for each label, [C]. A label that has no best temperature, while others have, keeps 1, and
-        is warned of.
+        [1], or one for each label, [C]. A label without a best temperature, while others have one, keeps 1
+        with a warning.
 
     Raises:
         UserError: there is no best temperature: all targets are predicted, or the logits say nothing.

@@ -1,8 +1,7 @@
-"""How sure a metric is: intervals by the bootstrap, and a paired test between two models.
+"""How certain a metric is: bootstrap intervals, and a paired test between two models.
 
-Both take the units of a set (its texts, questions, queries or sentences) as a sample of all there could be,
-and know of a metric only how it is computed from units. So they serve metrics that are no means, too: F1,
-correlation, AUC.
+Both treat the units of a set (texts, questions, queries or sentences) as a sample, and know of a metric only
+how it is computed from units. So they also serve metrics that are not means: F1, correlation, AUC.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,10 +28,7 @@ class Interval(NamedTuple):
 class Difference(NamedTuple):
     """How much better one model is than another by a metric.
 
-    Attributes:
-        value: the difference on the set.
-        interval: the confidence interval.
-        p: how likely a difference of at least this size, either way, is between equally good models.
+    p is the probability of a difference of at least this size, either way, between equally good models.
     """
 
     value: float
@@ -46,13 +42,9 @@ def count(units: Units) -> int:
 
 
 def intervals(score: Scorer, units: Units, samples: int = SAMPLES, seed: int = 0) -> dict[str, Interval]:
-    """Computes the intervals of all metrics by the percentile bootstrap.
+    """Computes the intervals of all metrics by the percentile bootstrap, from `samples` drawn sets.
 
-    Args:
-        samples: sets drawn from it, with replacement.
-
-    Returns:
-        By metric. Samples in which a metric is undefined (AUC of one class) are left out; nan if all are.
+    Samples in which a metric is undefined (AUC of one class) are left out; an interval is nan if all are.
 
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13.
     """
@@ -63,14 +55,11 @@ def intervals(score: Scorer, units: Units, samples: int = SAMPLES, seed: int = 0
 def differences(
     score: Scorer, first: Units, second: Units, samples: int = SAMPLES, seed: int = 0
 ) -> dict[str, Difference]:
-    """Compares two models on the same units by all metrics.
+    """Compares two models on the same units, in the same order, by all metrics.
 
     Intervals come from the bootstrap of pairs. p comes from approximate randomization: in each sample every
     unit's answers are exchanged or not, with equal odds; p is the share of samples that differ at least as
     much as the models do, the models themselves counted.
-
-    Args:
-        first, second: the same units, with the answers of one model and of the other.
 
     Source: Noreen, Computer-Intensive Methods for Testing Hypotheses, 1989; Yeh, COLING 2000.
     """

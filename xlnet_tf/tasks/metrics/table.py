@@ -9,12 +9,9 @@ _WIDTH = 80  # characters of a terminal
 def metric_table(
     rows: Mapping[str, Mapping[str, float | str]], title: str = "", notes: Mapping[str, str] = {}
 ) -> str:
-    """Returns a table that fits into 80 columns: metrics that do not follow in further blocks of lines.
+    """Returns a table that fits into 80 columns; metrics that do not fit continue in further blocks of lines.
 
-    Args:
-        rows: the metrics of each row, by the row's name. Counts are whole numbers; what a row lacks is nan.
-        title: title of the column with the rows' names.
-        notes: what follows a row, by its name.
+    Missing cells are nan. `title` heads the column of row names; `notes` are appended to rows, by name.
     """
     names = _column([title, *rows], str.ljust)
     metrics = dict.fromkeys(metric for values in rows.values() for metric in values)

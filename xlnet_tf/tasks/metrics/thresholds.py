@@ -8,8 +8,8 @@ DECISION = 0.5  # of several labels, those with at least this probability are pr
 def threshold_between(accepted: float, rejected: float) -> float:
     """Returns the threshold between the last score that is accepted and the next one, which is rejected.
 
-    It is their middle, as float32 has it, so that the same texts, computed by another route with other
-    rounding, are decided in the same way. Where float32 has nothing between them, it is the accepted score.
+    It is their middle, rounded to float32, so that the same texts, computed by another route with other
+    rounding, are decided in the same way. If float32 has no number between them, it is the accepted score.
     """
     middle = float(np.float32((accepted + rejected) / 2))
     return middle if min(accepted, rejected) < middle < max(accepted, rejected) else float(accepted)

@@ -15,13 +15,7 @@ TSV_FILE, JSONL_FILE = "predictions.tsv", "predictions.jsonl"
 def write_files(questions, probabilities: np.ndarray, folder: epath.PathLike) -> list[str]:
     """Writes predictions.tsv (id, answer's letter, probability of each option) and predictions.jsonl.
 
-    Args:
-        questions: dicts with id, level, question and options.
-        probabilities: [questions, C].
-        folder: for the files.
-
-    Returns:
-        The files' paths.
+    `questions` are dicts with id, level, question and options; `probabilities` are [questions, C].
     """
     folder = files.make_folder(folder)
     letters = option_letters(probabilities.shape[1])

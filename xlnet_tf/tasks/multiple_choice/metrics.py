@@ -9,11 +9,7 @@ def accuracies(probabilities: np.ndarray, labels: np.ndarray, levels: Sequence[s
     """Returns the accuracy, and that of each level that questions have.
 
     Where k options share the highest probability, a hit counts 1/k: the mean over all orders of the options.
-
-    Args:
-        probabilities: [questions, C].
-        labels: int [questions].
-        levels: each question's level; empty for none.
+    Probabilities are [questions, C], labels int [questions].
     """
     is_highest = probabilities == probabilities.max(axis=1, keepdims=True)
     hits = is_highest[np.arange(len(labels)), labels] / is_highest.sum(axis=1)

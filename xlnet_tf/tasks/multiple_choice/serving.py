@@ -87,14 +87,9 @@ class MultipleChoiceModule(CandidatesModule):
 
 
 def join_options(question: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
-    """Puts each option into the blanks of its question (runs of underscores), or after it if it has none.
+    """Fills each option into the blanks of its question (runs of underscores), or appends it if it has none.
 
-    Args:
-        question: [B] strings.
-        options: [B, C] strings.
-
-    Returns:
-        [B, C] strings, as tfrecord_builders/race/build.py joins them.
+    Questions [B] and options [B, C] give strings [B, C], joined as in tfrecord_builders/race/build.py.
     """
     with tf.device("/CPU:0"):
         choices = tf.shape(options)[1]

@@ -29,8 +29,8 @@ class ModelConfig(EncoderModelConfig):
     Attributes (besides those of EncoderModelConfig):
         memory_len: tokens of memory; 0 for none; not given: three quarters of a segment (denoising: 0).
         memory_within_document: hide memory of earlier documents of a stream.
-        endless_memory: never hide memory, as in the original: what is still empty (zeros) is attended to, and
-            so is the stream before.
+        endless_memory: never hide memory, as in the original: empty memory (zeros) and the stream before are
+            attended to.
         uniform_when_blind: a target that sees nothing gets the mean of all, as in the original.
         next_sentence_weight: weight of the next-sentence loss (the paper's ablation); 0 for none.
     """

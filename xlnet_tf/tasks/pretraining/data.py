@@ -63,10 +63,6 @@ class RecordBatching(Batching):
 class RecordData(TaskData):
     """The sets of a pretraining.
 
-    Attributes:
-        validation: records to evaluate on; None: there are none.
-        general: records of other text to evaluate on, too.
-
     Raises:
         UserError: one model cannot read all sets.
         FileNotFoundError: there is no such set.

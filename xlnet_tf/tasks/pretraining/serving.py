@@ -95,10 +95,6 @@ class LanguageModelModule(ExportableModel):
         top_k: how many pieces and fillings fill_mask gives.
         beams: candidates of search; 1 takes the likeliest piece each time.
         layer: whose output the vectors are; -1: the last.
-
-    Raises:
-        UserError: see ExportableModel; or a number is too small or too large.
-
     Example:
         >>> module = LanguageModelModule(model, tokenizer)
         >>> module.fill_mask(tf.constant(["I live in <mask> <mask>."]))["texts"]
@@ -365,11 +361,7 @@ def _dense(values: tf.RaggedTensor, default) -> tf.Tensor:
 
 
 def _empty_oversized_texts(**texts: tf.Tensor) -> tuple[dict[str, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
-    """Empties texts of more than MOST_TEXT_BYTES, which would take the server's memory from other requests.
-
-    Args:
-        **texts: [B] string, by the names of the inputs.
-    """
+    """Empties texts, [B] string, of more than MOST_TEXT_BYTES, which would use up the server's memory."""
     sizes = {name: tf.strings.length(values) for name, values in texts.items()}
     is_right = tf.reduce_all([size <= MOST_TEXT_BYTES for size in sizes.values()], axis=0)
     named = [tf.strings.join([f"{name} has ", tf.strings.as_string(size)]) for name, size in sizes.items()]
@@ -379,12 +371,9 @@ def _empty_oversized_texts(**texts: tf.Tensor) -> tuple[dict[str, tf.Tensor], tu
 
 
 def _first_fault(checks: Sequence[tuple[tf.Tensor, tf.Tensor | str]]) -> tf.Tensor:
-    """Returns what is wrong with each row, [B] string, "" if nothing is.
+    """Returns the first fault of each row, [B] string, "" if there is none, from (is_right [B], message).
 
-    An error would take all requests with it that the server put into the batch.
-
-    Args:
-        checks: [B] bool, whether a row is right, and what to say, string or [B] string, if it is not.
+    An error would make all requests fail that the server put into the batch.
     """
     fault = tf.fill(tf.shape(checks[0][0]), "")
     for is_right, message in reversed(checks):

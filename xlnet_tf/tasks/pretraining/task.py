@@ -41,12 +41,7 @@ def pretraining_experiment() -> cfg.ExperimentConfig:
 
 @task_factory.register_task_cls(PretrainingConfig)
 class PretrainingTask(Task):
-    """Predicts the targets of pretraining records, and if asked, whether B follows A.
-
-    Raises:
-        UserError: records, model and settings do not fit together.
-        FileNotFoundError: there are no records.
-    """
+    """Predicts the targets of pretraining records, and if asked, whether B follows A."""
 
     early_evaluations = True  # where the loss falls fastest
 
@@ -191,14 +186,9 @@ class PretrainingTask(Task):
 def pretrain(
     params: cfg.ExperimentConfig, model_dir: str, strategy: tf.distribute.Strategy | None = None
 ) -> dict[str, float]:
-    """Pretrains, or resumes the run in model_dir.
+    """Pretrains, or resumes the run in model_dir; returns the last evaluation's metrics, empty without one.
 
-    Args:
-        strategy: from `training.runtime.prepare`, if the process trains something else, too; None: it is
-            prepared here.
-
-    Returns:
-        The metrics of the last evaluation; empty without validation records.
+    `strategy` is from `training.runtime.prepare`, if the process trains something else, too.
     """
     if strategy is None:
         strategy = runtime.prepare(params.runtime)

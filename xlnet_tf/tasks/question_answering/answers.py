@@ -16,11 +16,10 @@ UNDECIDED = 0.0  # the no-answer logit at which both are as likely
 
 
 class Question(NamedTuple):
-    """A question and its windows.
+    """A question and its windows: parts of the passage.
 
     Attributes:
-        answers: the texts that are right; empty if it has no answer, None if they are not known.
-        windows: parts of the passage.
+        answers: the right texts; empty if the question has no answer, None if they are not known.
         record: number of the first window's record; those of the others follow.
     """
 
@@ -32,11 +31,9 @@ class Question(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A possible answer.
+    """A possible answer, which begins at the character `begin`.
 
-    Attributes:
-        begin: position of its first character.
-        start_log_prob, end_log_prob: of its first token in its window, and of its last one given the first.
+    start_log_prob is that of its first token in its window, end_log_prob of its last one given the first.
     """
 
     text: str
@@ -46,11 +43,9 @@ class Candidate(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """What the model says about a question.
+    """What the model says about a question: candidates of different texts, best first, if any.
 
-    Attributes:
-        candidates: answers of different texts, best first; may be empty.
-        no_answer_logit: the lowest of its windows; the higher, the less likely there is an answer.
+    no_answer_logit is the lowest of its windows; the higher, the less likely there is an answer.
     """
 
     question: Question
@@ -58,7 +53,7 @@ class Prediction(NamedTuple):
     no_answer_logit: float
 
     def answer(self, threshold: float | None) -> str:
-        """Returns the best candidate; nothing if there is none or the logit is above the threshold."""
+        """Returns the best candidate; "" if there is none or the no-answer logit is above the threshold."""
         refused = threshold is not None and self.no_answer_logit > threshold
         return "" if refused or not self.candidates else self.candidates[0].text
 
@@ -84,7 +79,6 @@ def predict(
     the passage, and is not too long. Of equal texts the best is kept.
 
     Args:
-        questions: their records are rows of the beams.
         beams: start_top_log_probs and start_top_index [R, K], end_top_log_probs and end_top_index [R, K, E],
             and no_answer_logits [R], as models.question_answering.XLNetQuestionAnswering gives them.
 

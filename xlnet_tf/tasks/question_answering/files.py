@@ -17,10 +17,8 @@ def write_files(
 
     predictions.json: id -> answer. nbest_predictions.json: id -> candidates with text, probability (among
     them), start_log_prob, end_log_prob and begin, the position in the passage. With a threshold also
-    null_odds.json: id -> no-answer logit; where that is above the threshold, the answer is empty.
-
-    Args:
-        threshold: None if every question has an answer (SQuAD 1.1).
+    null_odds.json: id -> no-answer logit; where that is above the threshold, the answer is empty. The
+    threshold is None if every question has an answer (SQuAD 1.1).
     """
     contents = {
         "predictions.json": {p.question.id: p.answer(threshold) for p in predictions},

@@ -14,10 +14,8 @@ from xlnet_tf.tasks.question_answering.answers import Prediction, read_questions
 def question_scores(predictions: Sequence[Prediction], unanswerable: bool) -> dict[str, np.ndarray]:
     """Scores each question by the official metrics, all in percent.
 
-    Questions whose answers are not known are left out; so are, in 1.1, those without one.
-
-    Args:
-        unanswerable: whether a question may have no answer (SQuAD 2.0).
+    Questions whose answers are not known are left out; so are, in 1.1 (`unanswerable` is False), those
+    without one.
 
     Returns:
         exact, f1: [questions], of the best candidate. For 2.0 also no_answer_logit, and has_answer, bool.
@@ -76,11 +74,10 @@ def score(
 
 
 class PreciseThreshold(NamedTuple):
-    """From which no-answer logit on to refuse, so that the answers given are right often enough.
+    """The no-answer logit above which to refuse, so that enough of the given answers are right.
 
-    Attributes:
-        precision: the share of the given answers that are exactly right, from 0 to 1.
-        answered: the share of all questions that get one.
+    precision is the share of given answers that are exactly right; answered is the share of questions that
+    get one.
     """
 
     threshold: float
@@ -89,12 +86,12 @@ class PreciseThreshold(NamedTuple):
 
 
 def precise_threshold(right: np.ndarray, logits: np.ndarray, precision: float) -> PreciseThreshold:
-    """Finds the threshold with which most questions are answered while enough of the answers are right.
+    """Finds the threshold that answers most questions while enough of the answers are right.
 
     Args:
         right: [N], 1 where the best candidate is exactly right.
         logits: [N] no-answer logits.
-        precision: the share that must be right. Out of reach, the threshold with the highest share counts.
+        precision: the share that must be right. If it is out of reach, the threshold with the highest share.
     """
     order = np.argsort(logits, kind="stable")
     answered = np.arange(1, len(order) + 1)
@@ -114,8 +111,8 @@ def best_threshold(answered: np.ndarray, refused: np.ndarray, logits: np.ndarray
         refused: [N] what it scores with none.
 
     Returns:
-        The mean score, and the threshold: SQuAD's own scorer has the logit of the last question that is
-        answered, or one less than the lowest if none is; here it is between that and the next one's.
+        The mean score, and the threshold. SQuAD's own scorer returns the logit of the last answered question,
+        or one less than the lowest if none is; here it lies between that and the next question's.
     """
     order = np.argsort(logits, kind="stable")
     sums = refused.sum() + np.concatenate([[0.0], np.cumsum((answered - refused)[order])])
@@ -138,11 +135,7 @@ def share_without_answer(examples: ExampleSet) -> float:
 
 
 def score_v1(dataset: list[dict], answers: Mapping[str, str]) -> dict[str, float]:
-    """Scores answers as SQuAD 1.1 does.
-
-    Args:
-        dataset: the "data" of SQuAD's json.
-    """
+    """Scores answers as SQuAD 1.1 does; `dataset` is the "data" of SQuAD's json."""
     scores = squad_evaluate_v1_1.evaluate(dataset, answers)
     return {"exact": 100 * scores["exact_match"], "f1": 100 * scores["final_f1"]}
 

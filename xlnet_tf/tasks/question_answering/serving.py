@@ -53,9 +53,6 @@ class QuestionAnsweringModule(ExportableModel):
         n_best: number of answers, at most as many as the model looks at in a window.
         **options: of ExportableModel; buckets that are shorter than what the model looks at are left out.
 
-    Raises:
-        UserError: see ExportableModel; or lengths do not fit together.
-
     Example:
         >>> module = QuestionAnsweringModule(model, tokenizer, seq_len=512)
         >>> module.serve(question=tf.constant(["Who?"]), context=tf.constant(["Ada did."]))["answer"]
@@ -166,12 +163,8 @@ class QuestionAnsweringModule(ExportableModel):
     def _candidates(self, questions, encoded, windows: PassageWindows) -> dict[str, tf.Tensor]:
         """Returns the n_best answers of each window, as squad_answers.predict chooses them.
 
-        Args:
-            questions: ids [B, (pieces)] of the batch.
-
-        Returns:
-            log_probs [C, n_best], best first, -inf where there is no answer; starts and ends [C, n_best], the
-            answers' characters; no_answer_logits [C].
+        Of the batch's questions [B, (pieces)] it returns log_probs [C, n_best], best first, -inf where there
+        is no answer; starts and ends [C, n_best], the answers' characters; no_answer_logits [C].
         """
         base = tf.cast(tf.gather(encoded.ids.row_starts(), windows.row), tf.int32) + windows.first
         pieces = tf.gather(encoded.ids.flat_values, tf.ragged.range(base, base + windows.length))

@@ -61,10 +61,10 @@ class QuestionAnsweringConfig(FinetuningConfig):
 
 @register(EXPERIMENT, QuestionAnsweringConfig)
 class QuestionAnsweringTask(FinetuningTask):
-    """Finds first and last token of the answer in each window, and whether there is an answer.
+    """Predicts first and last token of the answer in each window, and whether there is an answer.
 
     Without unanswerable questions (SQuAD 1.1) the last is neither trained nor used. A model that is trained
-    with them also takes sets without any; not the other way round.
+    with them also accepts sets without any, but not the other way round.
     """
 
     TASK = "question_answering"

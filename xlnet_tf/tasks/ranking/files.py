@@ -18,11 +18,9 @@ TAG = "xlnet"  # name of the system in the run
 
 @dataclasses.dataclass
 class RankedQuery:
-    """A query and its candidates, in the order of the input.
+    """A query and its candidates by id, as (text, score, relevance), in the order of the input.
 
-    Attributes:
-        missing: relevance of relevant passages that are not candidates.
-        passages: id -> (text, score, relevance).
+    `missing` is the relevance of relevant passages that are not candidates.
     """
 
     id: str
@@ -44,15 +42,9 @@ class RankedQuery:
 def ranked_queries(
     records: Iterable[Mapping[str, Any]], scores: np.ndarray, relevance: np.ndarray
 ) -> list[RankedQuery]:
-    """Puts the candidates of each query together again.
+    """Regroups records, lines of examples.jsonl with scores [records, K], into queries in their order.
 
-    Args:
-        records: the lines of examples.jsonl.
-        scores: [records, K].
-
-    Returns:
-        The queries, in the order of the records. A passage that several records of a query have, as in
-        training sets, counts once.
+    A passage that several records of a query have, as in training sets, counts once.
     """
     queries: dict[str, RankedQuery] = {}
     for record, record_scores, grades in zip(records, scores, relevance, strict=True):

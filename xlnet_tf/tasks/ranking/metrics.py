@@ -22,9 +22,9 @@ class Judged(NamedTuple):
     """The candidates of one query.
 
     Attributes:
-        scores: float [n], the model's; higher is better.
+        scores: float [n]; higher is better.
         relevance: int [n], 0 for irrelevant, larger for more relevant.
-        missing: relevance of passages that are known to be relevant, but are not candidates.
+        missing: relevance of relevant passages that are not candidates.
     """
 
     scores: np.ndarray
@@ -37,8 +37,7 @@ class _Tie(NamedTuple):
 
     Attributes:
         before: candidates with higher scores.
-        count: n, how many share the score.
-        relevant: how many of them are relevant.
+        count, relevant: how many share the score, and how many of them are relevant.
         gain: the mean of their relevance.
     """
 
@@ -64,11 +63,7 @@ def _ties(scores: np.ndarray, relevance: np.ndarray, relevant_from: int = 1) -> 
 
 
 def average_precision(ties: Sequence[_Tie], missing: int = 0) -> float:
-    """Returns the mean, over all relevant passages, of the precision at their ranks.
-
-    Args:
-        missing: relevant passages that were not ranked; their precision is 0.
-    """
+    """Returns the mean precision at the ranks of all relevant passages; 0 for `missing`, unranked ones."""
     total, relevant_before = 0.0, 0
     for tie in ties:
         if tie.relevant:
@@ -82,11 +77,7 @@ def average_precision(ties: Sequence[_Tie], missing: int = 0) -> float:
 
 
 def reciprocal_rank(ties: Sequence[_Tie], cut: int | None = None) -> float:
-    """Returns one over the rank of the first relevant passage; 0 without one.
-
-    Args:
-        cut: ranks that count; None: all.
-    """
+    """Returns 1 / the rank of the first relevant passage; 0 without one in the first `cut` ranks."""
     tie = next((tie for tie in ties if tie.relevant), None)
     if tie is None:
         return 0.0
@@ -104,8 +95,7 @@ def reciprocal_rank(ties: Sequence[_Tie], cut: int | None = None) -> float:
 def ndcg(ties: Sequence[_Tie], relevance: Sequence[int], missing: Sequence[int], cut: int) -> float:
     """Returns the discounted gain of the first `cut` ranks over that of the best possible ranking.
 
-    Args:
-        missing: relevance of passages that were not ranked.
+    `missing` is the relevance of passages that were not ranked.
     """
     gains = np.concatenate([np.full(tie.count, tie.gain) for tie in ties])
     best = np.sort(np.concatenate([relevance, np.asarray(missing, np.int64)]))[::-1]
@@ -115,8 +105,7 @@ def ndcg(ties: Sequence[_Tie], relevance: Sequence[int], missing: Sequence[int],
 def query_metrics(queries: Iterable[Judged], relevant_from: int = 1) -> dict[str, np.ndarray]:
     """Computes the metrics of each query.
 
-    Args:
-        relevant_from: smallest relevance that counts as relevant for MAP and MRR; nDCG takes all grades.
+    Grades from relevant_from up are relevant for MAP and MRR; nDCG takes all grades.
 
     Returns:
         map, mrr, mrr_at_10, ndcg_at_10: [queries], between 0 and 1; NaN where nothing is relevant to a query.
@@ -141,11 +130,9 @@ def query_metrics(queries: Iterable[Judged], relevant_from: int = 1) -> dict[str
 
 
 def mean_metrics(queries: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Averages the metrics of queries that `query_metrics` gives.
+    """Averages the metrics of `query_metrics` over queries; NaN where no query has a relevant passage.
 
-    Returns:
-        The means; NaN where no query has a relevant passage.
-        queries, queries_left_out: how many they are the means of, and how many have nothing relevant.
+    Also returns the number of these queries, and of those left out as nothing is relevant to them.
     """
     judged = ~np.isnan(queries["map"])
     return {

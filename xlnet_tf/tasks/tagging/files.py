@@ -20,12 +20,9 @@ _TABLE_SIGNS = re.compile(r"[\t\r\n]")
 
 @dataclasses.dataclass
 class TaggedSentence:
-    """A sentence and its tags.
+    """A sentence, and its words' true (`gold`, None if unknown) and predicted tags.
 
-    Attributes:
-        text: what offsets count in.
-        offsets: [begin, end) of each word in the text.
-        gold: the true tags; None if they are not known.
+    `offsets` are [begin, end) of each word in the text.
     """
 
     id: str
@@ -60,11 +57,7 @@ def tagged_sentences(examples: ExampleSet, predictions: Mapping[str, np.ndarray]
 
 
 def entities(sentence: TaggedSentence, tags: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns the entities of a sentence by its true or predicted tags, as conlleval reads them.
-
-    Returns:
-        For each entity start and end (the character after its last) in the text, label, text.
-    """
+    """Returns start, end (exclusive), label and text of entities in given tags, as conlleval reads them."""
     result = []
     for label, first, last in get_entities(list(tags)):
         start, end = sentence.offsets[first][0], sentence.offsets[last][1]
@@ -75,9 +68,9 @@ def entities(sentence: TaggedSentence, tags: Sequence[str]) -> list[dict[str, An
 def write_files(sentences: Iterable[TaggedSentence], folder: epath.PathLike) -> list[str]:
     """Writes predictions.tsv and predictions.jsonl.
 
-    The first has a word a line, with its true tag, if that is known, and the predicted one, and a blank line
-    after each sentence: what conlleval reads (`conlleval -d '\\t'`). The second has id, text and entities of
-    each sentence, and the true entities if they are known.
+    The first has one word a line with its true tag (if known) and the predicted one, and a blank line after
+    each sentence, as conlleval reads it (`conlleval -d '\\t'`). The second has id, text and entities of each
+    sentence, and the true entities if they are known.
     """
     folder = files.make_folder(folder)
     with files.replacing(folder / TSV_FILE) as tsv, files.replacing(folder / JSONL_FILE) as jsonl:

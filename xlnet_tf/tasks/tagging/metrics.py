@@ -12,12 +12,10 @@ Tags = Sequence[Sequence[str]]  # of all sentences, in BIO
 
 
 def entity_counts(gold: Tags, predicted: Tags) -> dict[str, np.ndarray]:
-    """Counts the entities of each sentence.
+    """Counts the true, predicted and common entities of each sentence: int [sentences, 3] by name.
 
-    Returns:
-        int [sentences, 3], how many are true, predicted and both, of entities as CoNLL's script conlleval
-        reads them (a predicted I-X that no entity of type X goes before begins one), strict_entities, which
-        begin with B-X, and words: those, those, and the words whose tag is right.
+    `entities` are read as CoNLL's script conlleval does (a predicted I-X that no entity of type X precedes
+    begins one); `strict_entities` begin with B-X; `words` counts words twice, and those whose tag is right.
     """
     names = ("entities", "strict_entities", "words")
     rows = []
@@ -30,10 +28,10 @@ def entity_counts(gold: Tags, predicted: Tags) -> dict[str, np.ndarray]:
 
 
 def entity_scores(counts: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Scores entities by their `entity_counts`: one is right if its type and both of its borders are.
+    """Scores entities by their `entity_counts`; one is right if its type and both of its borders are.
 
     Returns:
-        f1, precision, recall; strict_f1, of strict entities alone; accuracy, part of the words whose tag is
+        f1, precision, recall; strict_f1, of strict entities alone; accuracy, the share of words whose tag is
         right. All from 0 to 1, and 0 where there is nothing.
     """
     precision, recall, f1 = _rates(counts["entities"])

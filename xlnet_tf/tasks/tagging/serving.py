@@ -42,9 +42,6 @@ class TaggingModule(ExportableModel):
         temperature: what logits are divided by for the probabilities, [1] (see metrics.calibration); None: 1.
             It changes no tag.
 
-    Raises:
-        UserError: see ExportableModel; or the stride is out of range, or labels are not BIO tags.
-
     Example:
         >>> module = TaggingModule(model, tokenizer, seq_len=128)
         >>> module.serve(text=tf.constant(["Ada met Charles in London."]))["entity"]
@@ -129,12 +126,9 @@ class TaggingModule(ExportableModel):
     def _entities(
         self, codes: tf.RaggedTensor, words: Words, tags: tf.Tensor, scores: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """Reads entities from tags, as conlleval does: I-X that no X goes before begins one.
+        """Reads entities from tags, as conlleval does: I-X that no X precedes begins one.
 
-        Args:
-            codes: [B, (characters)] of the texts and what may be after them.
-            tags: [W], their numbers.
-            scores: [W], their probabilities.
+        `codes` [B, (characters)] are the texts; `tags` [W] are tag numbers, `scores` [W] their probabilities.
         """
         types = list(dict.fromkeys(label[2:] for label in self.labels if label != _OUTSIDE))
         type_of = [-1 if label == _OUTSIDE else types.index(label[2:]) for label in self.labels]
