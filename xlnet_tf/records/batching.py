@@ -149,7 +149,7 @@ class Batches:
         return dealt.T.ravel()
 
     def length(self, step: int) -> int | None:
-        """Returns the tokens that a step's rows are cut to (if packed, their number); None: rows are whole."""
+        """Returns the tokens that a step's rows are cut to (packed: their number); None: rows are whole."""
         if not self.cut_to:
             return None
         needed = self.rows(step) if self.micro_batches else self.longest(step)

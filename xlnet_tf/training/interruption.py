@@ -96,7 +96,7 @@ class Preemption:
             print("\nCtrl-C: the run ends after the current steps; again: at once", file=sys.stderr)
 
     def end_run(self, save: Callable[[], None], step: int, model_dir: str):
-        """Saves and raises Interrupted if any process was asked to end; all must call it at the same point."""
+        """Saves and raises Interrupted if any process was asked to end; all call it at the same point."""
         if not self._on_any_host(self._signal is not None):
             return
         kind, why = Interrupted, "SIGTERM"

@@ -31,7 +31,7 @@ class Memory(tf.__internal__.tracking.Trackable):
         self._mask = _per_replica_variable([rows, memory_len], tf.bool, "memory_mask")
 
     def read(self, stream_start: tf.Tensor, document_offset: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-        """Returns the model's memory inputs: memory [L, B, M, D], memory_mask bool [B, M]; in replica context.
+        """Returns the model's inputs memory [L, B, M, D] and memory_mask bool [B, M]; in replica context.
 
         Args:
             stream_start: [B] bool, rows that begin something new: all their memory is hidden.
