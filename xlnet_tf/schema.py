@@ -43,7 +43,7 @@ _PARTS = {int: " of whole numbers", float: " of numbers", str: " of texts"}
 
 
 class Limits(NamedTuple):
-    """Which values of its type a field may have; `least` and `most` are inclusive, `above` and `below` not."""
+    """Which values of its type a field may have; `least` and `most` are inclusive, the others exclusive."""
 
     choices: Sequence[Any] = ()
     least: float | None = None
