@@ -1,19 +1,19 @@
 """Which examples of a set make each step, and to how many tokens its rows are cut.
 
-Which make step n follows from (set, batch size, seed, n) alone: each epoch is a permutation of the whole set,
-one epoch follows the other without a gap, and a run resumes exactly by giving the step. Texts are mostly much
-shorter than the rows they are stored in, and padding costs as much as text. So examples of like length come
-together, and each step has one of a few lengths, the same on all hosts, that its rows are cut to:
+The examples of step n follow from (set, batch size, seed, n) alone: each epoch is a permutation of the whole
+set, epochs follow each other without a gap, and a run resumes exactly by giving the step. Most texts are much
+shorter than their stored rows, and padding costs as much as text. So examples of similar length share a
+batch, and each step cuts its rows to one of a few lengths, the same on all hosts:
 
     shuffle the epoch's examples -> sort by length within windows of many batches -> shuffle the batches
 
-Where some classes are rare, training may see all of them equally often. An epoch then has as many draws as
+If some classes are rare, training may sample all classes equally often. An epoch then has as many draws as
 the set has examples, of each class in turn, and each class goes through its own examples in random order.
 
-Or batches stay in random order, and several examples share a row: each micro-batch is packed by itself, and
-each step has one of a few numbers of rows.
+Alternatively, batches stay in random order and several examples share a row (packing): each micro-batch is
+packed by itself, and each step has one of a few numbers of rows.
 
-The lengths of a set's examples are counted once and kept next to them, in `lengths.npz`.
+The lengths of a set's examples are counted once and stored in the set's folder, in `lengths.npz`.
 """
 
 import bisect
@@ -43,7 +43,7 @@ _WORTH = 0.02  # part of all positions that one more length must save, and at le
 
 
 class Examples(Protocol):
-    """What batches are made of: an ExampleSet, or rows in memory. Only sets can be packed."""
+    """The source of batches: an ExampleSet, or rows in memory. Only sets can be packed."""
 
     folder: epath.Path
     records: int
@@ -57,21 +57,16 @@ class Batches:
     """The batches of a set of examples.
 
     Attributes:
-        examples: the set.
         batch_size: rows of a step over all hosts.
-        seed: decides the order.
-        repeat: training: for ever, in random order. Without, every example once, the longest first, or, not
-            by length, in the set's order; FILLER stands for the rows that the last batch lacks.
-        by_length: whether examples of like length come together.
-        cut_to: the lengths, ascending, that rows are cut to; packed, the numbers of a micro-batch's rows.
-            None: rows are whole.
-        micro_batches: number of them in a step over all devices; each is packed; 0: none are.
-        window: batches within which training sorts by length.
-        classes: int [records], the class of each example, of which training sees all equally often; None: it
-            sees each example equally often.
-
-    Raises:
-        UserError: the set is empty, or the window.
+        repeat: True for training: endless, in random order. False: every example once, the longest first or,
+            unless `by_length`, in the set's order; FILLER fills up the last batch.
+        by_length: whether examples of similar length share a batch.
+        cut_to: the lengths, ascending, that rows are cut to; if packed, the possible numbers of rows of a
+            micro-batch. Empty: rows are whole.
+        micro_batches: their number in a step over all devices; each is packed. 0: no packing.
+        window: number of batches within which training sorts by length.
+        classes: int [records], the class of each example; training then samples all classes equally often.
+            None: it samples all examples equally often.
     """
 
     examples: Examples
@@ -91,14 +86,12 @@ class Batches:
             raise UserError(f"sort_window is {self.window}: expected at least 1 batch")
 
     def cut(self, cut_to: Sequence[int] = (), multiple: int = MULTIPLE, least: int = 1) -> "Batches":
-        """Returns the batches by length, with rows that are cut.
+        """Returns these batches by length, with rows cut to the given lengths.
 
         Args:
-            cut_to: the lengths, ascending; none: a few are chosen for the set.
-            multiple: lengths are multiples of so many tokens, except for that of the set's rows.
-
-        Raises:
-            UserError: they do not fit the set or the model.
+            cut_to: the lengths, ascending; empty: a few are chosen for the set.
+            multiple: each length is a multiple of this, except for the set's own row length.
+            least: the shortest length allowed.
         """
         batches = dataclasses.replace(self, by_length=True)
         longest, most = int(batches._lengths.max()), self.examples.seq_len
@@ -117,11 +110,11 @@ class Batches:
         return dataclasses.replace(batches, cut_to=tuple(cut_to))
 
     def pack(self, micro_batches: int, steps: int) -> "Batches":
-        """Returns the batches with several examples in a row; micro-batches have one of few numbers of rows.
+        """Returns these batches with several examples per row.
 
         Args:
-            micro_batches: number of them in a step over all devices.
-            steps: that have to fit.
+            micro_batches: their number in a step over all devices.
+            steps: steps that the possible row counts must cover.
         """
         if self.batch_size % micro_batches:
             raise UserError(
@@ -156,11 +149,7 @@ class Batches:
         return dealt.T.ravel()
 
     def length(self, step: int) -> int | None:
-        """Returns the length that a step's rows are cut to or, packed, their number; None: they are whole.
-
-        Raises:
-            UserError: the step is beyond those that `pack` was told of, and needs more rows.
-        """
+        """Returns the tokens that a step's rows are cut to (packed: their number); None: rows are whole."""
         if not self.cut_to:
             return None
         needed = self.rows(step) if self.micro_batches else self.longest(step)
@@ -177,7 +166,8 @@ class Batches:
     def starts(self, step: int) -> np.ndarray:
         """Returns where texts begin in the packed rows of their micro-batch: int32 [batch_size, sequences].
 
-        Rows lie one after the other; a text takes as much room as the longest of its example.
+        Positions count through the rows one after the other; a text takes as much room as the longest of its
+        example.
         """
         sequences = self.examples.sequences
         rooms = np.repeat(self._lengths[self.numbers(step)], sequences).reshape(self.micro_batches, -1)
@@ -220,10 +210,7 @@ class Batches:
         return order
 
     def _in_turn(self, draws: np.ndarray) -> np.ndarray:
-        """Returns the examples of draws, counted from 0 over all epochs: each class in turn.
-
-        Draw n is of class n mod C, whose draws go through its examples, in another order in each pass.
-        """
+        """Returns the examples for `draws`, numbered over all epochs; draw n is of class n mod C."""
         numbers = np.empty(len(draws), np.int64)
         for index, members in enumerate(self._members):
             of_class = np.flatnonzero(draws % len(self._members) == index)
@@ -243,11 +230,8 @@ class Batches:
 def best_fit(lengths: np.ndarray, row_len: int) -> np.ndarray:
     """Packs texts into rows: the longest first, each into the fullest row that has room.
 
-    Args:
-        lengths: int [n], at most row_len.
-
-    Returns:
-        int32 [n], where each begins if rows lie one after the other.
+    Takes lengths, int [n], at most row_len. Returns where each text begins, int32 [n], counted through the
+    rows one after the other.
     """
     starts, rows = np.empty(len(lengths), np.int32), 0
     free: list[tuple[int, int]] = []  # room and number of each row, ascending
@@ -264,26 +248,22 @@ def best_fit(lengths: np.ndarray, row_len: int) -> np.ndarray:
 
 
 def row_lengths(input_ids: np.ndarray, seq_len: int) -> np.ndarray:
-    """Returns the tokens of examples, of the longest of their sequences: int32 [n].
-
-    Args:
-        input_ids: [n, sequences * T], padded on either side.
-        seq_len: T.
-    """
+    """Returns the tokens of each example's longest sequence, int32 [n]; input_ids is [n, sequences * T]."""
     is_token = np.asarray(input_ids).reshape(len(input_ids), -1, seq_len) != PAD_ID
     return is_token.sum(-1).max(-1, initial=0).astype(np.int32)
 
 
 def choose_lengths(longest: Sequence[int], most: int, multiple: int = MULTIPLE, least: int = 1) -> list[int]:
-    """Chooses the few lengths that leave least padding.
+    """Chooses the few lengths that leave the least padding.
 
     Args:
         longest: tokens of the longest row of each batch.
-        most: tokens of a row as it is stored.
-        multiple: that each length is of, but for `most`.
+        most: tokens of a stored row.
+        multiple: each length is a multiple of this, except for `most`.
 
     Returns:
-        At most 8 lengths, ascending; the last holds the longest row. Each saves 2 % of the positions or more.
+        At most 8 lengths, ascending; the last holds the longest row. Each saves at least 2 % of the
+        positions.
     """
     needed = np.clip(np.maximum(longest, least), 1, most)
     rounded = np.minimum(-(-needed // multiple) * multiple, most)

@@ -1,4 +1,4 @@
-"""Reads fine-tuning examples as batches; which examples make a batch says `batching.py`.
+"""Reads fine-tuning examples as batches; `batching.py` decides which examples make a batch.
 
 Examples have a fixed size, so each is read from its position in its shard; shards that are not local are read
 into memory.
@@ -25,7 +25,7 @@ _Numbers = tuple[np.ndarray, dict[str, np.ndarray]]  # of an element's examples,
 
 @dataclasses.dataclass(frozen=True)
 class _Rows:
-    """Examples in memory, as far as `Batches` asks for them."""
+    """Examples in memory, with what `Batches` needs of them."""
 
     ids: np.ndarray
     seq_len: int
@@ -49,21 +49,20 @@ def batches_by_length(
     sequences: int = 1,
     token_labels: bool = False,
 ) -> tf.data.Dataset:
-    """Makes batches of texts of like length, cut to one of a few lengths, for `fit`, `evaluate`, `predict`.
+    """Makes batches of texts of similar length, cut to a few lengths, for `fit`, `evaluate`, `predict`.
 
     Args:
         features: what a tokenizer returns, [N, sequences * T].
-        labels: N of them; None: none, for `predict`.
+        labels: N of them; None for `predict`.
         batch_size: the last batch of an epoch may have fewer rows.
-        shuffle: whether to draw a new order for each epoch; None: only if labels are given. Without, the
-            texts keep their order, as predictions need, and each batch is cut to its longest text.
-        sequences: number of them in a row: the choices of a question, the candidates of a query.
-        token_labels: whether labels [N, T] has one for each token, to be cut as well.
+        shuffle: whether to draw a new order for each epoch; None: only if labels are given. Without
+            shuffling, the texts keep their order, as predictions need, and each batch is cut to its longest
+            text.
+        sequences: number of sequences in a row: the choices of a question, the candidates of a query.
+        token_labels: whether labels are [N, T], one for each token, and are cut as well.
 
-    Returns an epoch: the features, or pairs of features and labels.
-
-    Raises:
-        UserError: there are no texts, features and labels differ in number, or batch_size is below 1.
+    Returns:
+        A dataset of one epoch: the features, or pairs of features and labels.
 
     Example:
         >>> model.fit(batches_by_length(tokenizer(texts, seq_len=512), labels), epochs=3)
@@ -127,25 +126,21 @@ def example_dataset(
     start_step: int = 0,
     steps: int | None = None,
 ) -> tf.data.Dataset:
-    """Reads batches.
+    """Reads batches of a set, from a table or from its files.
 
     Args:
         table: the same set's table, to read from instead of its files.
         num_hosts: hosts that read; each gets batch_size / num_hosts consecutive rows.
         rows_per_batch: rows of one element of the dataset. A step of a host is (batch_size / num_hosts) /
-            rows_per_batch consecutive elements, one a replica. None: all rows of the host.
+            rows_per_batch consecutive elements, one per replica. None: all rows of the host.
         start_step: steps that have already been read.
-        steps: the step to end at, counted from 0 whatever start_step is; to repeat a table needs one.
+        steps: the step to end at, counted from 0 whatever start_step is; required to repeat a table.
 
     Returns:
         A dataset of dicts, B = rows_per_batch, T = all tokens of an example: input_word_ids int32 [B, T],
         input_mask uint8 [B, T] (1 = token, 0 = padding), input_type_ids uint8 [B, T], index int64 [B], and
-        the set's other columns under their names; packed_start int32 [B, sequences] if they are packed (see
+        the set's other columns under their names; if packed, packed_start int32 [B, sequences] (see
         Batches.starts). Rows are whole: the model's step cuts or packs them.
-
-    Raises:
-        UserError: sizes do not divide, or a shard has another size.
-        FileNotFoundError: a shard is missing.
     """
     rows = batches.batch_size // num_hosts
     if batches.batch_size % num_hosts or rows % (rows_per_batch := rows_per_batch or rows):
@@ -179,7 +174,7 @@ def example_dataset(
 
 
 def _own_numbers(batches: Batches, step: int, rows: slice, rows_per_batch: int) -> list[_Numbers]:
-    """Returns the parts of a step that a host reads, which has these rows of it."""
+    """Returns the elements of a step that a host reads, given its rows of the batch."""
 
     def own(values: np.ndarray) -> np.ndarray:
         return values[rows].reshape(-1, rows_per_batch, *values.shape[1:])
@@ -192,7 +187,7 @@ def _own_numbers(batches: Batches, step: int, rows: slice, rows_per_batch: int) 
 
 
 class _ShardFiles:
-    """Random access to the examples of a set; `lengths`, if given, are those that they must have."""
+    """Random access to the examples of a set; checks them against `lengths` if given."""
 
     def __init__(self, examples: ExampleSet, lengths: np.ndarray | None):
         self._examples = examples
@@ -204,7 +199,7 @@ class _ShardFiles:
         self._remote = {path: path.read_bytes() for path in self._paths if "://" in str(path)}
 
     def read(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns the features of some examples; FILLER stands for a row without text."""
+        """Returns the features of the examples with these numbers; FILLER stands for a row without text."""
         shards = np.searchsorted(self._first, np.maximum(numbers, 0), side="right") - 1
         columns: dict[str, np.ndarray] = {}
         for shard in np.unique(shards):
@@ -229,7 +224,7 @@ class _ShardFiles:
         }
 
     def _check(self, found: np.ndarray, expected: np.ndarray, shard: int) -> None:
-        """Raises UserError if a shard holds other examples of the set than those that belong there."""
+        """Raises UserError if a shard does not hold the examples that belong there."""
         if (wrong := found != expected).any():
             row = int(wrong.argmax())
             record = int(expected[row] - self._first[shard])
@@ -260,10 +255,7 @@ class _ShardFiles:
 class ExampleTable:
     """A set of examples in memory, read in a TensorFlow graph.
 
-    For hosts that make batches where none of our Python runs: those of a TPU that is reached by its name.
-
-    Raises:
-        UserError: a shard is not as it was written.
+    For hosts that cannot run our Python, such as those of a TPU that is reached by its name.
     """
 
     def __init__(self, examples: ExampleSet):
@@ -281,7 +273,7 @@ class ExampleTable:
         """Returns the batches of `example_dataset`.
 
         Args:
-            elements: for each batch the numbers of its examples, int64 [B], and what else it has.
+            elements: for each batch the numbers of its examples, int64 [B], and its additional features.
         """
         # Not constants of the graph, which must be small: tensors in the memory of the host that reads them.
         columns = {name: tf.constant(column) for name, column in self._columns.items()}
@@ -307,7 +299,7 @@ class ExampleTable:
 
 
 def _check_lengths(examples: ExampleSet, input_ids: np.ndarray, expected: np.ndarray) -> None:
-    """Raises UserError unless examples are as long as the set's index says: more would be cut off."""
+    """Raises UserError unless examples are as long as the set's index says: longer ones would be cut off."""
     found = row_lengths(input_ids, examples.seq_len)
     if (wrong := found != expected).any():
         row = int(wrong.argmax())

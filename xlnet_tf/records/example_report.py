@@ -1,4 +1,4 @@
-"""What to know of the sets that a builder has made, and what to mend before a model is trained on them."""
+"""Summarises the sets that a builder has made, with warnings about problems to fix before training."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
@@ -18,7 +18,7 @@ _WIDTH = 60  # of their texts
 
 
 def warnings(examples: ExampleSet) -> list[str]:
-    """Returns what should be mended in a set before a model is trained on it."""
+    """Returns the problems of a set that should be fixed before a model is trained on it."""
     return [*_of_cut_inputs(examples), *_of_unknown_pieces(examples)]
 
 
@@ -47,7 +47,7 @@ def _of_unknown_pieces(examples: ExampleSet) -> Iterator[str]:
 
 
 def summary(sets: Mapping[str, ExampleSet]) -> str:
-    """Returns what a person wants to know of the sets that a builder has made: split -> set."""
+    """Returns a readable summary of the sets that a builder has made, by split."""
     lines = []
     for examples in sets.values():
         lines += [examples.table(), *(f"WARNING: {warning}" for warning in warnings(examples))]
@@ -55,7 +55,7 @@ def summary(sets: Mapping[str, ExampleSet]) -> str:
 
 
 def shared_with_train(sets: Mapping[str, ExampleSet]) -> list[str]:
-    """Returns what dev and test sets have in common with "train", a line for each that has anything."""
+    """Returns one line for each other split that shares inputs with "train"."""
     return [
         f"{found.count:,} of {found.total:,} inputs of {split} are in train, too: its scores will be too "
         f"good. Remove them from one of both ({sets['train'].folder}, {sets[split].folder})"
@@ -65,14 +65,11 @@ def shared_with_train(sets: Mapping[str, ExampleSet]) -> list[str]:
 
 
 def check_shared(sets: Mapping[str, ExampleSet], most: float) -> None:
-    """Raises UserError if more than a part of a split's examples are in the training set, too.
+    """Raises UserError if more than a share `most` (0 to 1) of a split's examples are also in "train".
 
-    An example is in it if all its inputs together are one of its examples. A text, an option or a candidate
-    that comes again with others is not. The training set itself may be given as a split, to see it learned.
-
-    Args:
-        sets: split -> set.
-        most: that is allowed, 0 to 1.
+    An example counts if all its inputs together are those of one training example; a text, an option or a
+    candidate that appears again with others does not. A split may be the training set itself, to check that a
+    model learns it.
     """
     trained_on = {*_examples(sets["train"]).values()}
     for examples in sets.values():
@@ -99,13 +96,7 @@ def _examples(examples: ExampleSet) -> dict[int, frozenset[int]]:
 
 
 class Found(NamedTuple):
-    """Inputs of a set that have something in common.
-
-    Attributes:
-        count: number of these inputs.
-        total: inputs of the set.
-        first: numbers of the first examples that have one.
-    """
+    """How many of a set's `total` inputs have something in common; `first`: numbers of the first examples."""
 
     count: int
     total: int
@@ -113,7 +104,7 @@ class Found(NamedTuple):
 
 
 def find_shared(sets: Mapping[str, ExampleSet]) -> dict[str, Found]:
-    """Returns which inputs of the other splits are in "train", too: split -> what was found."""
+    """Returns, for each other split, which of its inputs are in "train", too."""
     if "train" not in sets:
         return {}
     trained_on = {value for _, value in numbered_inputs(sets["train"])}
@@ -138,7 +129,7 @@ def numbered_inputs(examples: ExampleSet) -> Iterator[tuple[int, int]]:
 
 
 def describe(examples: ExampleSet, numbers: Collection[int]) -> list[tuple[str, str]]:
-    """Returns id and the beginning of a text of some examples, in their order."""
+    """Returns the id and the beginning of a text of each of these examples, in the set's order."""
     found = []
     for number, row in enumerate(examples.sidecar()):
         if number in numbers:

@@ -1,14 +1,14 @@
-"""Sets of fine-tuning examples: how a builder writes them and how everybody else finds them.
+"""Sets of fine-tuning examples: the format, the writer for builders, and the reader for everyone else.
 
 A set is a folder, one for each split of the data:
 
     shard-00000.tfrecord, ...   examples of fixed size
-    examples.jsonl              line i: what predictions of example i need besides its tensors, as its id
+    examples.jsonl              line i: what predictions of example i need besides its tensors, such as its id
     lengths.npz                 tokens of each example; made when the set is first trained on
     spiece.model                the tokenizer
-    manifest.json               all about the set; written last: a set without one is not finished
+    manifest.json               describes the set; written last: a set without one is unfinished
 
-Padding is not stored: it is where the piece id is that of `<pad>`, which no text can spell.
+Padding is not stored separately: it is where the piece id is that of `<pad>`, which no text can produce.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ def option_letters(count: int) -> list[str]:
 
 
 def sequence_columns(length: int, vocab_size: int) -> tuple[Column, ...]:
-    """Returns the columns that all examples of `length` tokens, T or sequences * T, have."""
+    """Returns the columns that all examples of `length` tokens (T or sequences * T) have."""
     return (
         Column("input_ids", ids_dtype(vocab_size), length),
         Column("segment_ids", "uint8", length),
@@ -177,7 +177,7 @@ class ExampleSet(RecordSet):
         return {"index": np.arange(first, first + shard.records)}
 
     def sidecar(self) -> Iterator[dict[str, Any]]:
-        """Yields what `examples.jsonl` has of each example; raises UserError if that file was changed."""
+        """Yields the line of `examples.jsonl` of each example; raises UserError if that file was changed."""
         path = self.folder / SIDECAR_FILE
         if self.sidecar_sha256 and files.sha256(path) != self.sidecar_sha256:
             raise UserError(f"{path} has not the content of the manifest's sidecar_sha256: {self.FIX}")
@@ -201,9 +201,9 @@ class ExampleSet(RecordSet):
         return map(self.read, self.shards)
 
     def lengths(self) -> np.ndarray:
-        """Returns the tokens of each example, of the longest of its sequences: int32 [records].
+        """Returns the tokens of each example's longest sequence: int32 [records].
 
-        Of a set without `lengths.npz` they are counted, and kept where its folder can be written to.
+        A set without `lengths.npz` is counted, and the result is stored if its folder is writable.
         """
         lengths = read_lengths(self.folder, self.digest, self.records, self.seq_len)
         if lengths is None:
@@ -216,7 +216,7 @@ class ExampleSet(RecordSet):
         return lengths
 
     def table(self) -> str:
-        """Returns what a person wants to know of the set, a line each."""
+        """Returns a readable summary of the set, one fact per line."""
         tokens = f"{self.sequences} x {self.seq_len}" if self.sequences > 1 else str(self.seq_len)
         rows = [("examples", f"{self.records:,}"), ("tokens of an example", tokens)]
         rows += [(name, f"{value:,}") for name, value in self.statistics.items()]
@@ -229,7 +229,7 @@ class ExampleSet(RecordSet):
 
 
 def discard(folder: epath.Path) -> None:
-    """Removes the examples of a folder, the manifest first: what is left of them is not a set."""
+    """Removes the examples of a folder, the manifest first: what is left after a failure is not a set."""
     for name in (FILE_NAME, LENGTHS_FILE):
         (folder / name).unlink(missing_ok=True)
     for shard in files.files_in(folder, ".tfrecord", _SHARD_PREFIX):
@@ -239,11 +239,8 @@ def discard(folder: epath.Path) -> None:
 class ExampleWriter:
     """Writes a set; it is complete when the `with` block has ended without an error.
 
-    Args:
-        folder: the set's folder; examples that an earlier build left there are replaced.
-        task, split, seq_len, sequences, settings: see ExampleSet.
-        tokenizer: that the examples are made with.
-        columns: in addition to `sequence_columns`.
+    It replaces the examples of an earlier build. `columns` are added to `sequence_columns`; for the other
+    arguments see ExampleSet.
 
     Example:
         >>> with ExampleWriter("sst2/train", task="classification", split="train", tokenizer=tokenizer,
@@ -309,7 +306,7 @@ class ExampleWriter:
         return self
 
     def write(self, columns: Mapping[str, Any], sidecar: Mapping[str, Any]) -> None:
-        """Adds an example: its columns, but for `index`, and its line of examples.jsonl."""
+        """Adds an example: its columns except `index`, and its line of examples.jsonl."""
         self._chunk.append({**columns, "index": self._written})
         self._sidecar.write(json.dumps(sidecar, ensure_ascii=False) + "\n")
         self._written += 1
@@ -317,7 +314,7 @@ class ExampleWriter:
             self._flush()
 
     def skip(self, reason: str, location: str) -> None:
-        """Counts an example of the input that is not written: the reason in few words, and where it is."""
+        """Counts an example of the input that is not written, with a short reason and where it is."""
         skipped = self._set.skipped.setdefault(reason, {"count": 0, "places": []})
         skipped["count"] += 1
         if len(skipped["places"]) < _LOCATIONS_KEPT:
@@ -333,7 +330,7 @@ class ExampleWriter:
             self.count(f"{name}, {label}", int(np.quantile(lengths, quantile)))
 
     def check_any(self, source: str) -> None:
-        """Raises UserError, with the reasons, if nothing was written of what a source (a file) holds."""
+        """Raises UserError, with the reasons, if no example of a source (a file) was written."""
         if not self._written:
             skipped = self._set.skipped.items()
             reasons = ", ".join(f"{reason} ({found['count']})" for reason, found in skipped)
@@ -384,7 +381,7 @@ class ExampleWriter:
 
 
 def _is_column(column: Any) -> bool:
-    """Returns whether this is a column's name, type and length, as json has them."""
+    """Returns whether this is a column's name, type and length, as JSON stores them."""
     return (
         isinstance(column, list)
         and len(column) == 3

@@ -1,4 +1,4 @@
-"""Counts what the inputs of examples are made of: pieces, unknown pieces, texts, repeated inputs."""
+"""Counts pieces, unknown pieces, texts and repeated inputs of examples."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -15,19 +15,15 @@ _DIGEST_BYTES = 8
 
 
 def is_unknown(ids: Sequence[int], tokenizer: XLNetTokenizer) -> bool:
-    """Returns whether a word's pieces are <unk> alone, but for the mark of a space before it."""
+    """Returns whether a word's pieces are <unk> alone, apart from the mark of a space before it."""
     return UNK_ID in ids and not set(ids) - {UNK_ID, tokenizer.space_id}
 
 
 class InputCounts:
-    """Counts, as examples are written, what their inputs are made of.
+    """Counts pieces, texts and repeated inputs while examples are written.
 
-    A text is what stands between two special tokens: of a pair each one, of a question a window of its
-    passage, the question, and each option.
-
-    Args:
-        tokenizer: the examples' tokenizer.
-        seq_len: tokens of a sequence; an example may have several.
+    A text is a run of tokens between two special tokens: each text of a pair; a window of a passage, its
+    question, and each option.
     """
 
     def __init__(self, tokenizer: XLNetTokenizer, seq_len: int):
@@ -66,7 +62,7 @@ class InputCounts:
 
 
 def fingerprints(ids: np.ndarray, seq_len: int) -> Iterator[int]:
-    """Yields a number for each sequence of examples [n, S * T] that is not padding alone."""
+    """Yields a hash of each sequence of examples [n, S * T] that is not padding alone."""
     sequences = np.ascontiguousarray(ids.reshape(-1, seq_len), np.int32)
     for sequence in sequences[(sequences != PAD_ID).any(axis=1)]:
         yield int.from_bytes(

@@ -1,7 +1,7 @@
-"""Notes of what is done of a job, so that the same job resumes after an interruption.
+"""Notes which parts of a job are done, so that the same job resumes after an interruption.
 
-A job says what its results depend on (the fingerprint) and notes each part that is finished. The notes lie in
-a folder until the job has ended.
+A job names what its results depend on (the fingerprint) and notes each finished part. The notes stay in a
+folder until the job has ended.
 """
 
 import json
@@ -19,10 +19,10 @@ class JobNotes:
     """The notes of a job.
 
     Args:
-        folder: where they lie, by the name of their part.
-        fingerprint: what the results depend on, as json can hold it; the folder holds nothing else, and what
-            has another fingerprint is removed. None: the job compares it elsewhere.
-        suffix: what the notes' names end in.
+        folder: holds one file per noted part, and nothing else.
+        fingerprint: what the results depend on, as JSON values; notes with another fingerprint are removed.
+            None: the caller compares it.
+        suffix: file name suffix of the notes.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class JobNotes:
         return self.folder / f"{part}{self._suffix}"
 
     def read(self, part: str) -> dict[str, Any] | None:
-        """Returns what is noted of a part; None if nothing is, or the note is damaged."""
+        """Returns the note of a part; None if there is none, or it is damaged."""
         try:
             values = json.loads(self.path(part).read_text())
             return values if manifest_checksum.pop_checksum(values) else None
@@ -52,11 +52,11 @@ class JobNotes:
         files.write(self.path(part), text)
 
     def remove(self) -> None:
-        """Removes the notes and all that lies next to them, once the job has ended."""
+        """Removes the folder of notes, once the job has ended."""
         self.folder.rmtree(missing_ok=True)
 
 
 def are_intact(folder: epath.Path, digests: Mapping[str, str]) -> bool:
-    """Returns whether the files of a finished part, name -> sha256, are there as they were written."""
+    """Returns whether the files of a finished part (name -> sha256) exist unchanged."""
     paths = {folder / name: sha256 for name, sha256 in digests.items()}
     return all(path.exists() and files.sha256(path) == sha256 for path, sha256 in paths.items())

@@ -1,7 +1,7 @@
 """TFRecord Examples of fixed size: every feature is a bytes feature of fixed length.
 
-All records of a set share one byte template: they are written by filling a numpy array and found in a shard
-by arithmetic.
+All records of a set share one byte template, so they are written by filling a numpy array and found in a
+shard by arithmetic.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ def ids_dtype(vocab_size: int) -> str:
 
 
 class Layout:
-    """How the columns of a record lie in its bytes. Subclasses say which columns there are."""
+    """How the columns of a record are placed in its bytes. Subclasses define the columns."""
 
     columns: tuple[Column, ...]
 
@@ -47,7 +47,7 @@ class Layout:
 
     @functools.cached_property
     def _template(self) -> tuple[np.ndarray, dict[str, slice]]:
-        """Returns a record with all values zero (uint8 [record_bytes]) and where each value's bytes lie."""
+        """Returns a record of zeros (uint8 [record_bytes]) and the byte range of each value."""
         features, offsets = b"", {}
         for column in self.columns:
             value = _field(1, _field(1, bytes(column.num_bytes)))  # Feature{bytes_list: BytesList{value}}
@@ -66,11 +66,8 @@ class Layout:
     def encode(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
         """Serialises S records: uint8 [S, record_bytes], each row one tf.train.Example.
 
-        Args:
-            columns: name -> [S, length] or, for scalars, [S]; any type whose values the column's can hold.
-
-        Raises:
-            ValueError: columns are missing or unknown, have a wrong shape, or values that do not fit.
+        Columns are name -> [S, length] or, for scalars, [S], of any type whose values fit. Raises ValueError
+        for missing or unknown columns, wrong shapes, and values that do not fit.
         """
         if set(columns) != set(self.dtypes):
             raise ValueError(f"columns are {sorted(columns)}, expected {sorted(self.dtypes)}")
@@ -91,7 +88,7 @@ class Layout:
         return rows
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Returns which rows of uint8 [S, record_bytes] are records of this layout: bool [S]."""
+        """Returns which rows (uint8 [S, record_bytes]) are records of this layout: bool [S]."""
         template, offsets = self._template
         fixed = np.ones(len(template), bool)
         for offset in offsets.values():

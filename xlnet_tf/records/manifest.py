@@ -34,7 +34,7 @@ class _Tokenizer:
 
 @dataclasses.dataclass(frozen=True)
 class _Documents:
-    """How documents are separated and chosen, see the builder's flags; what older manifests mean."""
+    """How documents are separated and chosen (see the builder's flags); older manifests get the defaults."""
 
     borders: str = "blank_lines"
     text_field: str = "text"
@@ -82,7 +82,7 @@ class Shard:
 class Manifest(RecordSet):
     """What a folder of pretraining records holds and how it was made; `create` makes one for new records.
 
-    Everything but `shards` and `statistics` are the settings: equal settings give equal bytes.
+    All fields but `shards` and `statistics` are settings: equal settings give equal bytes.
     """
 
     KIND = KIND
@@ -128,9 +128,9 @@ class Manifest(RecordSet):
         """Returns the manifest of a new set.
 
         Args:
-            spec: the layout of its records, from which seq_len and more follows.
+            spec: the records' layout, which determines seq_len and the other sizes.
             bidirectional: whether there are backward streams, too.
-            **fields: the others, where they are not the defaults; perm_size by default is reuse_len.
+            **fields: other fields that differ from their defaults; perm_size defaults to reuse_len.
         """
         tokenizer = {
             "file": TOKENIZER_FILE,
@@ -159,7 +159,6 @@ class Manifest(RecordSet):
 
     @functools.cached_property
     def spec(self) -> RecordSpec:
-        """Layout of the records."""
         return RecordSpec(self.seq_len, self.reuse_len, self.num_predict, self.tokenizer["vocab_size"])
 
     @property
@@ -180,17 +179,17 @@ class Manifest(RecordSet):
     def has_fixed_targets(self) -> bool:
         """Whether all records have num_predict targets, or with `compat` up to three fewer.
 
-        The sources of records that were converted may have num_predict null: any number.
+        Converted records may have sources with num_predict null: any number of targets.
         """
         return all(source.get("num_predict", 0) is not None for source in self.corpus)
 
     def settings(self) -> dict[str, Any]:
-        """What determines the bytes of the records: all fields but shards and statistics."""
+        """Returns the fields that determine the bytes of the records: all but shards and statistics."""
         fields = dataclasses.replace(self, shards=(), statistics={}).fields()
         return {name: value for name, value in fields.items() if name not in ("shards", "statistics")}
 
     def check_model(self, vocab_size: int) -> None:
-        """Raises UserError if a model with another vocabulary is to be trained on these records."""
+        """Raises UserError if the model's vocabulary is not that of these records."""
         if vocab_size != self.tokenizer["vocab_size"]:
             raise UserError(
                 f"the model's n_token is {vocab_size}, but tokenizer.vocab_size in {self.folder / FILE_NAME} "
@@ -207,7 +206,7 @@ class Manifest(RecordSet):
             )
 
     def identity(self, shard: Shard) -> dict[str, np.ndarray]:
-        """Returns what identifies each record of a shard in the set: stream and segment, [S]."""
+        """Returns the columns that identify each record of a shard in the set: stream and segment, [S]."""
         streams, segments, first = [], [], 0
         for count in (shard.forward_segments, shard.backward_segments):
             stream, segment = np.divmod(np.arange(count), self.stream_segments)
@@ -234,7 +233,7 @@ class Manifest(RecordSet):
         yield from self._shard_problems()
 
     def _shard_problems(self) -> Iterator[str]:
-        """Yields which shard does not have the size of its records, or no name and index of its own."""
+        """Yields shards with a wrong size, or whose name or index is invalid or not unique."""
         seen, indices, size = set(), set(), shards_lib.framed_bytes(self.spec)
         for shard in self.shards:
             expected = shard.records * size

@@ -1,7 +1,7 @@
 """Draws targets and factorization orders anew while training reads: the builder's rules, on whole batches.
 
-What a record gets follows from (seed, epoch, stream, segment) alone, so a run resumes exactly and every
-number of hosts, replicas and rows draws the same.
+The draws of a record follow from (seed, epoch, stream, segment) alone, so a run resumes exactly, and they do
+not depend on the number of hosts, replicas and rows.
 """
 
 import math
@@ -25,13 +25,9 @@ class OnlineSampler:
     """Draws what the builder's `sample_segment_targets` and `sample_ranks` would.
 
     Args:
-        manifest: the record set, whose settings (objective, mask, perm_size, ...) hold here, too. A set of
-            the original's targets (`compat`) gets this library's: whole words, always num_predict.
+        manifest: the record set, whose settings (objective, mask, perm_size, ...) apply. For a set with the
+            original's targets (`compat`) this draws this library's: whole words, always num_predict.
         word_starts: bool [V], the pieces that start a word: `XLNetTokenizer.word_starts`.
-        seed: decides all draws.
-
-    Raises:
-        UserError: the set's objective has nothing to draw, or its tokenizer has another vocabulary.
     """
 
     def __init__(self, manifest: Manifest, word_starts: np.ndarray, seed: int):
@@ -58,14 +54,12 @@ class OnlineSampler:
     def __call__(
         self, ids: tf.Tensor, direction: tf.Tensor, epoch: tf.Tensor, stream: tf.Tensor, segment: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Draws for a batch.
+        """Draws targets and ranks for a batch.
 
         Args:
             ids: int32 [B, T], the segments.
             direction: int8 [B], 1 forward, -1 backward.
-            epoch: int64 [B].
-            stream: int64 [B], the stream's id.
-            segment: int64 [B], the segment's index in its stream.
+            epoch, stream, segment: int64 [B]: epoch, id of the stream, index of the segment in its stream.
 
         Returns:
             (target_positions int16 [B, P], ascending; permutation_rank int16 [B, T]).
@@ -135,7 +129,7 @@ class OnlineSampler:
         return keys <= last
 
     def _order(self, keys, length: int):
-        """Draws indices in the order, int32 [B, length], as `ranks.sample_order` does."""
+        """Draws each position's index in the order, int32 [B, length], as `ranks.sample_order` does."""
         perm_size = self._manifest.perm_size
         permutation = tf.math.top_k(random_bits(keys, perm_size, 31), perm_size).indices
         blocks = tf.range(0, length, perm_size)
@@ -149,7 +143,7 @@ def _spans_of_words(
 
     Args:
         length_draws, inset_draws, phase_draws: int32 [B, C] twice and [B, 1], random bits.
-        num_words: words L to lay them over.
+        num_words: words L to cover.
         context_per_word: words of context for each word of a span, the span included.
 
     Returns:
@@ -179,7 +173,7 @@ def _spans_of_words(
 
 
 def _scaled(draws, limit):
-    """Turns random bits into whole numbers from 0 on, below the limit (0 where it is 0)."""
+    """Converts random bits to integers from 0 to below the limit (0 if the limit is 0)."""
     share = tf.cast(tf.bitwise.right_shift(draws, _BITS - 24), tf.float32) * 2.0**-24  # [0, 1), exact
     return tf.cast(tf.floor(share * limit), tf.int32)
 
@@ -191,5 +185,5 @@ def _picked(values, columns):
 
 
 def _shifted(flags):
-    """Moves each row of bool [B, T] one position on; what comes in is True."""
+    """Shifts each row of bool [B, T] right by one position, starting with True."""
     return tf.concat([tf.ones_like(flags[:, :1]), flags[:, :-1]], 1)

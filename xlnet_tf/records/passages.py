@@ -1,6 +1,6 @@
-"""The passages of a set of questions: their texts, and where in them each token is.
+"""The passages of a set of questions, with the offset of each token in the raw text.
 
-They lie next to the examples, one a line, so that answers can be read from the raw text.
+They are stored with the examples, one per line, so that answers can be read from the raw text.
 """
 
 import json
@@ -16,12 +16,7 @@ PASSAGES_FILE = "passages.jsonl"
 
 
 class Passage(NamedTuple):
-    """A passage and the offsets of its tokens in it.
-
-    Attributes:
-        text: the raw text.
-        begins, ends: [tokens] each, as `text.offsets.Encoded` has them.
-    """
+    """A passage's raw text, and where its tokens begin and end in it, as in `text.offsets.Encoded`."""
 
     text: str
     begins: Sequence[int]
@@ -33,7 +28,7 @@ class Passage(NamedTuple):
 
     @classmethod
     def read_all(cls, folder: epath.Path) -> list[Self]:
-        """Returns the passages of the set in a folder; UserError if they are not as they were written."""
+        """Returns the passages of the set in a folder; raises UserError if the file was changed."""
         checksums.check(folder / PASSAGES_FILE)
         with (folder / PASSAGES_FILE).open("r", encoding="utf-8") as file:
             return [cls(**json.loads(line)) for line in file]

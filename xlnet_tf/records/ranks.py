@@ -28,22 +28,17 @@ def check_perm_size(perm_size: int, seq_len: int, reuse_len: int) -> None:
 def random_bits(rng: np.random.Generator, count: int) -> np.ndarray:
     """Draws uint32 [count], uniform over all values: three times as fast as drawing 32 bits at a time.
 
-    The generator is one that draws 64 bits, as Philox and PCG64 do.
+    The generator must draw 64 bits at a time, as Philox and PCG64 do.
     """
     return rng.bit_generator.random_raw((count + 1) // 2).view(np.uint32)[:count]
 
 
 def sample_order(rng: np.random.Generator, num_segments: int, length: int, perm_size: int) -> np.ndarray:
-    """Draws factorization orders: each position's index in the order.
+    """Draws factorization orders: each position's index in the order, int16 [S, length].
 
     Blocks of perm_size positions keep their order from left to right; inside, all blocks of a segment share
-    one permutation (the original's `_local_perm`).
-
-    Args:
-        length: positions in the permuted part of a segment, a multiple of perm_size.
-
-    Returns:
-        int16 [S, length], each row a permutation of 0 .. length - 1.
+    one permutation (the original's `_local_perm`). `length`, the positions of a segment's permuted part, is a
+    multiple of perm_size.
     """
     # Sorting random keys that carry their index in the low bits is several times as fast as rng.permuted.
     index_bits = (perm_size - 1).bit_length()
@@ -55,12 +50,7 @@ def sample_order(rng: np.random.Generator, num_segments: int, length: int, perm_
 
 
 def tile_permutation(permutation: np.ndarray, length: int) -> np.ndarray:
-    """Repeats a block's permutation over all blocks, which keep their order from left to right.
-
-    Args:
-        permutation: int [S, perm_size], indices inside a block.
-        length: positions of the permuted part, a multiple of perm_size.
-    """
+    """Repeats a block's permutation, int [S, perm_size], over all blocks, which keep their order."""
     num_segments, perm_size = permutation.shape
     blocks = np.arange(0, length, perm_size, dtype=permutation.dtype)
     return (blocks[:, None] + permutation[:, None, :]).reshape(num_segments, length)
@@ -73,10 +63,10 @@ def permutation_ranks(
     reuse_len: int,
     functional_tokens: str = "ordered",
 ) -> np.ndarray:
-    """Turns factorization orders into ranks.
+    """Converts factorization orders to ranks: int16 [S, T].
 
-    In each part of a segment context tokens share the smallest rank, targets get 1 + their index in the
-    order. The second part's ranks lie above the first's: the first part, the next segment's memory, never
+    In each part of a segment context tokens share the smallest rank, and targets get 1 + their index in the
+    order. The second part's ranks are above the first's: the first part, the next segment's memory, never
     sees the second.
 
     Args:
@@ -87,13 +77,7 @@ def permutation_ranks(
         functional_tokens: "ordered" gives SEP and CLS an index in the order like targets, so that context
             never sees them (the original); "context" lets all of the second part see them (Model Garden).
 
-    Returns:
-        int16 [S, T].
-
     Source: paper sections 2.2 and 2.3 (partial prediction); `_local_perm` of the original's data_utils.py.
-
-    Raises:
-        UserError: functional_tokens is neither.
     """
     hidden = _hidden_from_context(is_target, special, functional_tokens)
     ranks = (order + 1).astype(np.int16, copy=False) * hidden
@@ -111,23 +95,17 @@ def sample_ranks(
     perm_size: int,
     functional_tokens: str = "ordered",
 ) -> np.ndarray:
-    """Draws the ranks of segments for an objective.
+    """Draws the ranks of segments for an objective: int16 [S, T].
 
     Args:
         rng: only "permutation" draws from it.
         is_target: bool [S, T]; for "autoregressive" usually every token that is not special.
         special: bool [S, T], SEP and CLS.
-        objective: "permutation" (XLNet), "autoregressive" (a language model) or "denoising" (BERT). For the
-            last one a segment is one part: its first tokens have seen the later ones. Memory would carry that
-            over to the next segment, which repeats the later ones: train this objective without memory.
-        perm_size: size of blocks, which fill both parts, see `check_perm_size`.
+        objective: "permutation" (XLNet), "autoregressive" (a language model) or "denoising" (BERT). Denoising
+            treats a segment as one part: its first tokens see the later ones. Memory would leak these to the
+            next segment, which repeats them, so train this objective without memory.
+        perm_size: size of the permuted blocks, see `check_perm_size`.
         functional_tokens: see `permutation_ranks`.
-
-    Returns:
-        int16 [S, T].
-
-    Raises:
-        UserError: a setting has no such value.
     """
     num_segments, seq_len = is_target.shape
     if objective == "autoregressive":  # the natural order: each position sees those before it
@@ -143,15 +121,10 @@ def sample_ranks(
 
 
 def expand(rank: np.ndarray, is_target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Expands ranks to the dense masks of both streams.
+    """Expands ranks and target flags, [..., T], to dense masks of the content and the query stream.
 
-    Args:
-        rank: int [..., T].
-        is_target: bool [..., T].
-
-    Returns:
-        (content_visible, query_visible): bool [..., T, T], True where position i (row) sees j (column).
-        `query_visible` is 1 - perm_mask of the original.
+    The masks are bool [..., T, T], True where position i (row) sees j (column). The query mask is
+    1 - perm_mask of the original.
     """
     rank = rank.astype(np.int32)
     limit = rank + 1 - is_target
@@ -160,7 +133,7 @@ def expand(rank: np.ndarray, is_target: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _hidden_from_context(is_target, special, functional_tokens):
-    """Returns bool [S, T]: the positions that context tokens do not see."""
+    """Returns the positions that context tokens do not see: bool [S, T]."""
     if functional_tokens not in FUNCTIONAL_TOKENS:
         raise UserError(
             f"functional_tokens is {functional_tokens!r}; expected one of {', '.join(FUNCTIONAL_TOKENS)}"

@@ -1,8 +1,8 @@
 """Reads pretraining records as batches whose rows are streams.
 
 Row b of step n+1 continues row b of step n, for any batch size, host count and replica count; a row that ends
-a stream starts its next one and says so (`stream_start`). Where a row is at step n follows from the manifest
-alone, so a run resumes exactly by giving the step.
+a stream starts its next one and marks it (`stream_start`). The position of a row at step n follows from the
+manifest alone, so a run resumes exactly by giving the step.
 """
 
 import numpy as np
@@ -37,19 +37,19 @@ def pretraining_dataset(
     repeat: bool = True,
     permutation: str = "precomputed",
 ) -> tf.data.Dataset:
-    """Lays the streams of a record set onto the rows of batches.
+    """Reads a record set as batches whose rows are streams.
 
     With `repeat`, epoch e reads pass e modulo `num_passes`; its streams are shuffled by (seed, e) and dealt
-    to the rows in turn. Rows do not wait for each other at the end of an epoch. Without, every record of
-    every pass comes exactly once, in the set's order; rows that have ended give filler (no targets) until
-    all have.
+    to the rows in turn. Rows do not wait for each other at the end of an epoch. Without `repeat`, every
+    record of every pass comes exactly once, in the set's order; rows that have ended give filler (no targets)
+    until all have.
 
     Args:
         batch_size: rows of a step over all hosts; each host gets batch_size / num_hosts consecutive rows.
         rows_per_batch: rows of one element of the dataset. A step of a host is (batch_size / num_hosts) /
-            rows_per_batch consecutive elements, one a replica. None: all rows of the host.
+            rows_per_batch consecutive elements, one per replica. None: all rows of the host.
         start_step: steps that have already been read.
-        permutation: "precomputed" gives the records' targets and orders; "online" draws them anew in every
+        permutation: "precomputed" uses the records' targets and orders; "online" draws them anew in every
             epoch, by the same rules (needs `repeat`).
 
     Returns:
@@ -57,11 +57,6 @@ def pretraining_dataset(
         permutation_rank int16 [B, T], target_positions int16 [B, P] (-1: empty), direction int8 [B]
         (1 forward, -1 backward), next_sentence int8 [B] (1: B continues A, 0: it does not, -1: filler),
         stream_start bool [B] (memory must not reach back), document_offset int32 [B].
-
-    Raises:
-        UserError: sizes do not divide, too few streams for the rows, a shard has another size, or
-            `permutation` does not fit the rest.
-        FileNotFoundError: a shard is missing.
     """
     rows = _host_rows(batch_size, num_hosts, host)
     if rows_per_batch is None:
@@ -84,11 +79,11 @@ def pretraining_dataset(
 
 
 def _features(streams: "_Streams", sampler: OnlineSampler | None):
-    """Returns what makes the features of a batch from its records."""
+    """Returns a function that converts a batch of records to features."""
     files = [str(streams.folder / shard.file) for shard in streams.shards]
 
     def features(serialized, segment, stream, shard, epoch):
-        """Parses a batch and checks that each record is the one that the manifest promises there."""
+        """Parses a batch and checks that each record is the one that the manifest lists there."""
         columns = streams.spec.parse(serialized)
         expected = (columns["stream"] == stream) & (columns["segment"] == tf.cast(segment, tf.int32))
         tf.debugging.Assert(
@@ -117,11 +112,7 @@ def _features(streams: "_Streams", sampler: OnlineSampler | None):
 
 
 def online_sampler(manifest: Manifest, permutation: str, seed: int) -> OnlineSampler | None:
-    """Returns what draws a set's targets and orders; None where the records' own are taken.
-
-    Raises:
-        UserError: there is no such `permutation`, or it does not fit the set.
-    """
+    """Returns the sampler of a set's targets and orders; None for "precomputed", the records' own."""
     if permutation not in PERMUTATIONS:
         raise UserError(f"permutation is {permutation!r}, expected one of {', '.join(PERMUTATIONS)}")
     if permutation == "precomputed":
@@ -142,14 +133,14 @@ def records_of_step(manifest: Manifest, batch_size: int, step: int, seed: int) -
 
 
 def num_eval_steps(manifest: Manifest, batch_size: int) -> int:
-    """Returns the steps of `pretraining_dataset(..., repeat=False)`: those of its longest row."""
+    """Returns the steps of `pretraining_dataset(..., repeat=False)`: the records of its longest row."""
     return int(_row_lengths(_Streams(manifest), batch_size).max())
 
 
 class _Streams:
-    """All streams of a record set, numbered by pass, then by shard; a pass's are consecutive.
+    """All streams of a record set, numbered by pass, then by shard.
 
-    Positions are computed from a table of shards, so that sets with millions of streams stay small.
+    Positions are computed from a table of shards, so that sets with millions of streams need little memory.
     """
 
     def __init__(self, manifest: Manifest):
@@ -169,7 +160,7 @@ class _Streams:
         self.pass_starts = np.cumsum(self.pass_counts) - self.pass_counts
 
     def locate(self, number):
-        """Finds streams by their numbers [N]; in TensorFlow, so that a graph and the closed form share it.
+        """Finds streams by their numbers [N]; in TensorFlow, so that it also runs inside the dataset's graph.
 
         Returns:
             (shard, first record in it, number of segments, stream id), each int64 [N].
@@ -192,12 +183,7 @@ class _Streams:
         return number + tf.gather(self.pass_starts, index)
 
     def read(self, number, skip, epoch) -> tf.data.Dataset:
-        """Reads the records of stream `number` from segment `skip` on.
-
-        Returns:
-            A dataset of (serialized record, segment, stream id, shard, epoch): what must be where, for the
-            check, and `epoch` as it is.
-        """
+        """Reads stream `number` from segment `skip` on; each record comes with what it must be, to check."""
         shard, record, length, stream = (value[0] for value in self.locate(number[None]))
         file = tf.gather([str(self.folder / shard.file) for shard in self.shards], shard)
         records = tf.raw_ops.TFRecordDatasetV2(
@@ -215,10 +201,7 @@ class _Streams:
 
 
 def _endless_rows(streams: _Streams, rows: range, batch_size: int, start_step: int, seed: int):
-    """Interleaves the rows of a host, each an endless sequence of streams.
-
-    Row b's streams in an epoch are the shuffled streams at b, b + batch_size, b + 2 batch_size, ...
-    """
+    """Interleaves a host's rows: in an epoch, row b reads the shuffled streams b, b + batch_size, ..."""
     for index, count in enumerate(streams.pass_counts):
         if count < batch_size:
             raise UserError(
@@ -250,7 +233,7 @@ def _endless_rows(streams: _Streams, rows: range, batch_size: int, start_step: i
 
 
 def _row_positions(streams: _Streams, rows: range, batch_size: int, step: int, seed: int):
-    """Where each row is after `step` steps: (epoch, position in its order, segment), each int64 [rows]."""
+    """Returns each row's position after `step` steps: epoch, position in its order, segment, int64 [rows]."""
     epochs, segments = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
     positions = np.array(rows, np.int64)
     left = np.full(len(rows), step, np.int64)
@@ -276,7 +259,7 @@ def _row_positions(streams: _Streams, rows: range, batch_size: int, step: int, s
 
 
 def _rows_once(streams: _Streams, rows: range, batch_size: int, start_step: int):
-    """Interleaves the rows of a host, each its share of all streams and then filler."""
+    """Interleaves the rows of a host: each reads its share of all streams, then filler."""
     total = int(streams.pass_counts.sum())
     lengths = _row_lengths(streams, batch_size)
     filler = tf.data.Dataset.from_tensors(
@@ -305,13 +288,13 @@ def _is_remote(folder) -> bool:
 
 
 def _row_lengths(streams: _Streams, batch_size: int) -> np.ndarray:
-    """Records of each of the batch's rows when all streams are read once, int64 [batch_size]."""
+    """Returns the records of each row of the batch when all streams are read once: int64 [batch_size]."""
     lengths = streams.locate(tf.range(streams.pass_counts.sum()))[2].numpy()
     return np.pad(lengths, (0, -len(lengths) % batch_size)).reshape(-1, batch_size).sum(axis=0)
 
 
 def _filler_record(spec: RecordSpec) -> bytes:
-    """A serialized record that has no targets and starts a stream."""
+    """Returns a serialized record without targets that starts a stream."""
     columns = {c.name: np.zeros((1, c.length) if c.length else 1, np.int64) for c in spec.columns}
     columns["input_ids"] += special_tokens.PAD_ID
     columns["target_positions"] -= 1
@@ -322,7 +305,7 @@ def _filler_record(spec: RecordSpec) -> bytes:
 
 
 def _host_rows(batch_size: int, num_hosts: int, host: int) -> range:
-    """The global rows that a host reads."""
+    """Returns the global rows that a host reads."""
     if batch_size < 1 or num_hosts < 1 or batch_size % num_hosts:
         raise UserError(f"batch_size is {batch_size}, expected a positive multiple of the {num_hosts} hosts")
     if not 0 <= host < num_hosts:
@@ -335,14 +318,11 @@ def _host_rows(batch_size: int, num_hosts: int, host: int) -> range:
     input_signature=[tf.TensorSpec([None], tf.int64)] + [tf.TensorSpec([], tf.int64) for _ in range(3)]
 )
 def shuffled(position, size, seed, epoch):
-    """Returns what lies at `position` in a pseudo-random order of 0 .. size - 1, without building the order.
+    """Returns what is at `position` in a pseudo-random order of 0 .. size - 1, without building the order.
 
     A generalised Feistel network on a grid of a x b >= size cells: each round shifts one coordinate by a hash
-    of the other, which can be undone, so cells map one to one; results outside of the range go round again.
+    of the other, which is invertible, so cells map one to one; results outside of the range are mapped again.
     (tf.random.experimental.index_shuffle is not a permutation for some sizes, 65537 among them.)
-
-    Args:
-        position: int64 [N], 0 <= position < size.
     """
     width = tf.cast(tf.math.ceil(tf.sqrt(tf.cast(size, tf.float64))), tf.uint64)
     size = tf.cast(size, tf.uint64)
@@ -365,11 +345,11 @@ def shuffled(position, size, seed, epoch):
 
 
 def prefetched(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Reads ahead of who asks, without tf.data's tuning.
+    """Prefetches a dataset, with tf.data's autotuning off.
 
-    The tuning is a thread that thinks again after ever longer pauses, up to a minute. An iterator's end waits
-    for it, and TensorFlow does not always wake it: a run then stands still at the end of an evaluation. Where
-    a number of parallel calls is left to tf.data, it takes one for each core, at most 16.
+    Autotuning is a thread that sleeps for ever longer, up to a minute. An iterator's end waits for it, and
+    TensorFlow does not always wake it: a run then hangs at the end of an evaluation. Without it, AUTOTUNE
+    parallel calls are one per core, at most 16.
     """
     options = tf.data.Options()
     options.autotune.enabled = False

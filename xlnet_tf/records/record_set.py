@@ -1,6 +1,6 @@
 """A set of records: a folder of shards, the tokenizer, and a manifest, which is written last.
 
-The manifest is the only hand-over from builders to readers. It is checked when it is loaded.
+The manifest is the only interface between builders and readers. It is checked when it is loaded.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ _KINDS = {
 class RecordSet:
     """What a folder of records holds and how it was made.
 
-    The fields of a subclass, but for `folder`, are those of its manifest, in the same order.
+    The fields of a subclass, except `folder`, are those of its manifest, in the same order.
     """
 
     KIND: ClassVar[str]
@@ -61,7 +61,7 @@ class RecordSet:
         raise NotImplementedError
 
     def _problems(self) -> Iterator[str]:
-        """Yields what does not hold in and between the fields; later checks rely on earlier ones."""
+        """Yields problems in and between the fields; later checks rely on earlier ones."""
         raise NotImplementedError
 
     @property
@@ -75,7 +75,7 @@ class RecordSet:
 
     @property
     def digest(self) -> str:
-        """Digest of the records, wherever they lie."""
+        """Digest of the records' content, independent of their folder."""
         return hashlib.sha256("\n".join(shard.sha256 for shard in self.shards).encode()).hexdigest()
 
     def path(self, shard: Any) -> epath.Path:
@@ -86,23 +86,14 @@ class RecordSet:
         return shards_lib.read_shard(self.path(shard), self.layout, count=shard.records)
 
     def load_tokenizer(self) -> XLNetTokenizer:
-        """Returns the tokenizer that the records were made with.
-
-        Raises:
-            UserError: another lies next to them.
-        """
+        """Returns the tokenizer that the records were made with; raises UserError if it was replaced."""
         proto = shards_lib.read_tokenizer(self.tokenizer_path, self.tokenizer["sha256"])
         return XLNetTokenizer(model_proto=proto, cleaning=CleaningConfig.from_dict(self.cleaning))
 
     def check_files(self, checksums: bool = False) -> None:
-        """Raises an error that names the first file that is not as it was written.
+        """Raises FileNotFoundError or UserError for the first file that is missing or has another size.
 
-        Args:
-            checksums: whether to read every file, the tokenizer included, and compare its sha256, too.
-
-        Raises:
-            FileNotFoundError: a file is missing.
-            UserError: a shard has another size or, with `checksums`, a file has other content.
+        With `checksums` it also reads every file, the tokenizer included, and compares its sha256.
         """
 
         def check(shard: Any) -> None:
@@ -123,18 +114,18 @@ class RecordSet:
         object.__setattr__(self, "_checked", True)  # not a field: it is not part of what a manifest says
 
     def check_files_once(self) -> None:
-        """Does `check_files` unless it has been done: a storage takes its time for many shards."""
+        """Runs `check_files` unless it has run: remote storage is slow for many shards."""
         if not vars(self).get("_checked"):
             self.check_files()
 
     def fields(self) -> dict[str, Any]:
-        """Returns the manifest's fields, as json can hold them."""
+        """Returns the manifest's fields as JSON values."""
         values = dataclasses.asdict(dataclasses.replace(self, folder=None))
         del values["folder"]
         return values
 
     def save(self, name: str = FILE_NAME) -> None:
-        """Writes the manifest into `folder`, atomically; an unfinished one has another name."""
+        """Writes the manifest into `folder`, atomically; an unfinished set's has another name."""
         text = to_json(manifest_checksum.with_checksum(self.fields()), self.ASCII)
         files.write(self.folder / name, text)
 
@@ -146,8 +137,8 @@ class RecordSet:
             path: the folder of the set, or of a run that was trained on it, or the manifest itself.
 
         Raises:
-            FileNotFoundError: there is none; the build has not ended.
-            UserError: it is something else, or a field is wrong.
+            FileNotFoundError: there is no manifest; the build is unfinished.
+            UserError: it is not a manifest of this kind, or a field is wrong.
         """
         given = epath.Path(path)
         path = given if given.name == FILE_NAME else given / FILE_NAME
@@ -192,7 +183,7 @@ class RecordSet:
 
     @classmethod
     def _missing(cls, path: epath.Path) -> FileNotFoundError:
-        """Returns the error for a manifest that is not there, with the sets that are."""
+        """Returns the error for a missing manifest, which names the sets nearby."""
         above = path.parent.parent
         inside, nearby = ", ".join(_sets_in(path.parent)), ", ".join(_sets_in(above))
         hint = f"; it has sets in {inside}" if inside else f"; sets next to it: {nearby}" if nearby else ""
@@ -222,5 +213,5 @@ def _sets_in(folder: epath.Path) -> list[str]:
 
 
 def to_json(values: Mapping[str, Any], ensure_ascii: bool = True) -> bytes:
-    """Returns readable json with one shard or setting a line."""
+    """Returns readable JSON with one shard or setting per line."""
     return (json.dumps(values, indent=1, ensure_ascii=ensure_ascii) + "\n").encode()

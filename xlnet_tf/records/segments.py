@@ -17,16 +17,16 @@ NUM_SPECIAL = 3  # SEP, SEP, CLS
 
 @dataclasses.dataclass(frozen=True)
 class Segments:
-    """S segments of T tokens, in the order of the text, each reuse_len tokens after the one before.
+    """S segments of T tokens, in the order of the text; each starts reuse_len tokens after the previous one.
 
     Attributes:
         ids: int32 [S, T].
         segment_ids: uint8 [S, T]: reused part, A and its SEP 0, B and its SEP 1, CLS 2.
         next_sentence: int8 [S]: 1 where B continues A in the text, 0 where it comes from elsewhere.
         special: bool [S, T], True at SEP and CLS.
-        word_start: bool [S, T], True where a word starts. A word that a border cuts starts anew after it:
-            at the first token of the segment, of A and of B; SEP and CLS are words of their own.
-        source_positions: int32 [S, T], where each token stands in the token stream, -1 for SEP and CLS.
+        word_start: bool [S, T], True where a word starts. The first tokens of the segment, of A and of B
+            always start a word, even if a border cuts one; SEP and CLS are words of their own.
+        source_positions: int32 [S, T], position of each token in the token stream, -1 for SEP and CLS.
     """
 
     ids: np.ndarray
@@ -52,22 +52,22 @@ def check_lengths(seq_len: int, reuse_len: int) -> None:
 
 
 def num_segments(num_tokens: int, seq_len: int, reuse_len: int) -> int:
-    """Returns how many segments find all their T - 3 text tokens in the stream."""
+    """Returns how many segments fit: each takes T - 3 text tokens from the stream."""
     return max(0, (num_tokens - (seq_len - NUM_SPECIAL)) // reuse_len + 1)
 
 
 def mirror_ends(ends: np.ndarray, num_tokens: int) -> np.ndarray:
-    """Returns sorted exclusive ends, of which the last is N, of the same text in the reversed stream."""
+    """Returns the sorted exclusive ends (the last is N) of the same text in the reversed stream."""
     return np.append(num_tokens - ends[-2::-1], num_tokens)
 
 
 def mirror_starts(starts: np.ndarray, num_tokens: int) -> np.ndarray:
-    """Returns sorted starts, of which the first is 0, of the same text in the reversed stream."""
+    """Returns the sorted starts (the first is 0) of the same text in the reversed stream."""
     return np.append(0, num_tokens - starts[:0:-1])
 
 
 def mirror_word_start(word_start: np.ndarray) -> np.ndarray:
-    """Returns the word starts, bool [N], of the reversed stream: the last token of a word is first there."""
+    """Returns the word starts, bool [N], of the reversed stream, where a word's last token comes first."""
     return np.append(True, word_start[:0:-1])
 
 
@@ -79,20 +79,17 @@ def sample_segments(
     reuse_len: int,
     word_start: np.ndarray,
 ) -> Segments:
-    """Cuts a token stream into segments.
+    """Cuts a token stream into the S segments (possibly 0) that fit.
 
     Segment s reuses R tokens from position s * R on. A follows them and ends at a sentence end, drawn from
     those inside the remaining text (in its middle if there is none). B continues A with probability 1/2; else
-    it is as long a stretch from elsewhere in the stream, from a sentence's start on, outside the segment's
-    own window of T tokens. Where no such stretch exists, B continues A.
+    it is a stretch of the same length from elsewhere in the stream, which begins at a sentence's start,
+    outside the segment's own window of T tokens. Where no such stretch exists, B continues A.
 
     Args:
         tokens: int [N], the stream; for reversed streams the reversed tokens, with mirrored borders.
         sentence_ends: int [...], sorted exclusive end positions of the sentences; the last one is N.
         word_start: bool [N], True where a word starts, in reading direction.
-
-    Returns:
-        The S segments that find all their text in the stream; S may be 0.
 
     Source: design of the original's `_split_a_and_b` and `create_tfrecords`, without their overlaps.
     """
@@ -135,7 +132,7 @@ def assemble(
     """Lays out segments whose cuts are known; their reused parts follow one another.
 
     Args:
-        tokens, word_start: [N], the stream, and whether a word starts.
+        word_start: bool [N], True where a word starts in the stream.
         a_len, b_begin: int [S], tokens of A, and where B begins.
         contiguous: bool [S], True where B continues A.
     """

@@ -1,6 +1,6 @@
 """Shard files: TFRecord framing of fixed-size records, written atomically, read back with numpy.
 
-No TensorFlow is needed here, so that builder processes start at once and stay small.
+This module needs no TensorFlow, so that builder processes start fast and stay small.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _WRITTEN_RECORDS = 256  # at once: few enough for the processor's cache
 
 
 def is_plain_name(name: str) -> bool:
-    """Returns whether this is the name of a file, and not a path that leads elsewhere."""
+    """Returns whether this is a plain file name rather than a path."""
     return re.fullmatch(r"[\w.-]+", name) is not None and name not in (".", "..")
 
 
@@ -33,7 +33,7 @@ def framed_bytes(layout: Layout) -> int:
 
 
 def framed(record: bytes) -> bytes:
-    """Returns a record of any length with what a TFRecord file has around it."""
+    """Returns a record of any length with its TFRecord framing."""
     length = np.uint64(len(record)).tobytes()
     checksums = masked_checksums([length, record])
     return b"".join([length, checksums[:1].tobytes(), record, checksums[1:].tobytes()])
@@ -42,7 +42,7 @@ def framed(record: bytes) -> bytes:
 class ShardWriter:
     """Writes one shard; the file gets its name when the `with` block ends without an error.
 
-    Then `records`, `num_bytes` and `sha256` (hex digest of the file) are final.
+    After the block `records`, `num_bytes` and `sha256` (hex digest of the file) are final.
     """
 
     def __init__(self, path: epath.PathLike, layout: Layout):
@@ -90,10 +90,9 @@ class ShardWriter:
 
 
 def read_shard(path: epath.PathLike, layout: Layout, first: int = 0, count: int | None = None):
-    """Reads records of a shard, from number `first` on: name -> [S, ...] arrays, as `Layout.decode`.
+    """Reads records of a shard, starting at number `first`: name -> [S, ...] arrays, as `Layout.decode`.
 
-    Raises:
-        UserError: the file ends too early or its bytes are damaged; the message has file and offset.
+    Raises UserError, with file and offset, for damaged bytes or a file that ends too early.
     """
     size = framed_bytes(layout)
     with epath.Path(path).open("rb") as file:
@@ -109,7 +108,7 @@ def unframe(framed: np.ndarray, layout: Layout, path: epath.PathLike, numbers: S
     """Checks framed records and parses them, as `Layout.decode`.
 
     Args:
-        framed: uint8 [S, framed_bytes(layout)], as they lie in a shard.
+        framed: uint8 [S, framed_bytes(layout)], as stored in a shard.
         path, numbers: the shard and each record's number in it, for the message about damaged bytes.
     """
     damaged = damaged_frames(framed, layout)
@@ -122,7 +121,7 @@ def unframe(framed: np.ndarray, layout: Layout, path: epath.PathLike, numbers: S
 
 
 def damaged_frames(framed: np.ndarray, layout: Layout) -> np.ndarray:
-    """Returns bool [S]: which of uint8 [S, framed_bytes(layout)] do not fit their checksums or the layout."""
+    """Returns which of the framed records, uint8 [S, framed_bytes(layout)], are damaged: bool [S]."""
     length = np.uint64(layout.record_bytes).tobytes()
     header = np.frombuffer(length + masked_checksums([length]).tobytes(), np.uint8)
     expected = masked_checksums(framed[:, 12:-4]).view(np.uint8).reshape(-1, 4)
@@ -138,18 +137,14 @@ def check_shard(
     identity: Callable[[], Mapping[str, np.ndarray]],
     fix: str,
 ) -> None:
-    """Compares a shard with its set's manifest.
+    """Raises UserError if a shard differs from its set's manifest, FileNotFoundError if it is missing.
 
     Args:
         num_bytes: size of the file.
-        sha256: hex digest of the file, which is read for it; None: the size is enough.
-        identity: gives the columns, name -> [records], that identify the records; to find the first
-            that is wrong.
+        sha256: hex digest of the file, which is then read; None: check only the size.
+        identity: returns the columns, name -> [records], that identify the records, to find the first wrong
+            one.
         fix: what to do, for the error.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        UserError: it has another size or content; the message has the position, where there is one.
     """
     path = epath.Path(path)
     try:
@@ -168,7 +163,7 @@ def check_shard(
 
 
 def _first_fault(path: epath.Path, layout: Layout, identity: Mapping[str, np.ndarray]) -> str:
-    """Says which record of a shard is the first that is not as it should be, and where it lies."""
+    """Returns which record of a shard is the first wrong one, and where it is."""
     size, count = framed_bytes(layout), len(next(iter(identity.values())))
     with path.open("rb") as file:
         for first in range(0, count, _CHECKED_RECORDS):

@@ -1,6 +1,6 @@
-"""Chooses the targets of pretraining segments: spans of whole words, exactly as many tokens as wanted.
+"""Chooses the targets of pretraining segments: spans of whole words, exactly as many tokens as requested.
 
-Targets are held as flags or as positions, and form runs; functions here turn one into another.
+Targets are stored as flags or as positions, and form runs; functions here convert between them.
 Shapes: S segments, T tokens of a segment (seq_len), R tokens of its first part (reuse_len), P targets of a
 segment (num_predict).
 """
@@ -25,18 +25,14 @@ _INELIGIBLE = 1 << 31
 
 
 def default_num_predict(seq_len: int) -> int:
-    """Returns the targets P of a segment of `seq_len` tokens by default."""
+    """Returns the default number of targets P of a segment of `seq_len` tokens."""
     return round(seq_len * MASK["beta"] / MASK["alpha"])
 
 
 def split_num_predict(num_predict: int, seq_len: int, reuse_len: int) -> tuple[int, int]:
     """Splits the targets of a segment between its two parts, in proportion to their lengths.
 
-    Returns:
-        Targets of the first part and of the second; for R = T / 2 the original's halves, 85 = 43 + 42.
-
-    Raises:
-        UserError: a part cannot hold its targets.
+    For R = T / 2 these are the original's halves: 85 = 43 + 42.
     """
     second = num_predict * (seq_len - reuse_len) // seq_len
     parts = num_predict - second, second
@@ -64,13 +60,9 @@ def sample_segment_targets(
     max_words: int = 5,
     span_mode: str = "words",
 ) -> np.ndarray:
-    """Chooses num_predict targets in every segment, in each part by itself; see `sample_targets`.
+    """Chooses num_predict targets in each row, separately in each part; see `sample_targets`.
 
-    Returns:
-        bool [S, T], P of them True in each row, never at SEP or CLS.
-
-    Raises:
-        UserError: num_predict does not fit, or a setting is out of range.
+    Returns bool [S, T], never True at SEP or CLS.
     """
     seq_len = segments.ids.shape[1]
     goals = split_num_predict(num_predict, seq_len, reuse_len)
@@ -99,11 +91,11 @@ def sample_targets(
     max_words: int = 5,
     span_mode: str = "words",
 ) -> np.ndarray:
-    """Chooses exactly `goal` targets in every row, as spans of n whole words, P(n) ~ 1/n.
+    """Chooses exactly `goal` targets in every row, as spans of n whole words, P(n) ~ 1/n: bool [S, L].
 
     A row is divided into contexts of n * alpha / beta words, and each context holds one span of n words
     somewhere inside, followed by at least one word outside of spans. Spans are taken in random order until
-    the goal is reached; the last one is cut. Where the spans are too few, words at random make up the rest.
+    the goal is reached; the last one is cut. If the spans are too few, random words make up the rest.
 
     Args:
         word_start: bool [S, L], True where a word starts.
@@ -111,12 +103,6 @@ def sample_targets(
         alpha, beta: about `beta` of each `alpha` words are targets, if the goal agrees.
         max_words: longest span, in words.
         span_mode: "words"; "pieces", where each token counts as a word; "single", single tokens anywhere.
-
-    Returns:
-        bool [S, L].
-
-    Raises:
-        UserError: a setting is out of range, or a row has fewer than `goal` eligible tokens.
 
     Source: paper section 3.1 (span lengths and contexts), the original's `_sample_mask` (P(n)).
     """
@@ -191,7 +177,7 @@ def _check_settings(alpha, beta, max_words, span_mode):
 
 
 def target_flags(columns: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Returns bool [S, T], True at targets; slots that are empty or out of range are left out."""
+    """Returns bool [S, T], True at targets; empty or out-of-range slots are ignored."""
     count, seq_len = columns["input_ids"].shape
     positions = columns["target_positions"].astype(np.int64)
     flags = np.zeros((count, seq_len + 1), bool)

@@ -20,7 +20,7 @@ def stream_id(pass_index: int, slice_index: int, number: int = 0) -> int:
 
 
 def stream_name(stream: int, direction: int) -> str:
-    """Returns the id of a stream, as `stream_id` gives it, as a person reads it."""
+    """Returns a readable name for a stream's id, see `stream_id`."""
     shard, number = divmod(stream, MAX_STREAMS_PER_SHARD)
     pass_index, slice_index = divmod(shard, MAX_SLICES)
     reading = "forward" if direction == FORWARD else "backward"

@@ -1,4 +1,4 @@
-"""Random numbers that follow from integers alone: no state, the same in every process and layout."""
+"""Random numbers that depend on integers alone: no state, the same in every process and layout."""
 
 import tensorflow as tf
 
@@ -16,7 +16,7 @@ def hashed(value: tf.Tensor) -> tf.Tensor:
 
 
 def hashed_all(*values: tf.Tensor) -> tf.Tensor:
-    """Returns one uint64 for integers that are taken together, in their order; they broadcast."""
+    """Returns one uint64 hash of several integers, in their order; they broadcast."""
     key = tf.zeros([], tf.uint64)
     for value in values:
         key = hashed(key ^ tf.cast(value, tf.uint64))

@@ -1,4 +1,4 @@
-"""Gradient accumulation: the rows of a replica are split into micro-batches, whose results are added up."""
+"""Gradient accumulation: a replica's rows are split into micro-batches, whose results are summed."""
 
 from collections.abc import Callable
 
@@ -12,10 +12,10 @@ MEMORY = ("memory", "memory_mask")  # of a model's inputs, in the order of what 
 def accumulate(
     step: Callable[[Features, tf.Tensor], tuple], features: Features, micro_batches: int, zeros: tuple
 ) -> tuple:
-    """Calls a step with each micro-batch, in a loop of the graph; adds up results and joins memories.
+    """Calls a step with each micro-batch, in a loop of the graph; sums the results and joins the memories.
 
     Args:
-        step: (features of a micro-batch, its index) -> (*results, next memory); see `zeros`.
+        step: (features of a micro-batch, its index) -> (*results, next memory).
         features: name -> [B, ...], or [L, B, ...] of the memory.
         zeros: zeros in the results' structure, shapes and types.
 

@@ -1,4 +1,4 @@
-"""Checks before a run begins, so that it is refused at once and not after hours."""
+"""Checks before a run begins, so that errors show at once and not after hours."""
 
 import os
 
@@ -34,7 +34,7 @@ _STEPS_LOOKED_AT = 10_000  # for the longest
 
 
 def check_settings(params, model_dir: str):
-    """Raises UserError for settings and folders that no run can have, whatever it runs on."""
+    """Raises UserError for settings and folders that are wrong on any device."""
     check_name(model_dir)
     folders.claim(model_dir, folders.RUN, folders.RUNS, folders.ADAPTATION, flag="--model_dir")
     check_remote_paths(params, model_dir)
@@ -63,10 +63,9 @@ def check_batch_sizes(params, replicas: int):
 
 
 def check_memory(params, task: Task, strategy: tf.distribute.Strategy):
-    """Warns of a step on CPUs that may not fit this machine, whose system would end the run without a word.
+    """Warns if a step on CPUs may exceed this machine's memory: the system would kill the run silently.
 
-    Raises:
-        UserError: the step needs twice the machine's memory, and trainer.check_memory does not allow it.
+    Raises UserError if the step needs twice the memory, unless trainer.check_memory is off.
     """
     if not runtime.describe(strategy).partition(" on ")[2].startswith("CPU"):
         return
@@ -107,11 +106,7 @@ def check_memory(params, task: Task, strategy: tf.distribute.Strategy):
 
 
 def check_data(params, data: TaskData):
-    """Compares the data with their checksums, or warns that they are too many for it.
-
-    Raises:
-        UserError: a file is damaged.
-    """
+    """Compares the data with their checksums; warns instead if they exceed trainer.check_data_gb."""
     if (size := data.bytes / 1e9) <= params.trainer.check_data_gb:
         data.check()
         return
@@ -123,12 +118,9 @@ def check_data(params, data: TaskData):
 
 
 def check_inputs(params, data: TaskData, replicas: int, hosts: int = 1):
-    """Reads a batch of each host's training and validation data: what cannot be read is an error at once.
+    """Reads a batch of each host's training and validation data, so that errors show before training.
 
-    Training data would else be read only after the first evaluation.
-
-    Raises:
-        UserError: data and sizes do not fit together, such as a batch with more rows than there are streams.
+    Training data would otherwise be read only after the first evaluation.
     """
     batchings = [data.batching(True, replicas, params.trainer.accumulation_steps)]
     if params.task.validation_data.input_path:
@@ -153,9 +145,9 @@ def check_remote_paths(params, model_dir: str):
 
 
 def check_resumable(params, task: Task, model_dir: str):
-    """Raises UserError if model_dir holds a run with other numbers, saved or only begun.
+    """Raises UserError if model_dir holds a run (saved or just begun) with other settings that must match.
 
-    What else differs of the trainer's settings is only said.
+    Other trainer settings that differ are only logged.
     """
     path = f"{model_dir}/params.yaml"
     saved = newest(model_dir)
@@ -196,9 +188,9 @@ def check_resumable(params, task: Task, model_dir: str):
 
 
 def _architecture_difference(config: XLNetConfig, model_dir: str) -> list[str]:
-    """Returns in what an architecture differs from that of the run in model_dir, one line each.
+    """Returns how an architecture differs from that of the run in model_dir, one line each.
 
-    The settings alone do not say: they name a file or a checkpoint, whose content may be another by now.
+    The settings do not show it: they name a file or a checkpoint, whose content may have changed.
     """
     path = f"{model_dir}/{CONFIG_FILE}"
     if not tf.io.gfile.exists(path):

@@ -1,4 +1,4 @@
-"""Settings that all trainings share: Model Garden's, with what it lacks."""
+"""Settings that all trainings share: Model Garden's, with additions."""
 
 import dataclasses
 import difflib
@@ -95,10 +95,11 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def override(params: cfg.ExperimentConfig, source: str | Mapping[str, Any], where: str):
-    """Puts settings over those of an experiment.
+    """Overrides an experiment's settings.
 
     Args:
         source: the fields by their names, a yaml file, or "trainer.train_steps=100,task.seed=1".
+        where: the origin of the settings, for error messages.
     """
     values = source if isinstance(source, Mapping) else _read(source, where)
     known = params.as_dict()
@@ -112,7 +113,7 @@ def override(params: cfg.ExperimentConfig, source: str | Mapping[str, Any], wher
 
 
 class _Loader(files.UniqueKeys, yaml.FullLoader):
-    """Model Garden has taught FullLoader that 1e-4 is a number."""
+    """A yaml loader without duplicate keys; Model Garden has taught FullLoader that 1e-4 is a number."""
 
 
 def _read(source: str, where: str) -> Mapping[str, Any]:
@@ -148,7 +149,7 @@ def _unknown(values: Mapping[str, Any], known: Mapping[str, Any], section: str =
 
 
 def _tip(name: str, known: Mapping[str, Any]) -> str:
-    """Returns which setting an unknown name may mean, in its section or in any; else what the section has."""
+    """Returns the setting that an unknown name may mean, in its section or in any; else the section's."""
     section, _, field = name.rpartition(".")
     settings = (itertools.accumulate(full.split("."), "{}.{}".format) for full in flatten(known))
     every = dict.fromkeys(itertools.chain.from_iterable(settings))  # sections, too
@@ -163,11 +164,10 @@ def _tip(name: str, known: Mapping[str, Any]) -> str:
 
 
 def check_types(params: cfg.ExperimentConfig, defaults: cfg.ExperimentConfig, where: str = ""):
-    """Raises UserError if a value is not of its type, or not finite, or an integer of over 64 bits.
+    """Raises UserError if a value has a wrong type, is not finite, or is an integer of over 64 bits.
 
-    A value has the type of its default; what a list holds, that of its field.
-
-    Neither yaml nor overrides are typed.
+    A value must have the type of its default, and list items that of their field: neither yaml nor overrides
+    are typed.
     """
     prefix = f"{where}: " if where else ""
     expected, values = flatten(defaults.as_dict()), flatten(params.as_dict())

@@ -1,4 +1,4 @@
-"""What a training reads: its data, and how the rows of its steps are made."""
+"""The interface between training and data: how the rows of each step are made."""
 
 import abc
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,8 @@ class Batching(abc.ABC):
 
     Attributes:
         has_dynamic_length: whether one graph can compute rows of any length.
-        compiled_lengths: the few lengths (or numbers of packed rows) for which there is a graph each
-            otherwise; None stands for whole rows.
+        compiled_lengths: otherwise, the few lengths (or numbers of packed rows) that each have a graph; None
+            stands for whole rows.
     """
 
     has_dynamic_length = False
@@ -24,10 +24,9 @@ class Batching(abc.ABC):
     def dataset(
         self, input_context: tf.distribute.InputContext | None = None, start_step: int = 0
     ) -> tf.data.Dataset:
-        """Returns one host's batches of one replica each, in the order of the replicas.
+        """Returns one host's batches, one per replica, in the order of the replicas.
 
-        Args:
-            start_step: steps that were taken before; the data continues where they ended.
+        The data continues after `start_step` steps.
         """
 
     @property
@@ -40,9 +39,7 @@ class Batching(abc.ABC):
         """Returns how many tokens a step with rows of this length reads; None: with whole rows."""
 
     def lengths_of_steps(self, first: int, steps: int, multiple: int | None = None) -> list[int | None]:
-        """Returns for each step how many tokens its rows are cut to, or how many packed rows it has.
-
-        None: rows are whole.
+        """Returns for each step how many tokens its rows are cut to, or its number of packed rows.
 
         Args:
             first: the first of the steps, counted from 0.
@@ -51,7 +48,7 @@ class Batching(abc.ABC):
         return [None] * steps
 
     def lengths_for_graph(self, steps: int, multiple: int | None) -> list[int | tf.Tensor | None]:
-        """Returns `lengths_of_steps` of the first steps, as tensors where one graph is for all of them."""
+        """Returns `lengths_of_steps` of the first steps, as tensors if one graph serves all lengths."""
         lengths = self.lengths_of_steps(0, steps, multiple)
         is_for_all = multiple is not None and self.has_dynamic_length
         return [*map(tf.constant, lengths)] if is_for_all else lengths
@@ -61,7 +58,7 @@ class Batching(abc.ABC):
         return features
 
     def describe_rows(self, step: int, rows: Sequence[int]) -> list[str]:
-        """Returns which records or examples some rows of a step's global batch are, one line each."""
+        """Returns which records or examples these rows of a step's global batch are, one line each."""
         return [f"row {row} of the batch" for row in rows]
 
 
@@ -70,19 +67,17 @@ class TaskData(abc.ABC):
 
     @abc.abstractmethod
     def batching(self, training: bool, replicas: int = 1, accumulation_steps: int = 1) -> Batching:
-        """Returns which rows make each step.
+        """Returns the rows of each step of training or, without `training`, of evaluation.
 
-        Args:
-            training: whether to train; else to evaluate.
-            replicas, accumulation_steps: into how many micro-batches a training step is split.
+        A training step is split into replicas * accumulation_steps micro-batches.
         """
 
     @abc.abstractmethod
     def use_tf_reader(self, train_steps: int) -> None:
-        """Has TensorFlow alone read the data, for hosts that run no Python of ours."""
+        """Switches to reading the data in TensorFlow alone, for hosts that do not run our Python."""
 
     def dev_set(self) -> str:
-        """Returns a digest of the dev set, wherever it lies; called only if there is one.
+        """Returns a digest of the dev set's content; called only if there is one.
 
         Without an override, all dev sets count as the same.
         """
@@ -99,7 +94,7 @@ class TaskData(abc.ABC):
 
     @abc.abstractmethod
     def check(self) -> None:
-        """Compares all files with their checksums; raises UserError that names the damaged one and where."""
+        """Compares all files with their checksums; raises UserError that names the damaged file and place."""
 
     @abc.abstractmethod
     def difference(self, model_dir: str) -> list[str]:

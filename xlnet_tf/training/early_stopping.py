@@ -23,18 +23,18 @@ _DEV_SET, _DEV_SET_SINCE = "dev_set", "dev_set_since"
 
 
 class HoursUsed(Exception):
-    """A run has trained for as long as it may."""
+    """A run has used up its training hours."""
 
 
 class Hours:
     """Counts the hours that a run has trained, over all its starts, and ends it when they are used.
 
-    Waiting for a machine and what comes before the first step do not count. The hours are written each
-    minute, so at most one minute is lost if the process is killed.
+    Waiting for a machine and the time before the first step do not count. The hours are written each minute,
+    so at most one minute is lost if the process is killed.
 
     Args:
         most: hours; 0: no limit.
-        write: whether this process writes them (the chief's alone should).
+        write: whether this process writes them (only the chief should).
     """
 
     def __init__(self, model_dir: str, most: float, write: bool, clock: Any = time):
@@ -53,7 +53,7 @@ class Hours:
         return is_used
 
     def reason(self, step: int) -> str:
-        """Says why the run ends at a step."""
+        """Returns why the run ends at a step."""
         return (
             f"the run has trained for {self._most:g} h, its --max_hours: it ends at step {step:,} with a "
             "checkpoint. A larger value resumes it"
@@ -61,14 +61,14 @@ class Hours:
 
 
 class Patience:
-    """Counts the evaluations since the best; a resumed run counts as one that was never stopped does.
+    """Counts the evaluations since the best one; a resumed run counts like one that was never stopped.
 
-    Only evaluations at multiples of the interval count: a run that resumes evaluates where it resumes, too.
-    Those of an earlier dev set do not, if the run keeps its best weights.
+    Only evaluations at multiples of the interval count, as a run also evaluates where it resumes. Evaluations
+    on an earlier dev set do not count if the run has best weights, which show when it changed.
 
     Args:
         model_dir: folder of the run, whose history has the evaluations before `step`.
-        step: at which the run begins or resumes.
+        step: where the run begins or resumes.
         most: evaluations without a better one after which to end; 0: never.
     """
 
@@ -84,7 +84,7 @@ class Patience:
                     self.lost(line, line["step"])
 
     def lost(self, metrics, step: int) -> bool:
-        """Takes an evaluation in; returns whether the run should end now."""
+        """Records an evaluation; returns whether the run should end now."""
         if not self._most or not step or step % self._interval:
             return False
         value = self._task.dev_score(metrics)
@@ -95,12 +95,12 @@ class Patience:
         return self._since >= self._most
 
     def reason(self, step: int) -> str:
-        """Says why the run ends at a step."""
+        """Returns why the run ends at a step."""
         return f"ended at step {step}: {self._since} evaluations were not better than the best before them"
 
 
 def first_evaluation(model_dir: str) -> dict[str, Any]:
-    """Returns the first evaluation in the history of a run, which was before its first step."""
+    """Returns the first evaluation in a run's history, which was before its first step."""
     return next(line for line in read_history(f"{model_dir}/{HISTORY}") if line["kind"] == "dev")
 
 
@@ -109,8 +109,7 @@ def keep_best(
 ) -> None:
     """Keeps the weights of the best evaluation so far, in a folder that every tool can read.
 
-    Args:
-        step: at which it was; at step 0 what an earlier start left is removed.
+    At step 0 it removes what an earlier start left.
     """
     folder = f"{model_dir}/{BEST}"
     if step == 0:
@@ -147,11 +146,11 @@ def keep_best(
 
 
 def read_metrics(folder: str) -> dict[str, Any]:
-    """Returns the metrics that a folder of best weights was kept for, and their step; empty if none is."""
+    """Returns the metrics and step of a folder of best weights; empty if there is none."""
     path = f"{folder}/{METRICS_FILE}"
     return files.read_json(path) if tf.io.gfile.exists(path) else {}
 
 
 def _is_of(best: Mapping[str, Any], task: Task) -> bool:
-    """Returns whether the best weights were chosen on the present dev set; earlier versions do not say."""
+    """Returns whether the best weights were chosen on the present dev set, as far as they say which."""
     return best.get(_DEV_SET, task.data.dev_set()) == task.data.dev_set()

@@ -1,8 +1,8 @@
-"""Losses that are NaN, infinite or spikes: steps are skipped, counted and, if too many, the run ends.
+"""Guards against NaN, infinite and spiking losses: skips and counts steps, and ends runs with too many.
 
-A step whose loss or gradient is infinite or NaN changes no weight, and neither does one whose loss is a
-multiple of what it has been lately (a spike). In float16, where gradients vanish or overflow, the loss is
-multiplied by a factor that follows what fits; an overflow then lowers the factor and is not counted.
+A step changes no weight if its loss or gradient is infinite or NaN, or if its loss is a multiple of the usual
+one (a spike). In float16, where gradients vanish or overflow, the loss is multiplied by an adaptive factor;
+an overflow then lowers the factor and does not count as skipped.
 """
 
 import collections
@@ -20,7 +20,7 @@ GROWTH_STEPS = 2000  # good steps after which the factor is doubled
 class Guard(tf.Module):
     """Judges each step; create it under the strategy's scope.
 
-    Its variables are alike on all replicas and part of the checkpoint.
+    Its variables are equal on all replicas and part of the checkpoint.
 
     Args:
         spike_factor: a step is skipped if its loss is more than this many times the usual one; 0: never.
@@ -29,9 +29,9 @@ class Guard(tf.Module):
     Attributes:
         skipped: int64, steps skipped since the run began.
         in_a_row: int64, steps skipped since the last good one.
-        first_in_a_row: int64, the step (counted from 0) with which these began.
+        first_in_a_row: int64, the first of these steps, counted from 0.
         usual_loss: float32, mean of the losses of about the last SPIKE_MEMORY good steps.
-        loss_scale: float32, what the loss is multiplied by for its gradient; 1 without scale_loss.
+        loss_scale: float32, factor of the loss when its gradient is taken; 1 without scale_loss.
     """
 
     def __init__(self, spike_factor: float = 0.0, scale_loss: bool = False):
@@ -64,13 +64,13 @@ class Guard(tf.Module):
     def judge(
         self, loss: tf.Tensor, gradient_norm: tf.Tensor, step: tf.Tensor, live: tf.Tensor | bool = True
     ) -> tf.Tensor:
-        """Returns whether to take a step, and counts; in replica context, the same numbers on all replicas.
+        """Returns whether to take a step, and counts; in replica context, with equal numbers on all replicas.
 
         Args:
             loss: float32 scalar, of the global batch.
-            gradient_norm: float32 scalar, of the gradient that would be applied, loss_scale taken out.
+            gradient_norm: float32 scalar, of the gradient that would be applied, without loss_scale.
             step: int64 scalar, steps before this one.
-            live: bool scalar; False: the step is taken to compile it alone, and changes nothing.
+            live: bool scalar; False: the step only compiles its graph and changes nothing.
         """
         finite_loss, finite = tf.math.is_finite(loss), tf.math.is_finite(gradient_norm)
         keep = finite_loss & finite & live
@@ -105,14 +105,13 @@ def _variable(value, dtype: tf.DType, name: str) -> tf.Variable:
 
 
 class Diverged(UserError):
-    """Losses or gradients are NaN, or far too large; the weights still are as they were."""
+    """Losses or gradients are NaN or far too large; the weights are unchanged."""
 
 
 class Watch:
-    """Ends a run that goes nowhere: to be called after each loop of steps, before a checkpoint is saved.
+    """Ends a diverged run: call it after each loop of steps, before a checkpoint is saved.
 
-    Args:
-        limit: steps that may be skipped in a row; of ten times as many, half.
+    The run ends if more than `limit` steps in a row were skipped, or more than half of ten times as many.
     """
 
     def __init__(self, trainer, limit: int, last_saved: Callable[[], str | None]):
@@ -145,7 +144,7 @@ class Watch:
         return strategy.experimental_local_results(strategy.run(finite))[0]
 
     def _lately(self, step: int) -> tuple[int, int]:
-        """Returns of how many steps (ten times the limit, or all that there were) how many were skipped."""
+        """Returns the number of recent steps (ten times the limit, or all) and how many were skipped."""
         self._past.append((step, int(self._trainer.guard.skipped.numpy())))
         while len(self._past) > 1 and step - self._past[1][0] >= 10 * self._limit:
             self._past.popleft()
@@ -153,7 +152,7 @@ class Watch:
         return step - first, now - before
 
     def _skipped(self) -> str:
-        """Says why steps were skipped, and which records the first of the last ones has."""
+        """Returns why steps were skipped, and which records the first of the last skipped steps has."""
         guard = self._trainer.guard
         first = int(guard.first_in_a_row.numpy())
         if rows := self._trainer.bad_rows(first):

@@ -1,4 +1,4 @@
-"""What ends a run before its time: a signal, a lost host, damaged data, too little memory."""
+"""What ends a run early: a signal, a lost host, damaged data, too little memory."""
 
 import contextlib
 import re
@@ -40,7 +40,7 @@ _LACK_OF_MEMORY = re.compile(
 
 
 class OnAnyHost:
-    """Returns whether something is so in any process of a run; all must ask at the same point."""
+    """Returns whether a condition holds in any process of a run; all must ask at the same point."""
 
     def __init__(self, strategy: tf.distribute.Strategy):
         self._strategy = strategy
@@ -62,13 +62,12 @@ class OnAnyHost:
 class Preemption:
     """Notices, inside of a `with` block, that the process was asked to end: by SIGTERM or Ctrl-C.
 
-    SIGTERM ends machines that are taken away: preemptible and maintained ones, and pods of Kubernetes. A
-    second Ctrl-C is not waited for: it is handled as outside of the block. So is a signal that comes too late
-    to end the run, as others may follow it.
+    SIGTERM announces that a machine is taken away: a preemptible one, one in maintenance, or a Kubernetes
+    pod. A second Ctrl-C is handled at once, as outside of the block. A signal that comes too late to end the
+    run is raised again after the block.
 
-    Args:
-        strategy: the run's. Each of several processes may be asked at another time, or one alone; all end
-            at the same step.
+    If the strategy has several processes, each may be asked at another time, or only one; all end at the same
+    step.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy):
@@ -97,10 +96,7 @@ class Preemption:
             print("\nCtrl-C: the run ends after the current steps; again: at once", file=sys.stderr)
 
     def end_run(self, save: Callable[[], None], step: int, model_dir: str):
-        """Saves, if there is something to save, and raises Interrupted, if any process was asked to end.
-
-        All must call it at the same point.
-        """
+        """Saves and raises Interrupted if any process was asked to end; all call it at the same point."""
         if not self._on_any_host(self._signal is not None):
             return
         kind, why = Interrupted, "SIGTERM"
@@ -145,10 +141,8 @@ def named_damage(data: TaskData, most_gb: float) -> Iterator[None]:
     """Turns TensorFlow's errors about data, inside of a `with` block, into those of our readers.
 
     TensorFlow names at most a record's offset or the line of code that found it; `data.check` compares all
-    files with their checksums, and names file and record. Other errors are raised as they are.
-
-    Args:
-        most_gb: with more gigabytes than these, the error is raised as it is.
+    files with their checksums, and names file and record. Other errors are raised unchanged, and so are all
+    if the data has more than `most_gb` gigabytes.
     """
     try:
         yield

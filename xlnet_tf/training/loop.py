@@ -1,4 +1,4 @@
-"""A run from where it is to its end: steps, reports, checkpoints and evaluations, in Orbit's controller."""
+"""Runs the remaining steps of a training: reports, checkpoints and evaluations, in Orbit's controller."""
 
 import orbit
 from official.core import actions
@@ -18,10 +18,8 @@ from xlnet_tf.training.trainer import Trainer
 class TrainingLoop(orbit.Controller):
     """Orbit's controller with our checkpoints, reports and reasons to end.
 
-    When it is created, it restores the newest checkpoint.
-
-    Args:
-        owner: the lease on model_dir; None on all hosts but the chief.
+    It restores the newest checkpoint when it is created. `owner` is the lease on model_dir; None on all hosts
+    but the chief.
     """
 
     def __init__(self, trainer: Trainer, model_dir: str, owner: Ownership | None):
@@ -104,11 +102,7 @@ class TrainingLoop(orbit.Controller):
         return min(self._settings.train_steps, *(number for number in early if number > step), later)
 
     def _evaluation(self) -> tuple[dict[str, float], str]:
-        """Evaluates, where there is a set for it.
-
-        Returns:
-            The metrics, and why the run ends now; "" if it does not.
-        """
+        """Evaluates if there is validation data; returns the metrics, and why the run ends now or ""."""
         if self.trainer.eval_batching is None:
             return {}, ""
         steps, task = self.trainer.eval_batching.steps, self.trainer.task
@@ -137,7 +131,7 @@ class TrainingLoop(orbit.Controller):
         return metrics, ""
 
     def _end_if_asked(self, _=None):
-        """Ends the run if a signal asked for it, or if another process has its folder; saves before."""
+        """Saves and ends the run on a signal; also ends it if another process has taken over its folder."""
         if self._owner:
             self._owner.check()
         self._preemption.end_run(self._save_now, self._step, self._model_dir)

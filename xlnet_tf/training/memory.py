@@ -9,18 +9,17 @@ from xlnet_tf.errors import UserError
 
 
 class Memory(tf.__internal__.tracking.Trackable):
-    """Variables that hold, per replica, what its rows remember.
+    """Variables that hold, per replica, the memory of its rows. Create it under the strategy's scope.
 
     A checkpoint holds the rows in the order of the global batch, so that another number of replicas can
-    resume from it. Each process writes and reads the rows of its own replicas only. Create the memory under
-    the strategy's scope.
+    resume from it. Each process writes and reads only the rows of its own replicas.
 
     Args:
         rows: B, rows of one replica.
 
     Attributes:
-        saved: whether it is written into checkpoints, and restored from those that have it.
-        restored: whether one has given it.
+        saved: whether it is written to checkpoints, and restored from those that have it.
+        restored: whether a checkpoint has restored it.
     """
 
     def __init__(self, n_layer: int, rows: int, memory_len: int, d_model: int, dtype: tf.DType = tf.float32):
@@ -32,15 +31,12 @@ class Memory(tf.__internal__.tracking.Trackable):
         self._mask = _per_replica_variable([rows, memory_len], tf.bool, "memory_mask")
 
     def read(self, stream_start: tf.Tensor, document_offset: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-        """Returns the model's memory inputs; in replica context.
+        """Returns the model's inputs memory [L, B, M, D] and memory_mask bool [B, M]; in replica context.
 
         Args:
             stream_start: [B] bool, rows that begin something new: all their memory is hidden.
-            document_offset: [B] integers, tokens of the current document before this segment; memory from
-                before them is hidden. None: memory reaches back over the ends of documents.
-
-        Returns:
-            memory [L, B, M, D] and memory_mask [B, M] bool.
+            document_offset: [B] integers, tokens of the current document before this segment; older memory is
+                hidden. None: memory reaches back over the ends of documents.
         """
         mask = self._mask & ~stream_start[:, None]
         if document_offset is not None:
@@ -50,7 +46,7 @@ class Memory(tf.__internal__.tracking.Trackable):
         return {"memory": self._content.read_value(), "memory_mask": mask}
 
     def write(self, content: tf.Tensor, mask: tf.Tensor):
-        """Stores what the model returned as next memory ([L, B, M, D] and [B, M]); in replica context."""
+        """Stores the model's next memory ([L, B, M, D] and [B, M]); in replica context."""
         self._content.assign(tf.cast(content, self._content.dtype))
         self._mask.assign(mask)
 
@@ -61,7 +57,7 @@ class Memory(tf.__internal__.tracking.Trackable):
                 part.assign(tf.zeros(part.shape, part.dtype))
 
     def _gather_saveables_for_checkpoint(self) -> dict[str, Callable[[str], SaveableObject]]:
-        """Returns what a checkpoint holds: the rows of each replica, as slices of those of the batch."""
+        """Returns what a checkpoint holds: each replica's rows as slices of the batch's rows."""
         if not self.saved:
             return {}
         return {
@@ -79,12 +75,7 @@ class Memory(tf.__internal__.tracking.Trackable):
 
 
 class Rows(SaveableObject):
-    """A variable that each replica has its own rows of.
-
-    Args:
-        first_row: number of the first row of the first part, in the batch.
-        replicas: number of them in all processes.
-    """
+    """A variable of which each replica has its own rows; `first_row` is the first part's row in the batch."""
 
     def __init__(self, memory: Memory, parts, axis: int, first_row: int, replicas: int, name: str):
         self._memory = memory

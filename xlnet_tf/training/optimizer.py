@@ -1,6 +1,6 @@
 """AdamW with a true learning rate per layer, and XLNet's learning-rate schedule.
 
-The defaults are what the paper describes. Three switches bring back what the original code does instead:
+The defaults follow the paper. Three switches restore what the original code does instead:
 `bias_correction=False`, `decay_attention_biases=True` and `scale_gradients=True`.
 """
 
@@ -77,14 +77,8 @@ class OptimizerConfig(base_config.Config):
 class WarmupDecay(Schedule):
     """The learning rate as a function of the steps taken so far: linear warm-up, then decay.
 
-    Made of Model Garden's schedules, whose own configurations leave out what would rebuild them when a saved
-    model is loaded.
-
-    Args:
-        settings: the fields of an OptimizerConfig.
-
-    Raises:
-        UserError: the settings leave no steps to decay in, or name an unknown decay.
+    `settings` are the fields of an OptimizerConfig. We wrap Model Garden's schedules because their own
+    configs lack what is needed to rebuild them from a saved model.
     """
 
     def __init__(self, settings: Mapping[str, Any], train_steps: int):
@@ -98,7 +92,6 @@ class WarmupDecay(Schedule):
         return self._schedule(step - self._first)
 
     def get_config(self):
-        """Returns the settings that rebuild the schedule."""
         return {"settings": self.settings, "train_steps": self.train_steps}
 
 
@@ -123,11 +116,7 @@ def _compose(config: OptimizerConfig, train_steps: int) -> Schedule:
 
 
 def build_optimizer(config: OptimizerConfig, train_steps: int, n_layer: int) -> "AdamW":
-    """Builds the optimizer with its schedule.
-
-    Returns:
-        The optimizer, not yet built for any variables.
-    """
+    """Builds the optimizer with its schedule, not yet built for any variables."""
     for name in ("beta_1", "beta_2"):
         if not 0 < _float32(getattr(config, name)) < 1:
             raise UserError(
@@ -157,9 +146,8 @@ def build_optimizer(config: OptimizerConfig, train_steps: int, n_layer: int) -> 
 def layer_number(name: str) -> int | None:
     """Returns which layer a variable belongs to, by its name.
 
-    Returns:
-        0 for the embeddings and for what all layers share, m for layer m (the name counts from 0, this from
-        1: "layer_0" is layer 1), None for a head.
+    0 stands for the embeddings and whatever all layers share, m for layer m (the name counts from 0, this
+    from 1: "layer_0" is layer 1), None for a head.
     """
     name = name.removesuffix(":0")
     layer = re.search(r"\blayer_(\d+)/", name)
@@ -237,14 +225,14 @@ class AdamW(tf_keras.optimizers.Optimizer):
         return not any(re.search(pattern, name) for pattern in self.exclude_from_decay)
 
     def learning_rate_factor(self, name: str) -> float:
-        """Returns what the learning rate is multiplied by for the variable of this name."""
+        """Returns the factor of the learning rate for the variable of this name."""
         layer = layer_number(name)
         if layer is None or self.scale_gradients:
             return 1.0
         return self.layer_decay ** (self.n_layer - layer)
 
     def gradient_factor(self, name: str) -> float:
-        """Returns what the gradient is multiplied by for the variable of this name (1 but in `compat`)."""
+        """Returns the factor of the gradient of the variable of this name; 1 without scale_gradients."""
         layer = layer_number(name)
         # The original keeps the attention biases and the segment embedding outside its layers' scopes.
         outside = re.search(rf"{_ATTENTION_BIAS}|segment_embedding$", name.removesuffix(":0"))
@@ -255,13 +243,13 @@ class AdamW(tf_keras.optimizers.Optimizer):
     def apply_gradients(
         self, grads_and_vars, name=None, skip_gradients_aggregation=False, keep=True, updates=None
     ):
-        """Takes a step, or leaves all variables and moments as they are, to the bit.
+        """Takes a step, or leaves all variables and moments bit for bit as they are.
 
         Args:
             keep: bool scalar, the same on all replicas: whether to take the step. If not, the gradients may
-                be NaN; `iterations`, and the schedule with it, advance in both cases.
-            updates: int64 scalar, the steps taken before this one without those that were skipped: what the
-                moments have seen, and Adam's correction counts. None: no step was skipped.
+                be NaN; `iterations`, and with it the schedule, advances in both cases.
+            updates: int64 scalar, the steps before this one without the skipped ones, for Adam's correction.
+                None: no step was skipped.
         """
         self._keep.assign(tf.cast(keep, tf.float32))
         self._step = types.SimpleNamespace(
@@ -300,8 +288,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
     def update_step(self, gradient, variable):
         """Updates one variable and its moments.
 
-        Args:
-            gradient: dense, of the variable's shape; already summed over the replicas and clipped.
+        The gradient is dense, of the variable's shape, already summed over the replicas and clipped.
         """
         index = self._index_dict[self._var_key(variable)]
         m, v = self._momentums[index], self._velocities[index]
@@ -330,7 +317,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         )
 
     def _step_numbers(self, factor: float, decay: float, dtype: tf.DType) -> dict[str, tf.Tensor]:
-        """Computes the scalars of a variable's update, or returns those of an earlier variable like it."""
+        """Computes the scalars of a variable's update, or reuses those of an earlier, similar variable."""
         # Kept by graph: an update that XLA compiles is a graph of its own, and cannot use another's tensors.
         graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         key = (graph, factor, decay, dtype)
@@ -348,7 +335,6 @@ class AdamW(tf_keras.optimizers.Optimizer):
         return step.numbers[key]
 
     def get_config(self):
-        """Returns the settings that rebuild the optimizer."""
         return super().get_config() | {
             "learning_rate": self._serialize_hyperparameter(self._learning_rate),
             **{name: getattr(self, name) for name in ("n_layer", *_SETTINGS)},
@@ -357,9 +343,9 @@ class AdamW(tf_keras.optimizers.Optimizer):
 
 @functools.partial(tf.function, jit_compile=True, autograph=False)
 def _decayed_update(values: list[tf.Tensor], gradient: tf.Tensor, numbers: Mapping[str, tf.Tensor]):
-    """Computes what Adam and decay make of a weight and its moments.
+    """Computes the new values of a weight and its moments.
 
-    Both are subtracted at once. The decay alone is less than float32 distinguishes: a product with
+    Update and decay are subtracted together: the decay alone is below float32's resolution. A product with
     1 - rate * decay takes off a third too much at a rate of 5e-6, and nothing at 2e-6.
     """
     weight, m, v = values
@@ -370,5 +356,5 @@ def _decayed_update(values: list[tf.Tensor], gradient: tf.Tensor, numbers: Mappi
 
 
 def _float32(beta: float) -> float:
-    """Returns the float32 nearest to a beta: 1 - 0.999999 is 1.0133e-6 then."""
+    """Returns the float32 nearest to a beta: then 1 - 0.999999 is 1.0133e-6."""
     return float(np.float32(beta))

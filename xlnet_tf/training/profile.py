@@ -13,8 +13,8 @@ class Profile(contextlib.AbstractContextManager):
     TensorBoard shows it (`tensorboard --logdir=MODEL_DIR`, with the package tensorboard-plugin-profile).
 
     Args:
-        steps: "FIRST,LAST", counted from 1; empty: no trace. The first two loops of a process hold its
-            compilation, so that later steps say more.
+        steps: "FIRST,LAST", counted from 1; empty: no trace. The first two loops of a process include
+            compilation, so choose later steps.
     """
 
     def __init__(self, steps: str, model_dir: str):
@@ -26,7 +26,7 @@ class Profile(contextlib.AbstractContextManager):
         self._stop()
 
     def at(self, step: int):
-        """Starts or ends the trace, if it begins or ends after this step."""
+        """Starts or ends the trace if it begins or ends after this step."""
         if step == self._start:
             tf.profiler.experimental.start(self._folder)
             self._running = True
@@ -34,7 +34,7 @@ class Profile(contextlib.AbstractContextManager):
             self._stop()
 
     def stop_before(self, step: int, target: int) -> int:
-        """Returns the step up to `target` that a loop from `step` on must stop at, for the trace's sake."""
+        """Returns the step, at most `target`, where a loop that begins at `step` must stop for the trace."""
         return min([bound for bound in (self._start, self._end) if step < bound] + [target])
 
     def _stop(self):

@@ -1,4 +1,4 @@
-"""What a person sees of a run: one progress bar, and a file of losses for plots."""
+"""The visible progress of a run: one progress bar, and a file of losses for plots."""
 
 import json
 import sys
@@ -18,18 +18,18 @@ _BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} {remaining}{postfix
 
 
 def number(value: tf.Tensor | float) -> float:
-    """Returns a metric as a number of Python's; counts are whole ones."""
+    """Returns a metric as a Python number; counts are ints."""
     return np.asarray(orbit.utils.get_value(value)).item()
 
 
 class Progress:
     """Moves a bar over the steps and writes `history.jsonl`, one line per report, inside of a `with` block.
 
+    When the block begins, it drops lines after the resumed step.
+
     Args:
-        global_step: the trainer's step. As the block begins, lines of later steps, which a run wrote that was
-            resumed before them, are dropped.
-        metric: the task's own, shown next to the loss where an evaluation reports it.
-        write: whether this process writes the history and shows the bar (the chief's alone should).
+        metric: the task's own, shown next to the loss if an evaluation reports it.
+        write: whether this process writes the history and shows the bar (only the chief should).
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Progress:
         self._show(**{f"dev_{name}": f"{values[name]:.3f}" for name in names})
 
     def evaluation_bar(self, steps: int) -> ProgressBar:
-        """Returns a bar for the steps of one evaluation, to be closed at its end."""
+        """Returns a bar for the steps of one evaluation; the caller closes it."""
         return self._new_bar(total=steps, desc="dev", leave=False)
 
     def _new_bar(self, **options) -> ProgressBar:
@@ -101,7 +101,7 @@ class Progress:
         return values
 
     def _drop_after(self, step: int):
-        """Keeps what a resumed run will not report again: training up to `step`, evaluations before it."""
+        """Drops what a resumed run will report again: training after `step`, evaluations at or after it."""
         if not tf.io.gfile.exists(self._path):
             return
         lines = [line for line in read_history(self._path) if line["step"] < step + (line["kind"] == "train")]

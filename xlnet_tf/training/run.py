@@ -1,12 +1,12 @@
 """Runs a training from its settings to its last evaluation, or resumes it where it stopped.
 
-A run lives in its model_dir: params.yaml (all settings), model.json (the model card), what the task needs to
-be used later, checkpoints, history.jsonl and TensorBoard summaries. On SIGTERM it saves a checkpoint. Started
-again with the same model_dir it resumes from the newest one. Then all that decides about the numbers must be
-as it was (`checks.MUST_MATCH_ON_RESUME`), the batch size included, or the run is refused. The machine may
-change: number and kind of devices, micro-batches, intervals, validation records; but with dropout another
-product of replicas and micro-batches draws other masks. So may which steps are skipped, and whether memory is
-saved; the run says so.
+A run lives in its model_dir: params.yaml (all settings), model.json (the model card), what the task needs for
+later use, checkpoints, history.jsonl and TensorBoard summaries. On SIGTERM it saves a checkpoint. Started
+again with the same model_dir, it resumes from the newest one. Settings that affect the numbers must then be
+unchanged (`checks.MUST_MATCH_ON_RESUME`), the batch size included, or the run is refused. The machine may
+change: number and kind of devices, micro-batches, intervals, validation records; but with dropout, another
+product of replicas and micro-batches draws other masks. Which steps are skipped and whether memory is saved
+may change, too; the run reports it.
 """
 
 import contextlib
@@ -40,10 +40,7 @@ from xlnet_tf.training.trainer import Trainer
 def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir: str) -> dict[str, float]:
     """Trains to `params.trainer.train_steps`, evaluating at the start, at intervals and at the end.
 
-    What falls fastest at the beginning has more evaluations there: see `Task.early_evaluations`.
-
-    Args:
-        params: the experiment's settings, complete and valid.
+    Tasks that learn fast at the beginning have more evaluations there: see `Task.early_evaluations`.
 
     Returns:
         The metrics of the last evaluation; empty without validation data.
@@ -51,7 +48,7 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
     Raises:
         UserError: model_dir holds another run, sizes do not divide, a file of the data is damaged, or a step
             does not fit into a device's memory.
-        Diverged: too many steps had a loss or a gradient to skip them for, or the weights are NaN.
+        Diverged: too many steps were skipped, or the weights are NaN.
         Interrupted: the process was asked to end, or another host was lost; a new start resumes it.
     """
     model_dir = model_dir.rstrip("/")  # FOLDER//NAME is another object of a bucket, and matches no pattern
@@ -86,9 +83,8 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
 def claim_model_dir(strategy: tf.distribute.Strategy, model_dir: str) -> Iterator[Ownership | None]:
     """Keeps other runs out of a folder while the block runs; yields None on hosts that do not write there.
 
-    Raises:
-        UserError: another process trains there; on all hosts, as a refusal of one alone would look like its
-            loss, and the others would be started again for ever.
+    Raises UserError on all hosts if another process trains there: if only one refused, the others would take
+    it for lost and be restarted for ever.
     """
     with contextlib.ExitStack() as stack:
         owner, refusal = None, None
@@ -106,7 +102,7 @@ def claim_model_dir(strategy: tf.distribute.Strategy, model_dir: str) -> Iterato
 
 @contextlib.contextmanager
 def _run_files(params, task: Task, model_dir: str, owner: Ownership | None) -> Iterator[None]:
-    """Writes what describes the run; removes it if the block fails before it has saved anything."""
+    """Writes the files that describe the run; removes them if the block fails before anything is saved."""
     if not owner:
         yield
         return

@@ -1,4 +1,4 @@
-"""The machine a run uses: its devices, what they are called, and the number type."""
+"""The machine a run uses: its devices, their names, and the number type."""
 
 import contextlib
 import json
@@ -20,11 +20,7 @@ POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixe
 
 
 def prepare(runtime: RuntimeConfig) -> tf.distribute.Strategy:
-    """Sets up devices and number type. Call it once, before TensorFlow has done anything.
-
-    Raises:
-        UserError: the devices asked for are not there.
-    """
+    """Sets up devices and number type. Call it once, before TensorFlow has done anything."""
     _set_policy(runtime.mixed_precision_dtype)
     handler = signal.getsignal(signal.SIGTERM)
     strategy = _strategy(runtime)
@@ -40,11 +36,7 @@ def prepare(runtime: RuntimeConfig) -> tf.distribute.Strategy:
 
 @contextlib.contextmanager
 def number_type(dtype: str) -> Iterator[None]:
-    """Sets the type in which the layers that are created inside compute, and of nothing else.
-
-    Raises:
-        UserError: there is no such type.
-    """
+    """Sets the type in which layers created inside the block compute, and restores the former one."""
     with policy_restored():
         _set_policy(dtype)
         yield
@@ -91,10 +83,9 @@ def _strategy(runtime: RuntimeConfig) -> tf.distribute.Strategy:
 
 
 def _tpu(address: str) -> tf.distribute.TPUStrategy:
-    """Connects to a TPU, starts it, and prints what it consists of.
+    """Connects to a TPU, starts it, and prints its parts.
 
-    Args:
-        address: "local", of the machine that runs this; or the name of a TPU, or grpc://HOST:8470.
+    The address is "local" for the TPU of this machine, the name of a TPU, or grpc://HOST:8470.
     """
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address)
@@ -113,7 +104,7 @@ def _tpu(address: str) -> tf.distribute.TPUStrategy:
 
 
 def _assignment(resolver, topology) -> tf.tpu.experimental.DeviceAssignment | None:
-    """Returns which replica gets which device; None where TensorFlow knows by itself.
+    """Returns which replica gets which device; None where TensorFlow decides.
 
     Newer TPUs, with the second embedding hardware, need it.
     """
@@ -125,7 +116,7 @@ def _assignment(resolver, topology) -> tf.tpu.experimental.DeviceAssignment | No
 
 
 def check_tf_config(text: str) -> list[str]:
-    """Checks the environment variable that lists the hosts of a run."""
+    """Checks TF_CONFIG, the environment variable that lists the hosts of a run; returns the hosts."""
     example = (
         '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}, with '
         "another index on each host"
@@ -159,19 +150,18 @@ def _virtual_devices(name: str, count: int) -> tf.distribute.Strategy:
 
 
 def has_remote_hosts(strategy: tf.distribute.Strategy) -> bool:
-    """Returns whether hosts that run no Python of ours read data: those of a TPU that is reached by name."""
+    """Returns whether hosts that do not run our Python read data: those of a TPU that is reached by name."""
     return isinstance(strategy, tf.distribute.TPUStrategy) and bool(strategy.cluster_resolver.master())
 
 
 def devices(strategy: tf.distribute.Strategy) -> list[str]:
-    """Returns the names of a strategy's devices."""
     with contextlib.suppress(RuntimeError):  # the default strategy does not say which device it uses
         return [*strategy.extended.worker_devices]
     return [(tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU"))[0].name]
 
 
 def describe(strategy: tf.distribute.Strategy) -> str:
-    """Returns a line that says how many replicas a run has, and on what."""
+    """Returns a line with the number of replicas and the devices of a run."""
     replicas = strategy.num_replicas_in_sync
     if isinstance(strategy, tf.distribute.TPUStrategy):
         where = f"the TPU {strategy.cluster_resolver.master() or 'of this machine'}"

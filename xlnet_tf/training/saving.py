@@ -1,4 +1,4 @@
-"""The checkpoints of a run: never half of one, and back to the one before if the newest cannot be read."""
+"""The checkpoints of a run: always complete, with a fallback to an earlier one if the newest is damaged."""
 
 import collections
 import concurrent.futures
@@ -28,17 +28,16 @@ _POLL_SECONDS = 0.2
 class Checkpoints(tf.train.CheckpointManager):
     """Writes a run's checkpoints while it trains, and finds the one to resume from.
 
-    `save` copies what is saved to the memory of the hosts, and a thread writes the copies. There is one copy
-    at a time: `save` waits for the thread that writes the one before.
+    `save` copies the values to the memory of the hosts, and a thread writes the copies. There is one copy at
+    a time: `save` waits until the previous one is written.
 
-    A variable of which each host has its own rows is written by all hosts, each its rows, and read by each in
-    the same way. TensorFlow's format knows such slices: the checkpoint is the same for any number of hosts.
-    Hosts share model_dir. The first one adds what the others have written, and only then there is a
-    checkpoint.
+    If each host has its own rows of a variable, each writes and reads only these. TensorFlow's format knows
+    such slices: the checkpoint is the same for any number of hosts. Hosts share model_dir. The first host
+    merges what all have written; only then there is a checkpoint.
 
     Args:
-        hold: while it is not 0, no checkpoint is saved but those asked for out of turn: weights after which
-            every step fails are not to displace good ones.
+        hold: while it is not 0, only explicitly requested checkpoints are saved: weights after which every
+            step fails must not displace good ones.
 
     Raises:
         UserError: there are checkpoints, and none of them can be read.
@@ -92,10 +91,9 @@ class Checkpoints(tf.train.CheckpointManager):
         self._last_checkpoint_step = 0
 
     def restore_or_initialize(self) -> str | None:
-        """Restores the newest checkpoint that is intact, if there is one; returns its path.
+        """Restores the newest intact checkpoint, if there is one; returns its path.
 
-        Raises:
-            UserError: it is that of another run, or lacks something that this one has.
+        Raises UserError if it is of another run, or lacks something that this one has.
         """
         path = self._latest_checkpoint
         if path is None:
@@ -113,10 +111,10 @@ class Checkpoints(tf.train.CheckpointManager):
         return path
 
     def save(self, checkpoint_number=None, check_interval=True, options=None) -> str | None:
-        """Begins to save a checkpoint if one is due; returns its path. To be called after each loop of steps.
+        """Begins to save a checkpoint if one is due; returns its path. Call it after each loop of steps.
 
         Raises:
-            UserError: this checkpoint or the one before cannot be written. The earlier ones are as they were.
+            UserError: this checkpoint or the one before cannot be written. The earlier ones are intact.
             Interrupted: the storage or another host does not answer.
         """
         self._check()
@@ -153,7 +151,7 @@ class Checkpoints(tf.train.CheckpointManager):
         return self
 
     def __exit__(self, kind, error, traceback):
-        """Completes what is being written, after an error, too, unless that needs a host that was lost."""
+        """Completes the unfinished checkpoint, even after an error, unless that needs a lost host."""
         try:
             if kind is None:
                 self.wait()
@@ -181,7 +179,7 @@ class Checkpoints(tf.train.CheckpointManager):
                 pass
 
     def _publish(self, prefix: str, parts: Sequence[str], written: concurrent.futures.Future):
-        """Makes a checkpoint of the parts of all hosts, in the first one's thread, and removes an old one."""
+        """Merges the parts of all hosts, in the first host's thread, and removes an old checkpoint."""
         written.result()
         if self._host:
             return
@@ -223,7 +221,7 @@ class Checkpoints(tf.train.CheckpointManager):
 
 
 def _saved(checkpoint: tf.train.Checkpoint) -> Iterator[tuple[str, str, Any]]:
-    """Yields what a checkpoint holds: name, slice ("" is all of it), and a tensor or what reads one."""
+    """Yields what a checkpoint holds: name, slice ("": all of it), and a tensor or a reader of one."""
     objects, *_ = checkpoint._saver._gather_serialized_tensors()
     for tensors in objects.values():
         for name, slices in tensors.items():
@@ -232,12 +230,9 @@ def _saved(checkpoint: tf.train.Checkpoint) -> Iterator[tuple[str, str, Any]]:
 
 
 def _copies(checkpoint: tf.train.Checkpoint, only_slices: bool) -> Copies:
-    """Copies what is saved to the memory of the hosts of its devices.
+    """Copies what is saved to the memory of its devices' hosts; `only_slices` leaves out what every host has.
 
     A value that is there already is shared with its variable, whose next update copies it.
-
-    Args:
-        only_slices: leaves out what every host has.
     """
     copies = collections.defaultdict(list)
     for name, rows, value in _saved(checkpoint):
@@ -258,7 +253,7 @@ def _write_part(prefix: str, host: str, copies: Sequence[tuple[str, str, tf.Tens
 
 
 def _remove_damaged_note(directory: str):
-    """Removes TensorFlow's note of the checkpoints of a folder if it would end the run. None is needed."""
+    """Removes TensorFlow's note of a folder's checkpoints if it is unreadable; we do not need it."""
     try:
         tf.train.get_checkpoint_state(directory)
     except ValueError as error:
@@ -275,7 +270,7 @@ def newest_intact(
     """Returns the path of the newest checkpoint of which every byte can be read; warns of damaged ones.
 
     Args:
-        slices: name of a variable -> what this process reads of it; it reads all of those not named.
+        slices: name of a variable -> the slices that this process reads; other variables are read whole.
 
     Raises:
         UserError: there are checkpoints, and none of them can be read.
@@ -300,7 +295,7 @@ def newest_intact(
 
 
 def _damage(prefix: str, slices: Mapping[str, Sequence[str]]) -> str | None:
-    """Returns why a checkpoint cannot be read; None if it can. Its checksums are compared on the way."""
+    """Returns why a checkpoint cannot be read; None if it can. Reading also compares its checksums."""
     try:
         reader = tf.compat.v1.train.NewCheckpointReader(prefix)
         types = reader.get_variable_to_dtype_map()

@@ -1,4 +1,4 @@
-"""What a task is for our Trainer: its data, its sums, and what else a run asks it."""
+"""The interface between a task and our Trainer: its data, its sums, and its answers to a run's questions."""
 
 import abc
 from collections.abc import Mapping
@@ -46,14 +46,14 @@ class ExponentialRatio(Ratio):
 
 
 class Task(base_task.Task):
-    """A task for our Trainer. It is written for one replica and part of its rows, and returns only sums.
+    """A task for our Trainer. It is written for part of one replica's rows, and returns only sums.
 
     Attributes:
         data: what it trains and evaluates on.
         loss_weights: name of a loss -> its weight in the objective. Each is the sum of `sums(...)[name]`
             divided by the sum of `counts(...)[name]`, both over the global batch.
         n_layer: layers of the model, for learning rates per layer.
-        shown_metric: the metric of an evaluation that a person wants to see next to the loss.
+        shown_metric: the evaluation metric to show next to the loss.
         early_evaluations: whether to evaluate at an eighth, a quarter and a half of the first interval, too.
     """
 
@@ -64,34 +64,28 @@ class Task(base_task.Task):
     n_layer: int
 
     def build_inputs(self, params, input_context=None, start_step: int = 0) -> tf.data.Dataset:
-        """Returns the batches of task.train_data or task.validation_data, as Model Garden asks for them."""
+        """Returns the batches of task.train_data or task.validation_data; Model Garden calls it."""
         training = params is self.task_config.train_data
         return self.data.batching(training).dataset(input_context, start_step)
 
     @abc.abstractmethod
     def counts(self, features: Features) -> dict[str, tf.Tensor]:
-        """Returns by how much each loss is divided: name -> scalar, float32."""
+        """Returns the divisor of each loss: name -> scalar, float32."""
 
     @abc.abstractmethod
     def sums(self, features: Features, outputs: Features) -> Sums:
-        """Returns the losses and metrics of the model's outputs, each as numerator and denominator.
-
-        There is one for each loss and for each metric of `build_metrics`.
-        """
+        """Returns numerator and denominator of each loss and of each metric of `build_metrics`."""
 
     def validation_sums(self, features: Features, outputs: Features) -> Sums:
-        """Returns the same for an evaluation, by default of what training sums up.
-
-        There is one for each metric of `build_metrics(training=False)`, no loss if none of them is.
-        """
+        """Returns the same for the metrics of `build_metrics(training=False)`, and losses among them."""
         return self.sums(features, outputs)
 
     def dev_score(self, metrics: Mapping[str, float]) -> float:
-        """Returns how good an evaluation is; the higher, the better."""
+        """Returns how good an evaluation is; higher is better."""
         return -metrics["loss"]
 
     def build_memory(self, rows: int) -> Memory | None:
-        """Returns the memory for the rows of a replica; None for a task without."""
+        """Returns the memory for the rows of a replica; None if the task has none."""
         return None
 
     def read_memory(self, memory: Memory, features: Features) -> dict[str, tf.Tensor]:
@@ -99,13 +93,10 @@ class Task(base_task.Task):
         return memory.read(features["stream_start"])
 
     def save_assets(self, model_dir: str):
-        """Writes into the run's folder what its checkpoints need to be used later."""
+        """Writes into the run's folder what its checkpoints need for later use."""
 
     def evaluation_rows(self, features: Features, outputs: Features) -> dict[str, tf.Tensor]:
-        """Returns what the whole evaluation set's metrics need of each row: name -> [B, ...], int or float32.
-
-        Empty where sums are enough.
-        """
+        """Returns each row's values for `report`: name -> [B, ...], int or float32; empty if sums suffice."""
         return {}
 
     def report(self, rows: dict[str, np.ndarray]) -> dict[str, float]:
@@ -119,4 +110,4 @@ class Task(base_task.Task):
     def after_evaluation(
         self, model: tf_keras.Model, metrics: Mapping[str, float], step: int, model_dir: str
     ):
-        """Called on the chief with an evaluation's metrics; the model has the weights they are of."""
+        """Called on the chief with an evaluation's metrics; the model has the evaluated weights."""

@@ -21,8 +21,8 @@ class TpuSlice:
     """A TPU that one can rent.
 
     Attributes:
-        name: as the cloud calls it, v3-32.
-        replicas: number of them in a training on it.
+        name: the cloud's name for it, such as v3-32.
+        replicas: replicas of a training on it.
         hosts: machines that the chips are attached to; each reads its own rows.
     """
 
@@ -34,7 +34,7 @@ class TpuSlice:
 
     @classmethod
     def named(cls, name: str) -> "TpuSlice":
-        """Returns the slice of a name: generation, dash, size."""
+        """Parses the name of a slice: generation, dash, size."""
         generation, _, size = name.replace("v5litepod", "v5e").partition("-")
         per_chip, replicas, host_chips, one_host = _GENERATIONS.get(generation, (1, 1, 1, 1))
         if generation not in _GENERATIONS or not size.isdecimal() or not int(size) or int(size) % per_chip:

@@ -1,8 +1,8 @@
 """Model Garden's Trainer with memory, gradient accumulation, global means and exact resume.
 
 One step, on each replica:
-  1. count what the losses are divided by, sum the counts over all replicas;
-  2. for each micro-batch: gradient of (summed losses / global counts), added up;
+  1. compute the losses' divisors (counts) and sum them over all replicas;
+  2. for each micro-batch: add up the gradient of (summed losses / global counts);
   3. sum the gradients over all replicas, clip by their one norm, update, unless the guard skips the step.
 So the numbers do not depend on how the batch is split over replicas and micro-batches. Collectives stay out
 of the loop over micro-batches, where tf.distribute forbids them.
@@ -38,7 +38,7 @@ class Trainer(base_trainer.Trainer):
         checkpoint_exporter: Model Garden's exporter of the best checkpoint, or None.
 
     Attributes:
-        batching, eval_batching: which rows make each step; the latter is None without `evaluate`.
+        batching, eval_batching: the rows of each step; the latter is None without `evaluate`.
         on_eval_step: called after each step of an evaluation.
     """
 
@@ -116,7 +116,7 @@ class Trainer(base_trainer.Trainer):
             tf.train.Checkpoint(optimizer=self.optimizer).restore(state.path).expect_partial()
 
     def resume_notices(self) -> list[str]:
-        """Returns what is said of a restored run: that it has other micro-batches, or no memory."""
+        """Returns messages about a restored run: that it has other micro-batches, or no memory."""
         notices = []
         before, now = int(self._micro_batches.numpy()), self._micro_batches_now
         self._micro_batches.assign(now)
@@ -155,7 +155,7 @@ class Trainer(base_trainer.Trainer):
 
     @functools.cached_property
     def steps_of_length(self) -> Callable[[int | None], Callable]:
-        """From a length of rows to its tf.function of an iterator and a number of steps."""
+        """Maps a row length to its tf.function of an iterator and a number of steps."""
         return functools.cache(self._steps_of_length)  # on a method it would keep the trainer for ever
 
     def _steps_of_length(self, length: int | None) -> Callable:
@@ -170,7 +170,7 @@ class Trainer(base_trainer.Trainer):
                 self.train_step(iterator, length)
 
     def compile_all(self):
-        """Compiles the steps of all lengths, by a step of each that changes nothing."""
+        """Compiles the steps of all lengths by running each once in a mode that changes nothing."""
         self._counts_steps.assign(False)
         iterator, updates = iter(self.train_dataset), self.optimizer.iterations.numpy()
         for length in self.batching.compiled_lengths:
@@ -215,9 +215,8 @@ class Trainer(base_trainer.Trainer):
     def replica_gradients(self, features: Features, length: int | tf.Tensor | None = None):
         """Computes one replica's part of the gradients and changes nothing; in replica context.
 
-        Returns:
-            gradients (of the guard's scaled loss), loss (this replica's part of it), sums, next memory: () or
-            ([L, B, M, D], [B, M])
+        Returns (gradients of the guard's scaled loss, this replica's part of the loss, sums, next memory);
+        next memory is () or ([L, B, M, D], [B, M]).
         """
         replica = tf.distribute.get_replica_context()
         features = self.batching.cut(features, length)
@@ -264,14 +263,14 @@ class Trainer(base_trainer.Trainer):
         return gradients, loss, sums, _next_memory(outputs) if self._memory is not None else ()
 
     def _dropout_seed(self, micro_batch) -> tf.Tensor:
-        """Returns the seed [2] of a micro-batch, counted over all replicas, in the current step."""
+        """Returns the current step's seed [2] of a micro-batch, which is numbered over all replicas."""
         seed = tf.constant([self.config.task.seed, 0])
         for number in (tf.cast(self.global_step, tf.int32), micro_batch, 0):
             seed = tf.random.experimental.stateless_fold_in(seed, number)
         return seed
 
     def train_loop_end(self):
-        """Returns the means since the last loop's end, of what something was counted for."""
+        """Returns the means since the last loop's end, without metrics that counted nothing."""
         start_time, start_step, start_skipped = self._loop_start
         steps = int(self.global_step.numpy()) - start_step
         nothing_kept = not self._train_loss.count.numpy()
@@ -293,7 +292,7 @@ class Trainer(base_trainer.Trainer):
     def bad_rows(self, step: int) -> list[int]:
         """Returns the rows of a step, over this process's replicas, whose outputs are NaN or infinite.
 
-        The model computes the step (counted from 0) again, with the weights and the memory of now.
+        The model recomputes the step (counted from 0) with the current weights and memory.
         """
 
         @tf.function(autograph=False)
@@ -374,7 +373,7 @@ def all_rows(strategy: tf.distribute.Strategy, outputs) -> dict[str, np.ndarray]
 
 
 class _Lazy:
-    """A dataset that is built when its iterator is asked for: after a checkpoint was restored."""
+    """A dataset that is built when its iterator is requested, which is after a checkpoint was restored."""
 
     def __init__(self, build: Callable[[], tf.data.Dataset]):
         self._build = build
