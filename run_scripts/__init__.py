@@ -1,6 +1,6 @@
 """The commands: each a thin main over importable functions. Begin with `pretrain.py`.
 
-They show their own progress, which TensorFlow's notes on starting up would drown; what goes wrong is raised.
+They show their own progress, which TensorFlow's startup messages would bury; errors are raised.
 """
 
 import os

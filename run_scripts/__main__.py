@@ -109,14 +109,14 @@ def listing() -> str:
 
 
 def find(words: Sequence[str]) -> str:
-    """Returns the command that words begin with, as it is listed; "" if they begin with none."""
+    """Returns the listed command that the words begin with; "" if there is none."""
     known = commands()
     names = (" ".join(words[:count]).replace("_", "-") for count in (1, 2))
     return next((name for name in (ALIASES.get(name, name) for name in names) if name in known), "")
 
 
 def spelled(text: str) -> str:
-    """Returns a text in which the commands of this project are those of this program."""
+    """Rewrites the module commands in a text as commands of this program."""
 
     def command(match: re.Match[str]) -> str:
         before = f"{BUILD} " if match[1] == "tfrecord_builders" else ""
@@ -127,7 +127,7 @@ def spelled(text: str) -> str:
 
 
 def next_words(words: Sequence[str]) -> dict[str, str]:
-    """Returns the words that may follow those that a command begins with, and what they mean."""
+    """Returns the words that may follow the beginning of a command, and their meanings."""
     known = {name: summary(module) for name, module in commands().items()}
     known |= {f"{COMPLETION} {shell}": f"Completes in {shell}" for shell in shell_completion.SHELLS}
     known |= {BUILD: "Builds records", COMPLETION: "Completes commands in a shell"}
@@ -140,7 +140,7 @@ def next_words(words: Sequence[str]) -> dict[str, str]:
 
 
 def answer(words: Sequence[str]) -> str:
-    """Returns what to print for words that begin with no command; exits with an error if they are wrong."""
+    """Returns the text to print for words that are no command; exits with an error if they are wrong."""
     match words:
         case [] | ["--help" | "-h" | "-?" | "help"]:
             return listing()

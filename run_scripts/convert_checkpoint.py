@@ -45,7 +45,7 @@ class ConvertOptions:
 def convert(
     source: str, output: str | None, target_format: str, config_file: str | None, strict: bool
 ) -> str:
-    """Converts a checkpoint; returns what was done and the coverage, for a person.
+    """Converts a checkpoint; returns a description of the result and the coverage.
 
     Args:
         source: see xlnet_tf.checkpoints.open_checkpoint.

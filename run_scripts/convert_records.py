@@ -45,7 +45,7 @@ def define_flags():
 
 
 def import_records(options: ConversionOptions):
-    """Converts to one of our sets and prints what it is and what the records lacked."""
+    """Imports records as one of our sets; prints its summary and what the records lacked."""
     from tfrecord_builders.conversion import convert
 
     if not options.tokenizer:
@@ -57,7 +57,7 @@ def import_records(options: ConversionOptions):
 
 
 def export_records(options: ConversionOptions, batch_size: int, num_tasks: int):
-    """Writes one of our sets in the original's format and prints what is lost."""
+    """Exports one of our sets to the original's format and prints what is lost."""
     from tfrecord_builders.conversion import original_format
 
     if len(options.input) != 1:
@@ -78,7 +78,7 @@ def export_records(options: ConversionOptions, batch_size: int, num_tasks: int):
 
 
 def run(values: flags.FlagValues):
-    """Converts what the flags say."""
+    """Converts in the direction that the flags give."""
     formats = flags_lib.from_flags(FormatOptions, values)
     if (formats.source_format is None) == (formats.to is None):
         raise UserError("give either --from, the format of records to convert to this project's, or --to")

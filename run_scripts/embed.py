@@ -26,7 +26,7 @@ from xlnet_tf.flags import define_flags, from_flags, option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EmbedOptions(TextOptions):
-    """Whose vectors, and of which texts."""
+    """Which model embeds which texts."""
 
     model_dir: str = option(
         "Folder of a model: a run's, of save_pretrained, of export (of a pretrained model), the original's, "

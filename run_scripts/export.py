@@ -72,7 +72,7 @@ def define_flags():
 
 
 def check_flags(options: ExportOptions, head_options: Mapping[str, Any]):
-    """Raises UserError for flags that do not go together, those of heads included."""
+    """Raises UserError for flags that exclude each other, including those of heads."""
     from xlnet_tf.checkpoints.model_card import is_run
 
     if is_run(hub.locate(options.model_dir).folder):
@@ -94,7 +94,7 @@ def check_flags(options: ExportOptions, head_options: Mapping[str, Any]):
 
 
 def check_head_options(options: ExportOptions, head_options: Iterable[str]):
-    """Raises UserError for options of other heads than the one that is served."""
+    """Raises UserError for options of heads other than the served one."""
     if options.head:
         task = task_registry.canonical(options.head)
     else:
@@ -105,7 +105,7 @@ def check_head_options(options: ExportOptions, head_options: Iterable[str]):
 
 
 def parse_flags(values: flags.FlagValues) -> tuple[ExportOptions, dict[str, Any]]:
-    """Returns what the flags were given, those of heads apart; for mains."""
+    """Returns the values of the flags, those of heads separately; for mains."""
     head_options = options_lib.given(task_registry.settings("export_settings"), values)
     return options_lib.from_flags(ExportOptions, values, head=values.head), head_options
 
@@ -132,7 +132,7 @@ def main(_: Sequence[str]):
 
 
 def served_module(options: ExportOptions, module_options: dict[str, Any]):
-    """Returns the model to export, with the buckets and the temperature that are to be measured."""
+    """Returns the model to export, with measured buckets and temperature if asked for."""
     from xlnet_tf.serving.graph.options import buckets_for
     from xlnet_tf.serving.sources import open_served
 

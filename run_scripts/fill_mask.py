@@ -31,7 +31,7 @@ class FillOptions:
 
 
 def fill(options: FillOptions) -> Iterator[str]:
-    """Fills in what the options ask for: yields a description for each text."""
+    """Yields a description of each filled-in text."""
     from xlnet_tf.generation.language_model import XLNetLanguageModel
 
     model = XLNetLanguageModel.from_pretrained(options.model_dir)

@@ -95,7 +95,7 @@ def define_flags():
 
 
 def check_data(options: FinetuneOptions, model_dir: str):
-    """Raises UserError if there is no dev set, or too much of it is trained on by a run that begins."""
+    """Raises UserError if there is no dev set, or if a new run would train on too much of it."""
     from etils import epath
 
     from xlnet_tf.records import example_report

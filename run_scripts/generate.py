@@ -36,7 +36,7 @@ class GenerateOptions:
 
 
 def write(options: GenerateOptions) -> Iterator[str]:
-    """Writes what the options ask for: yields a line for each text."""
+    """Yields a line for each continued text."""
     from xlnet_tf.generation.language_model import XLNetLanguageModel
     from xlnet_tf.serving.graph.weights import policy
 

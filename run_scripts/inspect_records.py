@@ -35,7 +35,7 @@ from xlnet_tf.records.manifest import Manifest
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InspectOptions:
-    """What is looked at, and how it is shown."""
+    """Which records are shown, and how."""
 
     records: str | None = option("folder of pretraining records", None)
     examples: str | None = option("folder of examples for fine-tuning, or of several splits of them", None)
@@ -85,7 +85,7 @@ def check_together(options: InspectOptions) -> None:
 
 
 def run(options: InspectOptions) -> int:
-    """Shows, summarizes, checks or compares what the options say; returns the exit status."""
+    """Shows, summarizes, checks or compares records as the options say; returns the exit status."""
     check_together(options)
     if options.examples:
         report = example_sets.report(example_sets.load(options.examples))
@@ -118,7 +118,7 @@ def run(options: InspectOptions) -> int:
 
 
 def write_page(found: Mapping[str, Any], folder: str, path: str) -> None:
-    """Writes a report of `example_sets.report` as one page that needs nothing else."""
+    """Writes a report of `example_sets.report` as one self-contained page."""
     head, *rows = [("", *found), *example_sets.rows(found)]
     with tempfile.TemporaryDirectory() as temporary:
         picture = pathlib.Path(temporary) / "lengths.png"

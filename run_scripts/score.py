@@ -26,7 +26,7 @@ from xlnet_tf.flags import define_flags, from_flags, option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScoreOptions(TextOptions):
-    """Whose likelihoods, and of which texts."""
+    """Which model scores which texts."""
 
     model_dir: str = option(hub.PRETRAINED_FLAG_HELP)
     text: Sequence[str] | None = option("Text to score.", None, repeated=True)

@@ -24,7 +24,7 @@ EXTRA = "serve"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ServeOptions:
-    """What is served, where, and within which limits."""
+    """Which models are served, where, and within which limits."""
 
     model: Sequence[str] = option("Folder of an exported model, or of one version of it.", (), repeated=True)
     models_config: str | None = option("A models.config of TensorFlow Serving, instead of --model.", None)
@@ -95,7 +95,7 @@ def main(_: Sequence[str]) -> None:
 
 
 def page_routes(language_model: str | None):
-    """Returns what makes the page's routes of a service; language_model: its path or name, or None."""
+    """Returns the function that makes a service's page routes, given a language model's path or name."""
     from xlnet_tf.generation.language_model import XLNetLanguageModel
     from xlnet_tf.serving.page import explainer, routes
 
@@ -107,7 +107,7 @@ def page_routes(language_model: str | None):
 
 
 def describe(running) -> str:
-    """Returns what a person needs to know of a server that has started."""
+    """Describes a server that has started."""
     lines = [f"Page  http://{running.rest}/", f"REST  http://{running.rest}", f"gRPC  {running.grpc}", ""]
     for name, version in (available := [*running.service.models.available()]):
         lines.append(f"{name}, version {version.number}: {', '.join(sorted(version.model.signatures))}")
@@ -122,7 +122,7 @@ def describe(running) -> str:
 
 
 def example(address: str, name: str, model) -> str:
-    """Returns a curl command that the model answers: its own warm-up request, if it has one."""
+    """Returns a curl command for the model, with its warm-up request if it has one."""
     if model.example:
         body = json.dumps({"inputs": model.example}, ensure_ascii=False).replace("'", r"'\''")
         return f"curl -d '{body}' http://{address}/v1/models/{name}:predict"

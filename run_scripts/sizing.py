@@ -32,7 +32,7 @@ class Sizing(training.PretrainingRun, building.BuildPlan):
 
 
 def check_part(options: Sizing, given: Iterable[str]) -> None:
-    """Raises UserError for flags that belong to the other estimate, which would have no effect."""
+    """Raises UserError for flags of the other estimate, which would have no effect."""
     other, hint = (
         (training.PretrainingRun, "leave them out; a machine's workers are --workers")
         if options.build

@@ -29,7 +29,7 @@ _SLICE_BYTES = 4 << 20
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenizerOptions:
-    """What the tokenizer is like, and where it is written."""
+    """The tokenizer's properties, and where it is written."""
 
     output_prefix: str = option("Where to write: PREFIX of PREFIX.model and PREFIX.vocab.")
     vocab_size: int = option("Number of pieces, special symbols included.", 32_000, least=1)
@@ -59,8 +59,7 @@ def train(
 ) -> XLNetTokenizer:
     """Trains a tokenizer on a corpus and writes PREFIX.model and PREFIX.vocab.
 
-    Args:
-        **options: of `xlnet_tf.text.training.train_tokenizer`.
+    Options are those of `xlnet_tf.text.training.train_tokenizer`.
     """
     prefix = os.fspath(output_prefix)
     if not os.path.basename(prefix):
@@ -104,7 +103,7 @@ def read_texts(sources: Sequence[corpus.Source]) -> Iterator[str]:
 
 
 def save(tokenizer: XLNetTokenizer, model_path: epath.Path, vocab_path: epath.Path) -> None:
-    """Writes a tokenizer's files, both or none; the model gets its name last."""
+    """Writes a tokenizer's files, both or none; the model is renamed last."""
     files.make_folder(model_path.parent)
     with files.replacing(model_path, "wb") as model:
         model.write(tokenizer.model_proto)

@@ -43,9 +43,9 @@ _EVALUATIONS, _WARMUP = 8, 0.1
 
 
 class Adaptation:
-    """An adaptation in a folder; what an earlier start has finished is not done again.
+    """An adaptation in a folder; finished steps of an earlier start are not repeated.
 
-    The constructor refuses all that can be wrong without reading the texts.
+    The constructor refuses whatever can be checked without reading the texts.
     """
 
     def __init__(
@@ -108,8 +108,7 @@ class Adaptation:
     def prepare(self) -> tuple[dict[str, Any], dict[str, Manifest]]:
         """Chooses the texts, builds the records and completes the settings.
 
-        Returns:
-            The counts of documents, and the sets of records by the names of `texts`.
+        Returns the counts of documents, and the sets of records by the names of `texts`.
         """
         work, choice = self.folder / WORK, None
         if not (work / COUNTS).exists():
@@ -237,7 +236,7 @@ class Adaptation:
 
 
 def _open_language_model(name: str) -> Checkpoint:
-    """Opens --init_checkpoint; refuses what is no language model, or has no tokenizer."""
+    """Opens --init_checkpoint; refuses models without a language-model head or a tokenizer."""
     with prefixed("--init_checkpoint"):
         checkpoint = open_checkpoint(name)
     if not epath.Path(checkpoint.path_of(TOKENIZER_FILE)).exists():
@@ -254,7 +253,7 @@ def _open_language_model(name: str) -> Checkpoint:
 
 
 def experiment_settings(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Returns the settings that follow from a checkpoint, over those of the recipe."""
+    """Returns the settings that a checkpoint determines, over those of the recipe."""
     if checkpoint.config is None:
         raise UserError(f"init_checkpoint: {checkpoint.path} has no architecture next to it")
     known = {field.name for field in dataclasses.fields(ModelConfig)}

@@ -1,4 +1,4 @@
-"""Is a task learned better from the adapted weights? Both beginnings are fine-tuned with the same seeds."""
+"""Compares the weights before and after adapting: both are fine-tuned on a task with the same seeds."""
 
 import copy
 import dataclasses
@@ -28,7 +28,7 @@ class Task:
 
     Args:
         data: folder of built examples: train, dev and, if there is one, test.
-        config: settings of fine-tuning, over its defaults: recipes, files or NAME=VALUE, in turn.
+        config: fine-tuning settings over its defaults: recipes, files or NAME=VALUE, in order.
         runtime: the adaptation's devices and number type, which the fine-tuning shares.
     """
 
@@ -60,7 +60,7 @@ class Task:
         return found
 
     def check(self, before: str, strategy, folder: str) -> None:
-        """Raises UserError if `compare` could not train from the weights before; nothing is trained."""
+        """Raises UserError if `compare` could not train from the weights `before`; trains nothing."""
         on_tpu = self._params.runtime.distribution_strategy == "tpu"
         replicas = strategy.num_replicas_in_sync if on_tpu else 0
         with prefixed(f"fine-tuning on --task_data, with {_FLAG}"):
@@ -76,10 +76,9 @@ class Task:
             sweep.check(planned, strategy)
 
     def compare(self, before: str, after: str, strategy, folder: str) -> tuple[dict[str, Any], str]:
-        """Fine-tunes from both beginnings, in a folder; what is finished is not done again.
+        """Fine-tunes from both sets of weights, in a folder; finished runs are not repeated.
 
-        Returns:
-            The scores of each seed on test, or on dev if there are no answers for test, and a table of them.
+        Returns the scores of each seed on test, or on dev if test has no answers, and a table of them.
         """
         variants = self._variants(before=before, after=after)
         trials = sweep.sweep(variants, self._class, strategy, folder, self._num_seeds)

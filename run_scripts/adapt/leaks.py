@@ -15,18 +15,16 @@ _UNKNOWN = "\ufffd"
 
 
 def letters(text: str) -> str:
-    """Returns what counts of a text: its letters and digits, in small letters, without marks."""
+    """Returns the letters and digits of a text, in lower case and without marks, for comparing."""
     return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKD", text).casefold())
 
 
 class HeldOut:
     """Texts that must not be trained on.
 
-    A document holds such a text if it has its first WINDOW letters and digits anywhere, or, where the text
-    has fewer, if it is nothing else. So a text that was cut at a maximal length is found, too.
-
-    Args:
-        texts: each with U+FFFD where it could not be read back from its pieces.
+    A document contains such a text if it has its first WINDOW letters and digits anywhere, or, if the text is
+    shorter, if it equals it. So texts that were cut at a maximal length are found, too. Each text has U+FFFD
+    where it could not be restored from its pieces.
     """
 
     def __init__(self, texts: Iterable[str]):
@@ -41,19 +39,19 @@ class HeldOut:
         return len(self._begins)
 
     def is_in(self, content: str) -> bool:
-        """Returns whether a document holds one of the texts, given what `letters` gave for it."""
+        """Returns whether a document, passed through `letters`, contains one of the texts."""
         starts = range(max(1, len(content) - WINDOW + 1)) if self._begins else ()
         return any(content[start : start + WINDOW] in self._begins for start in starts)
 
 
 def whole_texts_of(examples: ExampleSet) -> list[str]:
-    """Returns the texts of a set as they were before any was cut; where it does not keep them, `texts_of`."""
+    """Returns the uncut texts of a set; if it does not keep them, `texts_of`."""
     found = [text for line in examples.sidecar() for text in _texts_in(line)]
     return found or [*texts_of(examples)]
 
 
 def _texts_in(line: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the texts that a line of examples.jsonl has; a question's passage is not in it."""
+    """Yields the texts in a line of examples.jsonl; a question's passage is not among them."""
     if "query" in line:
         yield line["query"]
     for part in (line, *line.get("parts", ()), *line.get("passages", ())):
@@ -61,7 +59,7 @@ def _texts_in(line: Mapping[str, Any]) -> Iterator[str]:
 
 
 def texts_of(examples: ExampleSet) -> Iterator[str]:
-    """Yields the texts of a set of examples, read back from the pieces between special tokens."""
+    """Yields the texts of a set of examples, restored from the pieces between special tokens."""
     tokenizer = examples.load_tokenizer()
     pieces = np.array([piece.replace("▁", " ") for piece in tokenizer.pieces], object)
     pieces[UNK_ID] = _UNKNOWN

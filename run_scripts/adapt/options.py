@@ -1,4 +1,4 @@
-"""What an adaptation can be asked besides its texts and its settings."""
+"""Options of an adaptation besides its texts and its settings."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -13,11 +13,7 @@ from xlnet_tf.flags import Setting, option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdaptOptions:
-    """What is adapted, and how it is compared.
-
-    Attributes:
-        epochs_given: whether --epochs is given.
-    """
+    """What is adapted, and how it is compared; `epochs_given` is whether --epochs is given."""
 
     init_checkpoint: str = option(
         "Weights to adapt: a folder (ours, the original's, Hugging Face's) or hf://OWNER/NAME."
@@ -50,7 +46,7 @@ def define_flags(settings: Sequence[Setting]) -> None:
 def from_flags(
     settings: Sequence[Setting], values: flags.FlagValues
 ) -> tuple[experiment.RunOptions, TextOptions, AdaptOptions]:
-    """Returns what the flags were given; for mains."""
+    """Returns the options that the flags give; for mains."""
     epochs_given = bool(flags_lib.given(["epochs"], values))
     return (
         experiment.run_options(settings, values),

@@ -1,4 +1,4 @@
-"""Which documents an adaptation trains on, which it is measured on, and which it must not see."""
+"""Which documents an adaptation trains on, measures on, and must not see."""
 
 import dataclasses
 import itertools
@@ -67,7 +67,7 @@ class TextOptions:
             return corpus.find_sources(options, tables=True) if options.input else []
 
     def read(self, flag: str) -> Iterator[tuple[int, str]]:
-        """Yields the documents of a corpus that have text: what `letters` gives for each, and the text."""
+        """Yields the documents of a corpus that have text, each as (`letters` of it, text)."""
         sources = self._sources(flag)
         with prefixed(f"--{flag}"):
             for row in itertools.chain.from_iterable(
@@ -86,12 +86,11 @@ def choose(
 ) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Documents]]]:
     """Reads the corpora and chooses sets of documents; writes nothing.
 
-    Equal documents count once, and what is measured on, of either corpus, is not trained on. The choice
-    depends on contents and seed alone. Documents that hold a text of `held_out`, the task's dev and test
-    sets, are left out.
+    Equal documents count once, and documents of either corpus that are measured on are not trained on. The
+    choice depends on contents and seed alone. Documents that contain a text of `held_out`, the task's dev and
+    test sets, are left out.
 
-    Returns:
-        By the flag of each corpus, its counts, and the sets that are chosen of it by their names.
+    Returns the counts of each corpus, and the sets chosen from it by their names, each by the corpus' flag.
     """
     found, counts = {}, {}
     for flag in filter(options.__getattribute__, _CORPORA):
@@ -124,7 +123,7 @@ def choose(
 
 
 def write(options: TextOptions, sets: Mapping[str, Mapping[str, Documents]], folder: epath.Path) -> None:
-    """Writes the sets of documents that `choose` returns as jsonl, a file for each."""
+    """Writes the sets of documents that `choose` returns as jsonl files."""
     for flag, chosen in sets.items():
         for name, documents in chosen.items():
             left = set(documents)
@@ -140,7 +139,7 @@ def _key(content: str) -> int:
 
 
 def _survey(flag: str, options: TextOptions, held_out: HeldOut) -> tuple[Documents, dict[str, Any]]:
-    """Returns the documents of a corpus that can be chosen, and how many there are, and are left out."""
+    """Returns the documents of a corpus that can be chosen, and counts of all and of those left out."""
     found: Documents = {}
     documents = leaks = 0
     for content, text in options.read(flag):
@@ -166,7 +165,7 @@ def _without(documents: Documents, *others: Documents) -> Documents:
 
 
 def _hold_out(documents: Documents, dev_mb: float, flag: str) -> tuple[Documents, Documents]:
-    """Returns the documents that are held out, and the others."""
+    """Returns the held-out documents, and the others."""
     most = min(dev_mb * 1e6, _MOST_DEV * sum(documents.values()))
     items = list(documents.items())
     count = 1 + int(np.searchsorted(np.cumsum([size for _, size in items]), most))
@@ -179,7 +178,7 @@ def _hold_out(documents: Documents, dev_mb: float, flag: str) -> tuple[Documents
 
 
 def _draw(documents: Documents, wanted: float, seed: int, share: float) -> Documents:
-    """Returns some documents, at random, of about `wanted` bytes together."""
+    """Returns random documents of about `wanted` bytes in total."""
     items = list(documents.items())
     drawn = [items[number] for number in np.random.default_rng(seed).permutation(len(items))]
     ends = np.cumsum([size for _, size in drawn])

@@ -1,4 +1,4 @@
-"""Rows for a model, from flags and files, and its answers for people and files: for run_scripts.predict."""
+"""Rows for a model from flags and files, and its answers for people and files: for run_scripts.predict."""
 
 import contextlib
 import itertools
@@ -26,7 +26,7 @@ def rows_of_flags(pairs: Sequence[str], columns: Mapping[str, TensorInfo]) -> li
 
     Args:
         pairs: NAME=VALUE; the second VALUE of a NAME is for the second row.
-        columns: the inputs of the model; single strings stand for themselves, the rest is JSON.
+        columns: the model's inputs; single strings are given as they are, other values as JSON.
     """
     values: dict[str, list[Any]] = {}
     for pair in pairs:
@@ -53,9 +53,9 @@ def rows_of_flags(pairs: Sequence[str], columns: Mapping[str, TensorInfo]) -> li
 
 
 def rows_of_file(path: str) -> Iterator[dict[str, Any]]:
-    """Yields rows from a .csv or .tsv file with named columns, or from a file of a JSON object in each line.
+    """Yields rows from a .csv or .tsv file with named columns, or from a file with a JSON object a line.
 
-    Blank lines of a JSON file are left out. A file without rows is an error.
+    Blank lines of a JSON file are skipped. A file without rows is an error.
     """
     rows = _read_rows(path)
     if (first := next(rows, None)) is None:
@@ -98,13 +98,13 @@ def answered_lines(
 ) -> Iterator[str]:
     """Yields the rows of a file with their answers, as JSON lines.
 
-    What a row has under the name of an answer, such as the label to compare with, goes by "given_" and that
-    name, which is said once on stderr.
+    A row's column with the name of an answer, such as the label to compare with, becomes "given_" and that
+    name, which is noted once on stderr.
 
     Args:
         answer: rows -> the answer to each, in their order.
         inputs: names of the model's inputs, which an answer may repeat.
-        first: number of the row to begin with, counted from 0.
+        first: number of the first row, from 0.
     """
     noted = set()
     rows, copies = itertools.tee(itertools.islice(rows_of_file(path), first, None))
@@ -120,20 +120,20 @@ def answered_lines(
 
 
 def check_output(data: str, output_dir: str) -> None:
-    """Raises UserError if the answers to a file would replace it."""
+    """Raises UserError if the answers would replace the file that is answered."""
     if os.path.realpath(os.path.join(output_dir, LINES_FILE)) == os.path.realpath(data):
         raise UserError(f"answers in --output_dir={output_dir} would replace {data}: choose another folder")
 
 
 def renamed(row: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:
-    """Returns a row in which columns that are called as answers have "given_" before their names."""
+    """Returns a row whose columns with names of answers are prefixed with "given_"."""
     if clash := [name for name in taken if name in row and f"given_{name}" in row]:
         raise UserError(f"{clash[0]} and given_{clash[0]}, and the model answers {clash[0]}")
     return {f"given_{name}" if name in taken else name: value for name, value in row.items()}
 
 
 def json_line(row: Mapping[str, Any]) -> str:
-    """Returns a row as a line of JSON that a terminal shows as it is; NaN and infinite numbers are null."""
+    """Returns a row as a line of JSON safe for terminals; NaN and infinite numbers are null."""
     try:
         line = json.dumps(row, ensure_ascii=False, allow_nan=False)
     except ValueError:
@@ -142,7 +142,7 @@ def json_line(row: Mapping[str, Any]) -> str:
 
 
 def chosen_columns(pairs: Sequence[str], columns: Collection[str]) -> dict[str, str]:
-    """Reads --column: the column of each input."""
+    """Reads --column flags: the column of each input."""
     chosen = {name: name for name in columns}
     for pair in pairs:
         name, equals, column = pair.partition("=")
@@ -153,7 +153,7 @@ def chosen_columns(pairs: Sequence[str], columns: Collection[str]) -> dict[str, 
 
 
 def check_columns(row: Mapping[str, Any], names: Collection[str], chosen: Mapping[str, str], where: str):
-    """Raises UserError if a row lacks the column of an input, and says how to name it."""
+    """Raises UserError, with advice, if a row lacks the column of an input."""
     if missing := [name for name in names if chosen[name] not in row]:
         wanted = " ".join(f"--column={name}=COLUMN" for name in missing)
         raise UserError(
@@ -168,10 +168,9 @@ def inputs_of_row(
     """Returns a row's texts by the names of the inputs.
 
     Args:
-        row: column -> value.
         ranks: 1: the input is a text; 2: a list of texts.
         chosen: the column of each input.
-        where: the row is, for messages.
+        where: location of the row, for messages.
     """
     check_columns(row, ranks, chosen, where)
     found = {name: row[chosen[name]] for name in ranks}
@@ -194,7 +193,7 @@ def inputs_of_row(
 
 
 def parsed(value: Any) -> Any:
-    """Returns a value that is not a text; csv and tsv files have it as JSON."""
+    """Parses a value other than a text, which csv and tsv files hold as JSON."""
     if isinstance(value, str):
         with contextlib.suppress(ValueError, RecursionError):
             return json.loads(value)

@@ -1,7 +1,7 @@
 """Checks a training before its machines are rented: data, sizes, weights, and the step for a TPU.
 
-Shared by the scripts that train, for their --dry_run. Nothing is trained and nothing is written. `params` are
-the complete settings of an experiment, `task` is built from params.task.
+Shared by the training scripts, for --dry_run. Nothing is trained or written. `params` are the complete
+settings of an experiment, `task` is built from params.task.
 """
 
 import copy
@@ -31,11 +31,7 @@ _ADAM_SLOTS = 2  # a mean and a variance for each weight
 
 @dataclasses.dataclass(frozen=True)
 class Machines:
-    """What a run will use.
-
-    Attributes:
-        hosts: machines that read their own rows.
-    """
+    """What a run will use; `hosts` are machines that read their own rows."""
 
     text: str
     replicas: int
@@ -44,7 +40,7 @@ class Machines:
 
 
 def machines(config: runtime.RuntimeConfig, topology: str | None) -> Machines:
-    """Returns what a run will use; no TPU and no other host is asked."""
+    """Returns what a run will use; contacts no TPU and no other host."""
     if topology or config.distribution_strategy == "tpu":
         if not topology:
             raise UserError("--dry_run of --strategy=tpu needs the TPU's kind and size: add --topology=v3-8")
@@ -66,18 +62,16 @@ def machines(config: runtime.RuntimeConfig, topology: str | None) -> Machines:
 
 
 def check_and_print(params, task: Task, topology: str | None, model_dir: str, price: float | None = None):
-    """Does what --dry_run promises."""
+    """Checks and prints a training, as --dry_run promises."""
     check_and_print_all([Training("", params, task, [(params, model_dir)])], topology, price)
 
 
 def check_and_print_all(
     trainings: Iterable[Training], topology: str | None, price_per_hour: float | None = None
 ):
-    """Does what --dry_run promises for each of a sweep; of all but the first, prints only what differs.
+    """Checks each training of a sweep and prints it; of all but the first, only what differs.
 
-    Args:
-        topology: name of the TPU slice to check for.
-        price_per_hour: price of the whole slice.
+    The price is for the whole TPU slice of the topology.
     """
     first: list[str] = []
     for training in trainings:
@@ -104,7 +98,7 @@ def check_and_print_all(
 
 
 def _still_needed(config: runtime.RuntimeConfig, where: Machines) -> str:
-    """Returns a sentence about flags that the run lacks and its check does without; "" if there are none."""
+    """Names the flags that the run needs and its check does not; "" if there are none."""
     flags = []
     if where.slice and config.distribution_strategy != "tpu":
         flags.append("--strategy=tpu")
@@ -114,11 +108,7 @@ def _still_needed(config: runtime.RuntimeConfig, where: Machines) -> str:
 
 
 def check(params, task: Task, where: Machines, model_dir: str) -> str:
-    """Checks a training and says what it will be.
-
-    Returns:
-        A table for a person.
-    """
+    """Checks a training and describes it in a table."""
     checks.check_batch_sizes(params, where.replicas)
     checks.check_settings(params, model_dir)
     if where.hosts == 1 and not where.slice:
@@ -133,10 +123,10 @@ def check(params, task: Task, where: Machines, model_dir: str) -> str:
 
 
 def compiled(params, task: Task, where: Machines, price_per_hour: float | None = None) -> str:
-    """Compiles the training step for one core of the TPU and says what it takes.
+    """Compiles the training step for one core of the TPU and describes its needs.
 
     Raises:
-        UserError: it does not compile, or a core cannot hold it and what an evaluation remembers.
+        UserError: it does not compile, or does not fit a core along with an evaluation's memory.
     """
     alone = copy.deepcopy(params)
     rows = params.task.train_data.global_batch_size // where.replicas
@@ -188,7 +178,7 @@ def _duration(
 
 
 def _refusal(outcome: compilation.NotCompiled, slice_name: str, rows: int, parts: int) -> str:
-    """Says why a step is not compiled, and what to do if it is only too large."""
+    """Says why a step does not compile, and what to do if it is only too large."""
     if not outcome.out_of_memory:
         return f"the step does not compile for a core of {slice_name}: {outcome.error}"
     return (
@@ -224,7 +214,7 @@ def _rows(params, task: Task, where: Machines, model: tf_keras.Model) -> dict[st
 
 
 def _cut_rows(params, task: Task, where: Machines) -> dict[str, str]:
-    """Returns a row about the lengths that rows are cut to or, packed, their number; none if whole."""
+    """Returns a row about the lengths that rows are cut to or, packed, their number; empty if whole."""
     batching = _batching(params, task, where)
     if [*batching.compiled_lengths] == [None]:
         return {}
@@ -244,24 +234,23 @@ def _batching(params, task: Task, where: Machines) -> Batching:
 
 
 def _copies(saved: int, without_memory: int, hosts: int) -> str:
-    """Returns what hosts hold while a checkpoint is written; the memory of its rows is each host's own."""
+    """Describes what hosts hold while a checkpoint is written; each holds the memory of its own rows."""
     memory = (saved - without_memory) // hosts
     others = f", {gigabytes(memory)} on each of the others" if hosts > 1 and memory else ""
     return f"{gigabytes(without_memory + memory)}{' on the first host' if hosts > 1 else ''}{others}"
 
 
 def checkpoint_bytes(params, task: Task, weights: int, rows: int | None = None) -> int:
-    """Returns what a checkpoint takes: weights and moments in float32, and the memory if it is saved.
+    """Returns a checkpoint's size: weights and moments in float32, and the memory if it is saved.
 
-    Args:
-        rows: whose memory is saved; None: those of a batch.
+    `rows` are those whose memory is saved; None: those of a batch.
     """
     memory = _memory_bytes(params, task, params.task.train_data.global_batch_size if rows is None else rows)
     return 4 * weights * (1 + _ADAM_SLOTS) + memory * params.trainer.save_memory
 
 
 def _memory_bytes(params, task: Task, rows: int) -> int:
-    """Returns what this many rows remember, and for each token whether it is hidden."""
+    """Returns the bytes of memory of this many rows, and for each token whether it is hidden."""
     config = task.xlnet_config
     number = tf.as_dtype(params.runtime.mixed_precision_dtype).size
     return rows * _memory_len(task) * (config.n_layer * config.d_model * number + 1)

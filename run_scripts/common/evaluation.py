@@ -1,4 +1,4 @@
-"""What an evaluation says beside its metrics: how sure they are, and what probabilities are worth."""
+"""Reports of an evaluation besides its metrics: confidence intervals, and the quality of probabilities."""
 
 import math
 from collections.abc import Mapping
@@ -19,12 +19,11 @@ _MOST_CURVES = 10  # of labels in one picture
 
 
 class Report(NamedTuple):
-    """What is known of one checkpoint's predictions.
+    """Statistics of one checkpoint's predictions; empty where not asked for or without probabilities.
 
     Attributes:
-        intervals: the metrics' intervals; empty if none were asked for.
-        differences: to another run's, likewise.
-        calibration: scores by name; empty where the outputs are not probabilities, as the next two.
+        differences: to another run's metrics.
+        calibration: scores by name.
         bins: confidence against frequency.
         curves: precision and recall over thresholds, by label.
     """
@@ -40,7 +39,7 @@ def report(task, examples, predictions, against=None, samples: int = resampling.
     """Examines a Predictor's predictions for a set with answers.
 
     Args:
-        against: the task of another run and its predictions for the same set; None: there is none.
+        against: the task of another run and its predictions for the same set.
         samples: number of bootstrap samples; 0: no intervals.
     """
     units, score = task.units(examples, predictions), _scorer(task)
@@ -67,7 +66,7 @@ def report(task, examples, predictions, against=None, samples: int = resampling.
 
 
 def _scorer(task) -> resampling.Scorer:
-    """Returns a task's metrics of units without counts, such as that of the queries."""
+    """Returns the function from units to a task's metrics without counts, such as that of queries."""
     return lambda units: {
         name: value for name, value in task.score_units(units).items() if not isinstance(value, int)
     }
@@ -78,7 +77,7 @@ def _differences(
 ) -> dict[str, Difference]:
     """Compares two runs by the metrics that both have.
 
-    Each run decides by its own thresholds, and its units say how. Metrics that need more than what both have,
+    Each run uses its own thresholds, which its units include. Metrics that need more than the shared units,
     such as those of one run's alerts, are left out.
     """
     score, names = _scorer(task), [name for name in units if name in others]

@@ -1,4 +1,4 @@
-"""From flags and files of settings to one checked experiment; shared by the scripts that train."""
+"""Turns flags and files of settings into one checked experiment; shared by the training scripts."""
 
 import copy
 import dataclasses
@@ -25,11 +25,7 @@ RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """Where a run is, and its settings over the defaults.
-
-    Attributes:
-        given: the settings whose flags are given, by flag.
-    """
+    """Where a run is, and its settings over the defaults; `given` has the settings given as flags."""
 
     model_dir: str = option("Folder of the run: checkpoints, settings, losses.")
     config_file: Sequence[str] = option(
@@ -70,14 +66,14 @@ def define_flags(settings: Sequence[Setting]):
 
 
 def run_options(settings: Iterable[Setting], values: flags.FlagValues) -> RunOptions:
-    """Returns the options that the flags of `define_flags` were given; for mains."""
+    """Returns the options that the flags of `define_flags` give; for mains."""
     given = {setting.flag: values[setting.flag].value for setting in settings}
     given = {flag: value for flag, value in given.items() if value is not None}
     return flags_lib.from_flags(RunOptions, values, given=given)
 
 
 def split_checkpoint(options: Options) -> Options:
-    """Takes model_dir=RUN/ckpt-STEP of a fine-tuned run as model_dir=RUN, checkpoint=ckpt-STEP."""
+    """Splits model_dir=RUN/ckpt-STEP of a fine-tuned run into model_dir=RUN, checkpoint=ckpt-STEP."""
     folder, name = run_and_checkpoint(options.model_dir)
     if name and options.checkpoint not in ("", name):
         raise UserError(
@@ -88,9 +84,9 @@ def split_checkpoint(options: Options) -> Options:
 
 
 def run_and_checkpoint(path: str) -> tuple[str, str]:
-    """Splits RUN/ckpt-STEP of a fine-tuned run into RUN and ckpt-STEP; other paths have no checkpoint, "".
+    """Splits RUN/ckpt-STEP of a fine-tuned run into RUN and ckpt-STEP; other paths have checkpoint "".
 
-    Only the run has the settings of its texts, and the thresholds that it answers with.
+    Only the run has the settings for its texts, and its thresholds.
     """
     folder, _, name = path.rstrip("/").rpartition("/")
     if not re.fullmatch(r"ckpt-[0-9]+(\.index)?", name):
@@ -107,10 +103,9 @@ def recipes() -> dict[str, pathlib.Path]:
 
 
 def settings_file(source: str, flag: str = "--config_file") -> str:
-    """Returns the file of a recipe that is given by name; other sources of settings as they are.
+    """Returns the file of a recipe given by name; other sources of settings stay unchanged.
 
-    Args:
-        flag: where it was given, for the message.
+    `flag` names the flag in messages.
     """
     known, name = recipes(), source.removesuffix(".yaml")
     if pathlib.Path(source).is_file() or not (name in known or re.fullmatch(r"[\w/-]+", name)):
@@ -125,7 +120,7 @@ def settings_file(source: str, flag: str = "--config_file") -> str:
 
 
 def check_config_file():
-    """Has --config_file refuse what is neither a recipe nor a file as soon as the flags are read."""
+    """Makes --config_file refuse unknown recipes and files as soon as the flags are parsed."""
     flags.register_validator("config_file", lambda sources: all(not s or settings_file(s) for s in sources))
 
 
@@ -146,11 +141,9 @@ def load(
     options: RunOptions,
     derived: Mapping[str, Mapping[str, Any]] = {},
 ):
-    """Builds an experiment's settings: defaults, then --config_file, then flags, then --params_override.
+    """Builds an experiment's settings: defaults, `derived`, --config_file, flags, then --params_override.
 
-    Args:
-        name: the registered experiment.
-        derived: settings over the defaults, by where they come from.
+    `name` is the registered experiment; `derived` settings are named by their origin.
     """
     from official.core import exp_factory
 
@@ -176,7 +169,7 @@ def load(
 
 
 def check(params, name: str, settings: Sequence[Setting]):
-    """Raises UserError unless each value is of its type and in its limits."""
+    """Raises UserError unless each value has its type and is within its limits."""
     from official.core import exp_factory
 
     from xlnet_tf.training.config import check_types
@@ -187,7 +180,7 @@ def check(params, name: str, settings: Sequence[Setting]):
 
 
 def _fit_warmup(trainer, recipe):
-    """Shortens a recipe's warm-up where a flag leaves fewer steps than it, in proportion to all steps."""
+    """Shortens a recipe's warm-up in proportion if a flag leaves fewer steps than it."""
     warmup, optimizer = recipe.optimizer_config.warmup_steps, trainer.optimizer_config
     if 0 < trainer.train_steps <= warmup == optimizer.warmup_steps:
         optimizer.warmup_steps = trainer.train_steps * warmup // max(recipe.train_steps, 10 * warmup)
@@ -200,7 +193,7 @@ def _fit_warmup(trainer, recipe):
 
 
 def override_by_flags(params, settings: Sequence[Setting], given: Mapping[str, Any]):
-    """Puts the settings whose flags are given over those of an experiment."""
+    """Overrides an experiment's settings with the given flags."""
     from xlnet_tf.training.config import override
 
     for setting in settings:

@@ -1,4 +1,4 @@
-"""What an export checks before it writes, and what it says of what it wrote."""
+"""Checks before an export, and a description of the result."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from xlnet_tf.errors import UserError
 
 
 def check_demands(model_dir: str):
-    """Raises UserError if a run cannot do what its settings demand, such as an alert's precision."""
+    """Raises UserError if a run misses a demand of its settings, such as an alert's precision."""
     from xlnet_tf.checkpoints.model_card import is_run
     from xlnet_tf.tasks.prediction import Run
     from xlnet_tf.tasks.scoring import UNREACHED
@@ -27,10 +27,9 @@ def check_demands(model_dir: str):
 
 
 def check_weights(model_dir: str, data: str, weights: str, checkpoint: str, max_loss: float):
-    """Compares smaller weights with float32 on examples, and says what they cost.
+    """Compares smaller weights with float32 on examples, and prints the loss.
 
-    Args:
-        max_loss: points of the task's metric; it is an error if they cost more.
+    More than max_loss points (hundredths) of the task's metric are a UserError.
     """
     from xlnet_tf.tasks import export_checks
 
@@ -47,7 +46,7 @@ def check_weights(model_dir: str, data: str, weights: str, checkpoint: str, max_
 
 
 def warn_of_left_out(buckets: Sequence[int], served: Sequence[int]):
-    """Warns of buckets that are asked for and are not served."""
+    """Warns of requested buckets that are not served."""
     if short := sorted({*buckets} - {*served}):
         logging.warning(
             "buckets of %s tokens are left out: the model looks at more tokens for an answer (start_top, "
@@ -58,7 +57,7 @@ def warn_of_left_out(buckets: Sequence[int], served: Sequence[int]):
 
 
 def describe(path: str) -> str:
-    """Returns what a version answers to, and its size, as a table."""
+    """Returns a table of a version's signatures and its size."""
     from tensorflow.core.protobuf import saved_model_pb2
 
     folder = epath.Path(path)

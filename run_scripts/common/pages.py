@@ -1,4 +1,4 @@
-"""Results as one page that needs nothing else: its pictures are part of it."""
+"""Results as one self-contained page; its pictures are embedded."""
 
 import base64
 import html
@@ -17,7 +17,7 @@ _FIGURE = re.compile(r"[-+\d.,]+( ?%| s)?( \([\d.]+%\))?")
 
 
 def write(path: epath.PathLike, title: str, parts: Iterable[str]) -> None:
-    """Writes a page of parts, as the functions below return them."""
+    """Writes a page of parts, which the functions below return."""
     template = string.Template(TEMPLATE.read_text(encoding="utf-8"))
     files.write(path, template.substitute(title=html.escape(title), body="\n".join(parts)))
 

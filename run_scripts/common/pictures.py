@@ -1,4 +1,4 @@
-"""Pictures for pages: scores, and what all of them share; as PNG for people and as SVG for the page."""
+"""Pictures for pages: scores, and shared styles; as PNG for people and as SVG for the page."""
 
 import contextlib
 import pathlib
@@ -17,9 +17,8 @@ def draw_scores(
 ) -> None:
     """Draws a bar for the median of each way of learning, and a point for each seed.
 
-    Args:
-        scores: name -> metric with each seed, shown in percent if none is below 0 or above 1; NaN: none.
-        path: the pictures' path, whose suffix becomes .png and .svg.
+    Scores are name -> metric with each seed, in percent if all are from 0 to 1; NaN is none. The suffix of
+    `path` becomes .png and .svg.
     """
     known = [value for values in scores.values() for value in values if np.isfinite(value)]
     in_percent = all(0 <= value <= 1 for value in known)
@@ -42,7 +41,7 @@ def draw_scores(
 
 @contextlib.contextmanager
 def axes_of(path: pathlib.Path, height: float) -> Iterator:
-    """Gives the axes of a new figure, which is saved as .png on white and as .svg without a background."""
+    """Yields the axes of a new figure, which is saved as .png on white and as .svg without a background."""
     import matplotlib
 
     ink = dict.fromkeys(

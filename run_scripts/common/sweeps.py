@@ -1,4 +1,4 @@
-"""The settings of a sweep's runs, and warnings of settings that others leave without effect."""
+"""The settings of a sweep's runs, and warnings about settings without effect."""
 
 import copy
 import functools
@@ -26,10 +26,7 @@ def variants(
 ):
     """Returns the points of a sweep, each with its settings; without a sweep, the settings alone.
 
-    Args:
-        params, name, settings: the experiment's; see `experiment.load`.
-        samples: points to draw at random; 0: all.
-        given: the flags that are given.
+    For params, name and settings see `experiment.load`; `samples` points are drawn at random (0: all).
     """
     from xlnet_tf.tasks import sweep
 
@@ -77,7 +74,7 @@ def is_text(params, settings: Sequence[Setting], axis: str) -> bool:
 
 
 def check_effect(params, given: Collection[str], swept: Sequence[str] = ()):
-    """Warns of given flags that other settings leave without effect; refuses such settings of a sweep."""
+    """Warns of given flags that other settings leave without effect; refuses to sweep such settings."""
     steps = params.trainer.train_steps, params.trainer.optimizer_config.warmup_steps
     varied = {name.rpartition(".")[2] for name in swept}
     for flag, other, value in zip(("epochs", "warmup_fraction"), ("train_steps", "warmup_steps"), steps):
@@ -91,5 +88,5 @@ def check_effect(params, given: Collection[str], swept: Sequence[str] = ()):
 
 
 def without_effect(flag: str, other: str, value: Any) -> str:
-    """Returns what to say, after its name, of a flag that another setting's value leaves without effect."""
+    """Returns the end of a warning about a flag that another setting's value leaves without effect."""
     return f"has no effect, as {other} is {value}: give --{other}=0, too, or leave out {flag}"

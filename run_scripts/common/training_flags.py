@@ -76,5 +76,5 @@ def define_devices():
 
 
 def given_devices() -> dict[str, Any]:
-    """Returns the values of those flags of DEVICES that are given; for mains."""
+    """Returns the given flags of DEVICES; for mains."""
     return flags.given(setting.flag for setting in DEVICES)

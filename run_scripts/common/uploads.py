@@ -10,7 +10,7 @@ HUB = "hf://"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UploadOptions:
-    """How a model is uploaded, and what its README.md says."""
+    """How a model is uploaded, and the contents of its README.md."""
 
     private: bool = option("Make the uploaded model private.", False)
     update: bool = option("Upload to a model that exists, as another commit.", False)
@@ -25,11 +25,7 @@ class UploadOptions:
 
 
 def upload(source: str, name: str, target_format: str, options: UploadOptions) -> None:
-    """Uploads a model, or shows what would be uploaded.
-
-    Args:
-        name: OWNER/NAME of the model on the hub.
-    """
+    """Uploads a model to the hub as OWNER/NAME, or shows what would be uploaded."""
     from xlnet_tf import checkpoints  # which --help need not wait for
     from xlnet_tf.checkpoints import publishing
 
@@ -55,7 +51,7 @@ def upload(source: str, name: str, target_format: str, options: UploadOptions) -
 
 
 def refuse(given: dict[str, object]) -> None:
-    """Raises UserError for flags of uploads where nothing is uploaded."""
+    """Raises UserError if upload flags are given without an upload."""
     if given:
         names = ", ".join(f"--{name}" for name in given)
         raise UserError(f"{names}: for an upload to the hub: give --output={HUB}OWNER/NAME")

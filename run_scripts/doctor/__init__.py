@@ -1,1 +1,1 @@
-"""The command doctor, which prints what `checks` finds out about this machine. Begin with __main__.py."""
+"""The command doctor, which prints what `checks` finds on this machine. Begin with __main__.py."""

@@ -48,7 +48,7 @@ class DoctorOptions:
 
 
 def check_machine() -> bool:
-    """Prints what this machine has and can; returns whether nothing is broken that the project needs."""
+    """Prints the machine's report; returns whether nothing is broken that the project needs."""
     print(f"xlnet-tf {__version__} on Python {platform.python_version()}, {platform.platform()}\n")
     known, tensorflow = checks.packages(), checks.tensorflow()
     for package in known:
@@ -75,7 +75,7 @@ def check_machine() -> bool:
 
 
 def check_model(options: DoctorOptions) -> bool:
-    """Prints what the checks of pretrained weights find; returns whether all passed."""
+    """Prints the results of the checks of pretrained weights; returns whether all passed."""
     hub.require(options.model_dir)
     from xlnet_tf.verification import verify_pretrained  # which --help need not wait for
 

@@ -1,4 +1,4 @@
-"""What this machine has, and what can run on it. Nothing here fails because something is missing."""
+"""Reports what this machine has and can run. Missing things never make it fail."""
 
 import dataclasses
 import glob
@@ -36,14 +36,14 @@ _SECONDS = 300  # that importing TensorFlow may take on a slow disk
 
 @dataclasses.dataclass(frozen=True)
 class Package:
-    """A package that the project asks for.
+    """A package that the project requires.
 
     Attributes:
         name: in the index.
-        extra: the extra that asks for it; "": the project itself.
-        version: that is installed; "": none.
-        expected: the versions that would do; "": any.
-        fits: whether the installed one does.
+        extra: the extra that requires it; "" for the project itself.
+        version: installed version; "" for none.
+        expected: acceptable versions; "" for any.
+        fits: whether the installed version is acceptable.
     """
 
     name: str
@@ -55,12 +55,12 @@ class Package:
 
 @dataclasses.dataclass(frozen=True)
 class TensorFlow:
-    """What TensorFlow says once it is imported.
+    """TensorFlow's report after its import.
 
     Attributes:
         devices: names such as CPU:0.
-        keras: the package that tf.keras is; tf_keras is right.
-        problem: why it cannot be imported; "": it can.
+        keras: the package that tf.keras is; it should be tf_keras.
+        problem: why it cannot be imported; "" if it can.
     """
 
     devices: Sequence[str] = ()
@@ -73,10 +73,9 @@ class Ability:
     """Something that the project does.
 
     Attributes:
-        name: what it is.
-        missing: what it lacks here; "": nothing.
-        command: what installs that; "": nothing does.
-        needed: whether the project is broken without.
+        missing: what it lacks here; "" for nothing.
+        command: installs that; "" if no command does.
+        needed: whether the project is broken without it.
     """
 
     name: str
@@ -114,7 +113,7 @@ def _package(requirement: str) -> Package | None:
 
 
 def tensorflow() -> TensorFlow:
-    """Imports TensorFlow in another process and returns what it says."""
+    """Imports TensorFlow in another process and returns its report."""
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
     command = [sys.executable, "-c", _TENSORFLOW]
     try:
@@ -131,7 +130,7 @@ def tensorflow() -> TensorFlow:
 
 
 def memory() -> tuple[float, float]:
-    """Returns how many GB of memory are free and how many there are."""
+    """Returns the free and the total memory in GB."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     file = pathlib.Path("/proc/meminfo")
     found = re.search(r"^MemAvailable: +(\d+) kB", file.read_text(), re.MULTILINE) if file.exists() else None
@@ -139,13 +138,13 @@ def memory() -> tuple[float, float]:
 
 
 def disk(folder: str) -> tuple[float, float]:
-    """Returns how many GB of a folder's file system are free and how many there are."""
+    """Returns the free and the total GB of a folder's file system."""
     usage = shutil.disk_usage(folder)
     return usage.free / 1e9, usage.total / 1e9
 
 
 def abilities(known: Sequence[Package], tensorflow: TensorFlow) -> Iterator[Ability]:
-    """Yields what the project does, with what it lacks here."""
+    """Yields the project's abilities, with what each lacks here."""
     if not known:
         yield Ability("be found by pip", f"it is not installed for {sys.executable}", "pip install .", True)
         return
@@ -167,7 +166,7 @@ def abilities(known: Sequence[Package], tensorflow: TensorFlow) -> Iterator[Abil
 
 
 def lacking(known: Sequence[Package], extra: str, names: Sequence[str] = ()) -> str:
-    """Returns which packages of an extra (of some names, if given) are missing or of a wrong version."""
+    """Returns the missing or wrong packages of an extra, or of those of some names."""
     asked = [package for package in known if package.extra == extra and (not names or package.name in names)]
     if not asked:
         return f"the extra {extra}"
@@ -190,7 +189,7 @@ def has_tpu(root: str = "/") -> bool:
 
 
 def _gpu(tensorflow: TensorFlow) -> tuple[str, str]:
-    """Returns why no GPU can be used, and what installs what is missing."""
+    """Returns why no GPU can be used, and the command that installs what is missing."""
     if any(device.startswith("GPU") for device in tensorflow.devices):
         return "", ""
     if not glob.glob("/dev/nvidia[0-9]*"):

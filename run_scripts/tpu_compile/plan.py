@@ -62,12 +62,7 @@ WITHOUT_EFFECT: Mapping[str, Sequence[str]] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CompileOptions:
-    """What is compiled, of which size, and for which TPUs.
-
-    Attributes:
-        task: a flag whose choices follow from the tasks.
-        given: the flags of settings that are given, with their values.
-    """
+    """What is compiled, of which size, and for which TPUs; `given` are the settings' given flags."""
 
     topology: Sequence[str] = option(f"TPUs to compile for, of {', '.join(topologies.TOPOLOGIES)}.", ("v3",))
     task: str = PRETRAINING
@@ -107,13 +102,13 @@ def define_flags() -> None:
 
 
 def from_flags(values: flags.FlagValues) -> CompileOptions:
-    """Returns the options that the flags were given; for mains."""
+    """Returns the options that the flags give; for mains."""
     given = flags_lib.given(values, values)
     return flags_lib.from_flags(CompileOptions, values, task=values.task, given=given)
 
 
 def check_flags(options: CompileOptions) -> None:
-    """Refuses flags that were given and have no effect."""
+    """Raises UserError for given flags that have no effect."""
     asked = [name for name in ("save_hlo", "export", "data", "model_config") if options.given.get(name)]
     asked += ["nofind_max_batch"] * (not options.find_max_batch)
     without_effect = {mode: WITHOUT_EFFECT[mode] for mode in asked}
@@ -133,7 +128,7 @@ def without_effect_on(task: str) -> Sequence[str]:
 
 
 def load_params(options: CompileOptions):
-    """Returns the experiment that the flags ask for; its data are still to be given."""
+    """Returns the experiment that the flags describe, without its data."""
     if options.task == PRETRAINING:
         from xlnet_tf.tasks.pretraining import task as pretraining
 
@@ -155,7 +150,7 @@ def load_params(options: CompileOptions):
 
 
 def row_multiple(options: CompileOptions) -> int:
-    """Returns what a core's rows must be a multiple of; refuses other rows if none are searched."""
+    """Returns what a core's rows must be a multiple of; refuses other rows unless they are searched for."""
     if options.export:
         return 1
     parts = load_params(options).trainer.accumulation_steps
@@ -175,11 +170,9 @@ def lengths_of_flags(options: CompileOptions) -> list[int | None]:
 
 
 def lower_step(params, options: CompileOptions, rows: int, length: int | None = None):
-    """Lowers a training step of this many rows to a lowering.Program.
+    """Lowers a training step of this many rows, cut to `length` if given, to a lowering.Program.
 
-    Args:
-        params: what `load_params` returned; its data are replaced.
-        length: that rows are cut to; None: they are not.
+    `params` are from `load_params`; their data are replaced.
     """
     from xlnet_tf.tpu import steps, synthetic
 
@@ -209,7 +202,7 @@ def _memory_len(params, options: CompileOptions) -> int:
 
 
 def bytes_of_row(options: CompileOptions) -> int:
-    """Returns what a step remembers of a row; 0 if that is nothing, or only the data say how much it is."""
+    """Returns the bytes of memory of a row; 0 if there are none, or only the data determine them."""
     if options.task != PRETRAINING or options.export or options.data:
         return 0
     params = load_params(options)
@@ -219,7 +212,7 @@ def bytes_of_row(options: CompileOptions) -> int:
 
 
 def program_of_rows(options: CompileOptions) -> Callable:
-    """Returns the function from a batch's rows and length to its lowering.Program that the flags ask for."""
+    """Returns the flags' function from a batch's rows and length to its lowering.Program."""
     if options.export:
         from xlnet_tf.tpu import steps
 
@@ -229,7 +222,7 @@ def program_of_rows(options: CompileOptions) -> Callable:
 
 
 def save_hlo(options: CompileOptions) -> None:
-    """Writes the pretraining step that the flags ask for, with what benchmarks/hlo.py reads of it."""
+    """Writes the flags' pretraining step, with the notes that benchmarks/hlo.py reads."""
     if options.task != PRETRAINING:
         raise UserError(f"--save_hlo is for a pretraining step: leave out --task={options.task}")
     row_multiple(options)
@@ -250,7 +243,7 @@ def save_hlo(options: CompileOptions) -> None:
 
 
 class Lowered(NamedTuple):
-    """A program, how many of its loops multiply matrices, and the lengths that it was made for, by name."""
+    """A program, the number of its loops that multiply matrices, and its lengths by name."""
 
     hlo: bytes
     loops: int
@@ -258,7 +251,7 @@ class Lowered(NamedTuple):
 
 
 def lower(arguments: Sequence[str], rows: int, length: int | None = None) -> Lowered:
-    """Lowers the program that the script's arguments ask for, of this many rows, cut to a length.
+    """Lowers the program that the script's arguments describe, of this many rows, cut to a length.
 
     Raises:
         MemoryError: this machine's memory is too small.
@@ -276,10 +269,9 @@ def lower(arguments: Sequence[str], rows: int, length: int | None = None) -> Low
 
 
 def lower_apart(arguments: Sequence[str], rows: int, length: int | None = None) -> Lowered | NotCompiled:
-    """Does `lower` in a process of its own: TensorFlow does not give back the memory of Large's variables.
+    """Runs `lower` in a process of its own, as TensorFlow does not give back the memory of Large's variables.
 
-    Returns:
-        What `lower` does; NotCompiled, if the process was killed or found no memory.
+    Returns NotCompiled if the process was killed or ran out of memory.
     """
     with futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         try:
@@ -296,12 +288,12 @@ def lower_apart(arguments: Sequence[str], rows: int, length: int | None = None) 
 
 
 class Results(NamedTuple):
-    """What came of all compilations so far.
+    """The results of all compilations so far.
 
     Attributes:
         rows: each topology's, by rows of the batch.
         loops: number of the program's loops that multiply matrices.
-        lengths: that the program was made for, by name; empty if none could be traced.
+        lengths: the program's lengths by name; empty if none could be traced.
     """
 
     rows: list[CompiledBatch]
@@ -309,7 +301,7 @@ class Results(NamedTuple):
     lengths: Mapping[str, int]
 
     def save(self, path: str, arguments: Sequence[str]) -> None:
-        """Writes the figures as json, with the arguments that they are of."""
+        """Writes the figures as json, with the arguments that gave them."""
         figures = {"flags": arguments, **self._asdict(), "rows": [row.to_dict() for row in self.rows]}
         files.make_folder(pathlib.Path(path).parent)
         files.write_json(path, figures)
@@ -327,12 +319,12 @@ def compile_rows(
     multiple: int,
     length: int | None = None,
 ) -> list[CompiledBatch]:
-    """Compiles for one topology the batch that the flags ask for, or those of a search; returns each outcome.
+    """Compiles the requested batch for one topology, or those of a search; returns each outcome.
 
     Args:
-        compile_batch: takes the rows; returns what compiling for the topology came to.
-        multiple: search multiples of this many rows only.
-        length: that its rows are cut to; None: they are not.
+        compile_batch: from rows to the outcome for the topology.
+        multiple: search only multiples of this many rows.
+        length: rows are cut to it, if given.
     """
     if not options.find_max_batch:
         rows = options.batch_per_core
@@ -347,7 +339,7 @@ def compile_rows(
 
 
 def run(options: CompileOptions, arguments: Sequence[str]) -> Iterator[Results]:
-    """Compiles what the flags ask for; yields all results so far, after each topology."""
+    """Compiles what the flags describe; yields all results so far, after each topology."""
     if options.hardware != "tpu":
         raise UserError(f"--hardware={options.hardware} is for --save_hlo: the compiler here is that of TPUs")
     if not options.topology:

@@ -1,1 +1,1 @@
-"""What building records and pretraining on them take, by plain arithmetic. Begin with `records.py`."""
+"""Estimates of building records and pretraining on them, by plain arithmetic. Begin with `records.py`."""

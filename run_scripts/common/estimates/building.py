@@ -1,4 +1,4 @@
-"""What building the records of a corpus takes, on many machines: docs/how-to/corpus.md explains the rates."""
+"""Estimates building a corpus' records on many machines; docs/how-to/corpus.md explains the rates."""
 
 import dataclasses
 
@@ -52,7 +52,7 @@ class BuildPlan(Records):
 
 
 def from_manifest(manifest: Manifest, text_gb: float) -> dict[str, float]:
-    """Returns the fields of BuildPlan that a built set has, scaled to a corpus of `text_gb`."""
+    """Returns the fields of BuildPlan that a built set determines, scaled to a corpus of `text_gb`."""
     statistics = manifest.statistics
     if not statistics.get("bytes"):
         raise UserError(
@@ -78,7 +78,7 @@ def from_manifest(manifest: Manifest, text_gb: float) -> dict[str, float]:
 
 
 def plan(build: BuildPlan) -> dict[str, dict[str, float]]:
-    """Estimates a build: part -> what it takes -> how much; the unit is the last word of the name."""
+    """Estimates a build: part -> resource -> amount; the unit is the last word of the name."""
     text, workers = build.text_gb * 1e9, build.machines * build.workers
     time = _time(build)
     hours = time["all, by the slowest of them, hours"]

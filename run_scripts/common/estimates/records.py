@@ -1,4 +1,4 @@
-"""A set of pretraining records of a corpus, and the tables of what it takes."""
+"""A set of pretraining records of a corpus, and the tables of estimates."""
 
 import dataclasses
 import math
@@ -36,7 +36,7 @@ class Records:
 
     @property
     def records_of_pass(self) -> float:
-        """Records of one pass, except for the ends of jobs: a segment begins every reuse_len tokens."""
+        """Records of one pass, apart from the ends of jobs: a segment begins every reuse_len tokens."""
         return self.directions * self.pieces / self.reuse_len
 
     @property
@@ -46,24 +46,19 @@ class Records:
 
     @property
     def shards(self) -> int:
-        """Shards of all passes: a unit makes one of each."""
+        """Shards of all passes; a unit makes one for each pass."""
         return self.jobs * self.num_passes
 
 
 def in_proportion(paper: Records, given: Mapping[str, float], *names: str) -> dict[str, float]:
-    """Returns fields that measure a corpus, in the proportions of the paper's.
-
-    Args:
-        given: what is known of the corpus, by field.
-        *names: of the fields; the first that is given counts.
-    """
+    """Scales the paper's corpus sizes (fields `names`) by the first of them that is given."""
     known = next((name for name in names if name in given), names[0])
     share = given.get(known, getattr(paper, known)) / getattr(paper, known)
     return {name: getattr(paper, name) * share for name in names}
 
 
 def table(parts: Mapping[str, Mapping[str, float]]) -> str:
-    """Lays figures out for a person: part -> what -> how much; the unit is the last word of the name."""
+    """Formats estimates: part -> resource -> amount; the unit is the last word of the name."""
     lines = []
     for part, values in parts.items():
         lines.append(part)

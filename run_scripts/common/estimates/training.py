@@ -1,4 +1,4 @@
-"""What a pretraining run takes: docs/how-to/sizing.md explains the rates."""
+"""Estimates of a pretraining run; docs/how-to/sizing.md explains the rates."""
 
 import dataclasses
 import math
@@ -48,7 +48,7 @@ def parameters(config: XLNetConfig) -> int:
 
 
 def size(run: PretrainingRun) -> dict[str, dict[str, float]]:
-    """Estimates a run: part -> what it takes -> how much; the unit is the last word of the name."""
+    """Estimates a run: part -> resource -> amount; the unit is the last word of the name."""
     config = XLNetConfig.preset(run.preset)
     record, records = run.record_bytes(config.n_token), run.records_of_pass
     stored = run.num_passes * records * record

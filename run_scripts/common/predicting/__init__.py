@@ -1,4 +1,4 @@
-"""What `run_scripts.predict` does: for sets of examples, for texts, for corpora, and by a server.
+"""Implements `run_scripts.predict`: for sets of examples, texts, corpora, and by a server.
 
 Begin with `options.py`.
 """

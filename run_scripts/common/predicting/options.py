@@ -1,4 +1,4 @@
-"""What `run_scripts.predict` can be asked."""
+"""Options of `run_scripts.predict`."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from xlnet_tf.flags import option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PredictOptions:
-    """The model, what it is asked, and where its answers go."""
+    """The model, its inputs, and where its answers go."""
 
     model_dir: str | None = option(
         "The fine-tuned model: folder of a run, of save_pretrained or, for texts, of export, a .keras file "
@@ -41,7 +41,7 @@ class PredictOptions:
     signature: str = option("What to ask of the served model.", "serving_default")
 
     def require(self, *names: str) -> None:
-        """Raises UserError if one of these is not given."""
+        """Raises UserError if one of the named options is not given."""
         if missing := [f"--{name}" for name in names if not getattr(self, name)]:
             raise UserError(
                 f"{', '.join(missing)} missing: predict for a set of examples, give texts "

@@ -1,4 +1,4 @@
-"""Asks a model in TensorFlow Serving: what `run_scripts.predict --server` does."""
+"""Sends rows to a model in TensorFlow Serving: `run_scripts.predict --server`."""
 
 import functools
 import itertools
@@ -25,7 +25,7 @@ from xlnet_tf.serving.graph.signatures import TensorInfo, plain, printable, with
 
 
 def predict(options: PredictOptions):
-    """Asks the server; prints the answers or writes them to --output_dir."""
+    """Sends the options' rows to the server; prints the answers or writes them to --output_dir."""
     if not options.model or bool(options.input) == bool(options.data):
         raise UserError("--server asks for --model=NAME, and for either --input=NAME=VALUE or --data=FILE")
     client = connect(options.server, options.model, options.signature)
@@ -55,9 +55,9 @@ def ask(
     """Yields the answers to rows, in their order.
 
     Args:
-        rows: by column; what the model does not take is left out.
-        batch_size: most rows of a request. Rows whose lists have other lengths go into requests of their own.
-        columns: the inputs' columns; None: they are called as the inputs.
+        rows: by column; columns that the model does not read are ignored.
+        batch_size: most rows of a request. Rows whose lists differ in length go into separate requests.
+        columns: the inputs' columns; None: they have the inputs' names.
     """
     names, outputs = client.signature.inputs, client.signature.outputs
     if single := [name for name, output in outputs.items() if output.rank == 0]:

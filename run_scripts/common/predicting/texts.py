@@ -34,8 +34,7 @@ _MOST_EAGER = 64  # rows that are answered before a graph, which is faster then,
 def answer(options: PredictOptions, dtype: str | None):
     """Answers --input or the rows of a file: prints the answers, or writes them to --output_dir.
 
-    Args:
-        dtype: the weights' type; None: as the model's run has it.
+    dtype is the weights' type; None: as in the model's run.
     """
     import tensorflow as tf
 
@@ -85,7 +84,7 @@ def answer(options: PredictOptions, dtype: str | None):
 
 
 def refuse_devices(devices: Iterable[str]):
-    """Raises UserError if a flag asks for other devices than texts are answered on."""
+    """Raises UserError if a flag asks for devices that do not answer texts."""
     if others := [f"--{flag}" for flag in devices if flag != "dtype"]:
         raise UserError(
             f"{', '.join(others)}: texts are answered on one CPU or GPU. For other devices, build a set of "
@@ -128,7 +127,7 @@ def _kind_of_weights(dtype: str | None, source) -> str:
 
 
 def _write(options: PredictOptions, fingerprint: dict, answers, columns) -> epath.Path:
-    """Writes the answers to a file in --output_dir, after those that an interrupted prediction has kept."""
+    """Writes the answers to a file in --output_dir, resuming an interrupted prediction."""
     from xlnet_tf.tasks.pieces import Pieces
 
     folder = files.make_folder(options.output_dir)

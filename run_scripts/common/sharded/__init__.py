@@ -1,7 +1,7 @@
-"""Answers for the rows of a corpus, shard by shard: on this machine or on Apache Beam, with the same bytes.
+"""Answers the rows of a corpus, shard by shard: on this machine or on Apache Beam, with the same bytes.
 
     plan shards -> in any process: read rows, batch by length, answer, write the shard -> note what is done
 
-Begin with `shard.py`, which answers one shard; `job.py` runs all of them, `models.py` has what answers, and
+Begin with `shard.py`, which answers one shard; `job.py` runs all of them, `models.py` has the models, and
 `formats.py` the files.
 """

@@ -1,4 +1,4 @@
-"""Rows that kill the process which answers them: found by what was noted before the process died."""
+"""Finds rows that kill the process which answers them, from notes made before it died."""
 
 import hashlib
 import json
@@ -15,11 +15,11 @@ _MOST_WITHOUT_BATCH = 3  # deaths that no batch explains
 
 
 class Deaths:
-    """Notes each batch in a file before a model answers it, and refuses what has killed an earlier process.
+    """Notes each batch in a file before a model answers it, and refuses batches that killed processes.
 
     A process may die for other reasons, and batches decide the last digits of answers. So a batch is refused,
-    to be halved, once it has killed two processes. Its halves, down to the row alone that kills, are refused
-    after one.
+    to be halved, only after it has killed two processes. Its halves, down to the single deadly row, are
+    refused after one.
 
     Args:
         note: file that outlives the process.
@@ -41,7 +41,7 @@ class Deaths:
         self._alone = {row for batch in self._refused if len(batch) == 1 for row in batch}
 
     def answer(self, model: Answer, batch: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        """Answers a batch by the model; refuses one that may kill this process, as it has killed others."""
+        """Answers a batch by the model; refuses one that may kill this process as it killed others."""
         rows = [hashlib.sha256(json.dumps(dict(inputs)).encode()).hexdigest() for inputs in batch]
         if rows in self._refused or self._alone.intersection(rows):
             raise UserError("the worker process died while it answered this row alone")

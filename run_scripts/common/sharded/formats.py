@@ -20,13 +20,10 @@ _GROUP_BYTES = 1 << 24  # of a row group of parquet
 
 @contextlib.contextmanager
 def writing(path: epath.Path, columns: Sequence[str], outputs: Outputs) -> Iterator[Write]:
-    """Opens a file, in the format that its name ends in, that is there when the block ends without an error.
+    """Opens a file in the format of its suffix; it appears when the block ends without an error.
 
-    Args:
-        columns: the corpus' columns, written as texts; jsonl has all columns of each row, as they are.
-
-    Yields:
-        What writes a row: its columns and its answer.
+    `columns` of the corpus are written as texts; jsonl has all columns of each row, unchanged. Yields a
+    function that writes a row's columns and its answer.
     """
     kinds = {".jsonl": _json_lines, ".parquet": _parquet, ".tfrecord": _tfrecord}
     with files.replacing(path, "wb") as file, kinds[path.suffix](file, columns, outputs) as write:
@@ -44,7 +41,7 @@ def _json_lines(file: IO[bytes], columns: Sequence[str], outputs: Outputs) -> It
 
 
 def plain_answer(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns an answer as json can hold it, its parts sorted by name."""
+    """Returns an answer with JSON types, its parts sorted by name."""
     arrays = (np.ndarray, np.generic)
     return {name: plain(np.asarray(v)) if isinstance(v, arrays) else v for name, v in sorted(answer.items())}
 
@@ -109,7 +106,7 @@ def _parquet(file: IO[bytes], columns: Sequence[str], outputs: Outputs) -> Itera
 
 
 def _texts(row: Mapping[str, Any], columns: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yields the columns that a row has, as texts: json where they are no text."""
+    """Yields a row's columns as texts: JSON for other values."""
     for name in columns:
         value = row.get(name)
         if value is not None:
@@ -117,12 +114,12 @@ def _texts(row: Mapping[str, Any], columns: Sequence[str]) -> Iterator[tuple[str
 
 
 def _lists(value: Any) -> Any:
-    """Returns arrays of several axes as lists of arrays, as Arrow takes them."""
+    """Converts arrays of several axes to lists of arrays, as Arrow takes them."""
     return [*map(_lists, value)] if isinstance(value, np.ndarray) and value.ndim > 1 else value
 
 
 def _size(value: Any) -> int:
-    """Returns about how many bytes a value has."""
+    """Returns the approximate size of a value in bytes."""
     if isinstance(value, np.ndarray):
         return value.nbytes
     return sum(map(_size, value)) if isinstance(value, list) else len(value) if isinstance(value, str) else 8

@@ -1,4 +1,4 @@
-"""All shards of a corpus: planned here, answered wherever the runner takes them, and counted."""
+"""All shards of a corpus: planned here, answered wherever the runner runs them, and counted."""
 
 import contextlib
 import dataclasses
@@ -25,7 +25,7 @@ SCRATCH = "unfinished-scratch"  # what Beam's workers and the process that waits
 
 
 def first_rows(source: corpus.CorpusOptions, options: ShardOptions) -> list[corpus.CorpusRow]:
-    """Returns the first rows of a corpus that can be read: at least one."""
+    """Returns the first readable rows of a corpus: at least one."""
     error = "it has no rows"
     for shard in corpus.plan_shards(corpus.find_sources(source, tables=True), options.shard_bytes):
         rows = list(corpus.read_rows(shard))
@@ -38,11 +38,7 @@ def first_rows(source: corpus.CorpusOptions, options: ShardOptions) -> list[corp
 
 
 def run_texts(name: str, model: TextModel, texts: TextOptions, weights: str, options: ShardOptions) -> None:
-    """Answers the column of a corpus with the text; see `run`.
-
-    Args:
-        weights: a file that changes with the model's weights.
-    """
+    """Answers a corpus' text column (see `run`); the file `weights` changes with the model's weights."""
     if not texts.output_dir:
         raise UserError("--output_dir is missing: the folder for the answers to a corpus")
     source = options.corpus(texts.data, model.text_field)
@@ -65,7 +61,7 @@ def run_texts(name: str, model: TextModel, texts: TextOptions, weights: str, opt
 
 
 def fingerprint(path: epath.PathLike) -> list[Any]:
-    """Returns what identifies a file, as json can hold it."""
+    """Returns a file's identity with JSON types."""
     file = epath.Path(path).stat()
     return [str(path), file.length, file.mtime]
 
@@ -84,15 +80,15 @@ def run(
     """Answers a corpus into shards; resumes an interrupted job.
 
     Args:
-        name: what stands before the shards' numbers.
+        name: what the shards' names begin with.
         options: resolved.
         batch_size: rows that are answered together.
-        settings: all that the answers depend on besides the corpus and the options, as json can hold it.
+        settings: whatever else determines the answers, with JSON types.
         columns: those of the corpus' first row, for formats whose files must all have the same.
 
     Raises:
         UserError: the corpus would include the answers, the folder holds those of another job, a worker
-            failed, or more rows failed than may.
+            failed, or too many rows failed.
     """
     _check_output(name, source, options, output_dir)
     folder = files.make_folder(output_dir)
@@ -133,7 +129,7 @@ def run(
 
 
 def _check_output(name: str, source: corpus.CorpusOptions, options: ShardOptions, output_dir: str) -> None:
-    """Raises UserError if the folder is another's, or the answers would become part of the corpus."""
+    """Raises UserError if the folder belongs to others, or the answers would become part of the corpus."""
     folders.claim(output_dir, *folders.TAKE_RESULTS, flag="--output_dir")
     outputs = [f"{name}.json", shard_name(name, 0, 1, options.output_format)]
     outputs.append(shard_name(f"failed-{name}", 0, 1, "jsonl"))
@@ -148,14 +144,14 @@ def _check_output(name: str, source: corpus.CorpusOptions, options: ShardOptions
 def _jobs(
     template: ShardJob, shards: Iterable[corpus.CorpusShard], noted: Mapping[str, Any]
 ) -> Iterator[ShardJob]:
-    """Yields the job of each shard, with what an earlier run has noted of it."""
+    """Yields the job of each shard, with an earlier run's notes on it."""
     earlier = {shard["index"]: shard for shard in noted.get("shards", ())}
     for shard in shards:
         yield dataclasses.replace(template, corpus_shard=shard, earlier=earlier.get(shard.index))
 
 
 def _count(shards: Iterable[corpus.CorpusShard]) -> int:
-    """Returns how many shards there are; reads the corpus, where that takes reading."""
+    """Counts the shards, which may take reading the corpus."""
     try:
         return sum(1 for _ in shards)
     except UserError as error:
@@ -171,7 +167,7 @@ def _answer(
     owner: ownership.Ownership,
     bar: BuildProgress,
 ) -> list[dict[str, Any]]:
-    """Runs all jobs; returns what `answer_shard` says of each shard, in their order."""
+    """Runs all jobs; returns the results of `answer_shard`, in the order of shards."""
     running = runners.run_jobs(
         answer_shard,
         jobs,
@@ -192,9 +188,9 @@ def _answer(
 
 
 def _open(path: epath.Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """Returns what is noted of a job: its settings, and its shards if it is whole.
+    """Returns a job's note: its settings, and its shards if it is finished.
 
-    A job without any shard, whose model could not be loaded, makes room for another.
+    A job without any shard, whose model could not be loaded, is replaced by a new one.
     """
     has_shards = any(other.name.startswith(f"{path.stem}-") for other in path.parent.iterdir())
     if not path.exists():
@@ -219,7 +215,7 @@ def _open(path: epath.Path, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _corpus_summary(sources) -> dict[str, Any]:
-    """Returns what identifies a corpus, however many files it has; each shard compares its rows as well."""
+    """Returns a corpus' identity, for any number of files; each shard also compares its rows."""
     listed = [[source.name, source.num_bytes] for source in sources]
     digest = hashlib.sha256(json.dumps(listed).encode()).hexdigest()
     return {"files": len(listed), "bytes": sum(size for _, size in listed), "names_and_sizes": digest}

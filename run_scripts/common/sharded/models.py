@@ -1,4 +1,4 @@
-"""What answers the rows of a corpus: a fine-tuned model, likelihoods, vectors."""
+"""Models that answer the rows of a corpus: a fine-tuned model, likelihoods, vectors."""
 
 import contextlib
 import dataclasses
@@ -22,12 +22,9 @@ _TEXT, _FLOAT, _INT = np.dtype(object), np.dtype(np.float32), np.dtype(np.int32)
 
 @dataclasses.dataclass(frozen=True)
 class Predicting:
-    """A fine-tuned model: the answers of `open_served`'s.
+    """A fine-tuned model; for path, checkpoint and inputs see xlnet_tf.serving.sources.open_served.
 
-    Args:
-        path, checkpoint, inputs: see xlnet_tf.serving.sources.open_served.
-        weights: kind of its weights.
-        columns: (input, column) pairs.
+    `weights` is their kind; `columns` are (input, column) pairs.
     """
 
     path: str
@@ -52,7 +49,7 @@ class Predicting:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextModel:
-    """What answers one text of each row; each field but `path`, the model's, is a flag."""
+    """A model that answers one text of each row; each field but `path`, the model's, is a flag."""
 
     path: str
     text_field: str = option("Column with the text.", "text")
@@ -142,7 +139,7 @@ def _text_reader(field: str):
 
 
 def _use_threads(threads: int) -> None:
-    """Limits TensorFlow to some threads, unless it has begun to compute: then this process keeps its own."""
+    """Limits TensorFlow's threads, unless it already computes; then this process keeps its own."""
     import tensorflow as tf
 
     with contextlib.suppress(RuntimeError):

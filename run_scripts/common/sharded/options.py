@@ -1,4 +1,4 @@
-"""Which corpus is answered, where, and how it is written: the flags of predict, score and embed."""
+"""Which corpus is answered, where, and how the answers are written: flags of predict, score and embed."""
 
 import dataclasses
 import glob
@@ -50,10 +50,9 @@ class ShardOptions(RunnerOptions):
 
     @staticmethod
     def are_wanted(data: str, given: Collection[str]) -> bool:
-        """Returns whether a command that answers single files, too, is asked for shards.
+        """Returns whether a command that also answers single files should answer shards.
 
-        Args:
-            given: the flags of these options that are given.
+        `given` are the given flags of these options.
         """
         several = (glob.has_magic(data) or "," in data) and not epath.Path(data).exists()
         return bool(given) or several or data.lower().endswith((".parquet", ".zst"))
@@ -63,11 +62,11 @@ class ShardOptions(RunnerOptions):
         return int(self.shard_mb * 1e6)
 
     def corpus(self, data: str, text_field: str) -> CorpusOptions:
-        """Returns where the corpus is.
+        """Returns the corpus' options.
 
         Args:
             data: files, folders and globs, with commas between them; or one file whose name has commas.
-            text_field: the column with the text, by which parquet files are cut.
+            text_field: the column with the text; its lengths decide how parquet files are split.
         """
         names = [data] if os.path.exists(data) else [name for name in data.split(",") if name]
         if not names and not self.tfds_name:
@@ -84,7 +83,7 @@ class ShardOptions(RunnerOptions):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextOptions:
-    """Which texts are answered, those of flags or of a corpus, and where the answers to a corpus go."""
+    """Which texts of flags or of a corpus are answered, and where the answers to a corpus go."""
 
     text: Sequence[str] | None = None  # each command has the flag with a help of its own
     data: str = option(
@@ -96,7 +95,7 @@ class TextOptions:
     batch_size: int = option("Texts that are read together.", 8, least=1)
 
     def check(self, shards: ShardOptions) -> None:
-        """Raises UserError if texts are given as well as a corpus, or as well as a folder for its answers."""
+        """Raises UserError if texts are given along with a corpus or a folder for its answers."""
         for name, value in (("data", self.data), ("tfds_name", shards.tfds_name)):
             if self.text and value:
                 raise UserError(f"--text and --{name} are both given: expected one of them")

@@ -1,7 +1,7 @@
-"""One shard: its rows are read, answered in batches of like length, and written in their own order.
+"""One shard: its rows are read, answered in batches of similar length, and written in their own order.
 
-What is written depends on the job alone: whoever runs it, and however often, writes the same bytes. A batch
-that fails is halved until the row is alone that makes it fail.
+The output depends on the job alone: every run writes the same bytes. A batch that fails is halved until the
+failing row is alone.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ class Answerer(NamedTuple):
     """A loaded model.
 
     Attributes:
-        read: from a row's columns to what is answered; raises UserError if they are wrong.
+        read: from a row's columns to the model's inputs; raises UserError if they are wrong.
         answer: from a batch to an answer for each.
         inputs: names of columns that an answer may repeat.
     """
@@ -50,21 +50,21 @@ class Answerer(NamedTuple):
 
 
 class RowModel(Protocol):
-    """What answers rows: small, picklable, equal to another with the same answers."""
+    """A model that answers rows: small, picklable, equal to another with the same answers."""
 
     def load(self, threads: int) -> Answerer:
-        """Loads the model, in the process that answers, which may use this many threads."""
+        """Loads the model in the process that answers, which may use this many threads."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ShardJob:
-    """What one shard needs.
+    """The data of one shard's job.
 
-    Args:
-        name: of the shards, before their numbers: "predictions".
-        num_shards: number of shards of the whole job.
+    Attributes:
+        name: what the shards' names begin with: "predictions".
+        num_shards: of the whole job.
         columns: the first row's, for formats whose files must all have the same.
-        earlier: what an earlier run has noted of the shard, by a whole job.
+        earlier: a finished earlier run's note on the shard.
         deaths: processes that the shard has killed so far.
     """
 
@@ -81,7 +81,7 @@ class ShardJob:
     deaths: int = 0
 
     def after_death(self) -> "ShardJob":
-        """Returns the job for the next process, which is to find the row that kills it."""
+        """Returns the job for the next process, which must find the row that kills it."""
         return dataclasses.replace(self, deaths=self.deaths + 1)
 
     @property
@@ -91,7 +91,7 @@ class ShardJob:
 
     @property
     def failed_file(self) -> str:
-        """Name of the file of rows that failed; there is none if none did."""
+        """Name of the file of failed rows, which exists only if there are any."""
         return shard_name(f"failed-{self.name}", self.corpus_shard.index, self.num_shards, "jsonl")
 
 
@@ -104,9 +104,8 @@ def shard_name(name: str, index: int | str, num_shards: int, suffix: str) -> str
 def answer_shard(job: ShardJob) -> dict[str, Any]:
     """Answers a shard, unless it has been answered.
 
-    Returns:
-        Its index, the number of its rows and of those that failed, the sha256 of what was read and of each
-        file, by name, and whether it was there.
+    Returns its index, the numbers of its rows and of failed ones, the sha256 of the rows read and of each
+    file by name, and whether it was kept from before.
     """
     rows = list(corpus.read_rows(job.corpus_shard))
     folder = epath.Path(job.folder)
@@ -153,7 +152,7 @@ def answer_shard(job: ShardJob) -> dict[str, Any]:
 def _answers(
     model: Answerer, rows: Sequence[corpus.CorpusRow], taken: Collection[str], batch_size: int
 ) -> Iterator[tuple[corpus.CorpusRow, Mapping[str, Any], Mapping[str, Any] | str]]:
-    """Yields each row with the columns to write and its answer, or with what is wrong with it."""
+    """Yields each row with its output columns and its answer or error message."""
     windows = sorted_windows(
         (_read(model, row, taken) for row in rows),
         lambda each: None if isinstance(each[-1], str) else text_bytes(each[-1]),
@@ -173,7 +172,7 @@ def _answers(
 def _read(
     model: Answerer, row: corpus.CorpusRow, taken: Collection[str]
 ) -> tuple[corpus.CorpusRow, Mapping[str, Any], Inputs | str]:
-    """Returns a row with the columns to write and its inputs, or with what is wrong with it."""
+    """Returns a row with its output columns and its inputs or error message."""
     if row.error:
         return row, {}, row.error
     try:
@@ -184,7 +183,7 @@ def _read(
 
 
 def _isolated(model: Answerer, batch: Sequence[Inputs]) -> list[Mapping[str, Any] | str]:
-    """Answers a batch; halves one that fails, down to the rows that make it fail."""
+    """Answers a batch; a failing one is halved down to the rows that make it fail."""
     try:
         answers = model.answer(batch)
         if len(answers) != len(batch):
@@ -211,7 +210,7 @@ def _is_bad(value: Any) -> bool:
 
 
 def _failure(row: corpus.CorpusRow, why: str) -> str:
-    """Returns the line of a row that failed."""
+    """Returns the line for a failed row."""
     values = json.dumps(row.values, ensure_ascii=False) if row.values else ""
     cut = values if len(values) <= _SHOWN_CHARACTERS else f"{values[:_SHOWN_CHARACTERS]}..."
     return json_line({**row.location, "reason": " ".join(why.split()), **({"found": cut} if cut else {})})
