@@ -136,7 +136,7 @@ class ShapeFreeModel(tf_keras.Model):
             self.tokenizer = XLNetTokenizer.from_pretrained(folder)
 
     def _assert_weights_created(self):
-        """Creates the weights if needed; tf_keras calls it where weights are read, and only refuses itself."""
+        """Creates the weights if needed; tf_keras calls it where weights are read, and itself refuses."""
         if not self.built:
             self.build()
 
