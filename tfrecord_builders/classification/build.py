@@ -34,7 +34,6 @@ def build_classification(options: ClassificationOptions, progress: bool = False)
 
     Raises:
         UserError: options, data or tokenizer are wrong; no example was written then.
-        FileNotFoundError: a file is missing.
     """
     dataset = options.dataset()
     options.claim([*dataset.sources, *["dev"] * bool(dataset.dev_fraction)])
@@ -87,10 +86,9 @@ def build_classification(options: ClassificationOptions, progress: bool = False)
 
 
 def _read(name: str, dataset: Dataset, skipped: _Skipped | None = None) -> Iterator[_NumberedRow]:
-    """Reads a source; ragged rows are added to `skipped`, where they may be left out.
+    """Yields (number, row) of a source; ragged rows are added to `skipped` if they may be left out.
 
-    Yields:
-        (number, row). Numbers name rows in predictions, so those of dev and test count ragged rows, too.
+    Numbers identify rows in predictions, so those of dev and test count ragged rows, too.
     """
     source, ragged = dataset.sources[name], 0
 
@@ -108,7 +106,7 @@ def _read(name: str, dataset: Dataset, skipped: _Skipped | None = None) -> Itera
 
 
 def _check_columns(row: LabelledRow, source: SplitSource) -> None:
-    """Raises UserError if the first row of a csv or tsv file has no column of a text."""
+    """Raises UserError if the first row of a csv or tsv file lacks a text column."""
     missing = [column for column in (*source.text, *source.text_pair) if column not in row]
     if missing and source.table.kind in ("csv", "tsv"):
         header = (
@@ -123,7 +121,7 @@ def _check_columns(row: LabelledRow, source: SplitSource) -> None:
 
 
 def _without_missing_labels(dataset: Dataset) -> Dataset:
-    """Test splits need no labels: notes which ones have none.
+    """Marks test splits without labels as unlabelled, which is allowed for them.
 
     Raises:
         UserError: some rows of a split have a label and others none, where each row should have one.
@@ -191,14 +189,11 @@ def _check_rows(name: str, dataset: Dataset, marks: DroppedMarks, skipped: _Skip
 def _choose(
     name: str, values: np.ndarray, dataset: Dataset, seed: int, limit: int, dev_limit: int
 ) -> dict[str, np.ndarray]:
-    """Chooses which rows of a source to use; "train" may give "dev", too.
+    """Chooses which rows of a source to use, as split -> bool [rows]; "train" may also give "dev".
 
     Args:
         values: fingerprints of the rows.
         limit, dev_limit: how many rows to take at random, of "dev" from "train"; 0: all.
-
-    Returns:
-        split -> bool [rows].
     """
     count = len(values)
     order = np.random.default_rng(seed).permutation(count)
@@ -241,11 +236,10 @@ def _texts(row: LabelledRow, source: SplitSource) -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Examples:
-    """Turns the rows of a split into examples.
+    """Converts the rows of a split to examples.
 
     Attributes:
         truncation: where a text that is too long is cut: "end" or "middle".
-        source: where the rows come from.
         training: whether rows with an empty text are left out.
     """
 
@@ -289,7 +283,7 @@ class _Examples:
 
 
 def pack_texts(ids: Sequence[np.ndarray], seq_len: int, truncation: str) -> tuple[packing.Packed, int]:
-    """Returns the sequence of a text, or of two, and how many pieces were too many."""
+    """Packs a text or a pair; also returns how many pieces were cut off."""
     *_, dropped = packing.truncated(ids[0], *ids[1:] or (None,), seq_len)
     if dropped and truncation == "middle":
         # The proportion of Sun et al. 2019, How to fine-tune BERT for text classification: 128 of 510.

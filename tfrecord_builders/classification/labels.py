@@ -17,18 +17,18 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def is_labelled(row: LabelledRow, source: SplitSource) -> bool:
-    """Returns whether a label column of a row is there and not blank."""
+    """Returns whether a row has a non-blank label."""
     return any(column in row and "".join(row[column]).strip() for column in source.label)
 
 
 def is_hidden(row: LabelledRow, source: SplitSource, dataset: Dataset) -> bool:
-    """Returns whether a row has no label, or -1 that is not one of the labels."""
+    """Returns whether a row has no label, or -1 where that is not one of the labels."""
     hidden = set(HIDDEN_LABELS).difference(dataset.labels)
     return all(column not in row or "".join(row[column]).strip() in hidden for column in source.label)
 
 
 def read_labels(row: LabelledRow, source: SplitSource, dataset: Dataset) -> list[str]:
-    """Returns a row's labels as they are written: one, or any number for multi_label.
+    """Returns a row's labels as written: one, or any number for multi_label.
 
     Raises:
         UserError: a label is missing or is not 0 or 1 in a column of its own, or a list has 0 or 1 for each
@@ -89,15 +89,11 @@ def _whole(label: str) -> str:
 
 
 def encode(row: LabelledRow, source: SplitSource, dataset: Dataset) -> int | float | np.ndarray:
-    """Returns what is stored for a row's label.
-
-    Args:
-        source: where it is from; without a label column, the row is unlabelled.
-        dataset: kind and labels.
+    """Returns the stored value of a row's label.
 
     Returns:
         classification: the label's number; regression: its value; multi_label: int8 [C], 1 where a label is
-        given. Unlabelled: -1 (regression: NaN).
+        given. Without a label column: -1 (regression: NaN).
 
     Raises:
         UserError: the label is unknown or not a number; the message has file and line.
@@ -115,7 +111,7 @@ def encode(row: LabelledRow, source: SplitSource, dataset: Dataset) -> int | flo
 
 
 def label_column(dataset: Dataset) -> Column:
-    """Returns how `encode`'s values are stored."""
+    """Returns the column that stores the values of `encode`."""
     if dataset.kind == "multi_label":
         return Column("label", "int8", len(dataset.labels))
     return Column("label", "float32" if dataset.kind == "regression" else "int32", None)

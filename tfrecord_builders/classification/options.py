@@ -1,4 +1,4 @@
-"""The settings of the classification builder, and what data they describe."""
+"""The settings of the classification builder, and the data set that they describe."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -68,7 +68,7 @@ class ClassificationOptions(ExampleOptions):
     seed: int = option("random seed for the rows held out or taken", 0, least=0)
 
     def dataset(self) -> Dataset:
-        """Returns what is to be read: the preset, or what the flags describe.
+        """Returns the data set to read: the preset, or what the flags describe.
 
         Raises:
             UserError: options are wrong or do not fit together.

@@ -21,8 +21,7 @@ class SplitSource:
     """Where the rows of one split are.
 
     Attributes:
-        file: path; in presets relative to the data's folder; may have .gz after it.
-        table: how the file is written.
+        file: path; in presets relative to the data's folder, where .gz may follow it.
         text: column of the text; several are joined by a space.
         text_pair: the same for the second text; (): there is none.
         label: column of the label; several: columns of 0 and 1, one for each label; (): unlabelled.
@@ -42,11 +41,11 @@ class Dataset:
     """Splits of labelled texts, and what they are for.
 
     Attributes:
-        sources: split -> where it is.
+        sources: by split.
         metrics: names of metrics (xlnet_tf/tasks/classification/metrics.py); the first decides which
             checkpoint is the best one; (): the usual ones for the kind.
         kind: classification, regression or multi_label.
-        labels: all of them, in the order of the model's outputs; (): as the training data has them.
+        labels: all of them, in the order of the model's outputs; (): taken from the training data.
         separator: multi_label: what separates the labels in one column.
         submissions: split -> file that GLUE's server expects.
         dev_fraction: part of the training rows that becomes the dev split, where there is none.

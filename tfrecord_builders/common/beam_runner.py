@@ -1,7 +1,7 @@
 """Runs jobs on Apache Beam: in processes of this machine, on Dataflow, Flink or Spark.
 
-The pipeline itself carries numbers only. Jobs and results are files in a scratch folder, which the workers
-of any runner reach, for they write records there, too; nothing depends on what a runner hands back.
+The pipeline itself carries only numbers. Jobs and results are files in a scratch folder, which the workers of
+any runner can access, as they also write records there; so nothing depends on what a runner returns.
 """
 
 import concurrent.futures
@@ -29,7 +29,7 @@ Job = TypeVar("Job")
 
 
 class Location(NamedTuple):
-    """Where a job is in the scratch folder."""
+    """Location of a job in the scratch folder."""
 
     number: int  # of the job, from 0
     block: int  # number of the file
@@ -59,10 +59,9 @@ class RunJob(beam.DoFn):
 def run_jobs(
     function: Callable[[Job], Any], jobs: Iterable[Job], beam_options: str, scratch: epath.PathLike
 ) -> Iterator[tuple[Job, Any]]:
-    """Runs a function over jobs; see `runners.run_jobs`, which has the same arguments.
+    """Yields (job, result) in the order of the jobs; the arguments are those of `runners.run_jobs`.
 
-    Yields:
-        (job, result), in the order of the jobs; while the pipeline runs, if its runner does not block.
+    Results come while the pipeline runs, if its runner does not block.
     """
     pipeline = _new_pipeline(beam_options)
     folder = files.make_folder(epath.Path(scratch) / secrets.token_hex(8))
@@ -104,10 +103,10 @@ def _new_pipeline(beam_options: str) -> beam.Pipeline:
 
 
 def _watch(pipeline: beam.Pipeline, folder: epath.Path) -> Iterator[set[str]]:
-    """Runs a pipeline; yields the names of the files in a folder now and then, and when it has ended.
+    """Runs a pipeline; yields the names of the files in a folder regularly, and when it has ended.
 
     Raises:
-        UserError: the pipeline failed; says what the first job with an error said.
+        UserError: the pipeline failed; the message is that of the first failed job.
     """
     running: PipelineResult | None = None
     waiting: concurrent.futures.Future = concurrent.futures.Future()
@@ -141,7 +140,7 @@ def _watch(pipeline: beam.Pipeline, folder: epath.Path) -> Iterator[set[str]]:
 
 
 def _write_jobs(folder: epath.Path, jobs: Iterable[Any]) -> list[Location]:
-    """Writes jobs into blocks and says where they are."""
+    """Writes jobs into blocks and returns their locations."""
     locations: list[Location] = []
     blocks, block = 0, bytearray()
     for number, job in enumerate(jobs):

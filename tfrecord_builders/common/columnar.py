@@ -1,6 +1,6 @@
-"""Rows of columnar files: Parquet, Arrow and Feather, and folders of them, as `datasets` saves them, too.
+"""Rows of columnar files: Parquet, Arrow and Feather, and folders of them, including those of `datasets`.
 
-Names of classes, which `datasets` writes into its files, stand for their numbers.
+Class numbers are replaced by the class names that `datasets` stores in its files.
 """
 
 import contextlib
@@ -56,12 +56,11 @@ def read(path: epath.Path, kind: str) -> Iterator[LabelledRow]:
 
 
 def rows_of_batch(batch: Any, features: Any, source: str, first: int) -> Iterator[LabelledRow]:
-    """Yields the rows of a batch of Arrow, of which a column is decoded when it is first asked for.
+    """Yields the rows of an Arrow batch or table; a column is decoded when it is first accessed.
 
     Args:
-        batch: a record batch or a table.
         features: its columns' features, as `with_names` takes them.
-        source: where the rows stand, for messages.
+        source: location of the rows, for messages.
         first: number of the first row.
     """
     paths = dict(_paths(batch.schema))
@@ -77,7 +76,7 @@ def rows_of_batch(batch: Any, features: Any, source: str, first: int) -> Iterato
 
 
 def _paths(fields: Iterable[Any], above: str = "") -> Iterator[tuple[str, list[int]]]:
-    """Yields the names of columns and, of objects, of their parts, with their numbers among the fields."""
+    """Yields names of columns and of the parts of objects, with their field indices."""
     import pyarrow
 
     for number, field in enumerate(fields):
@@ -129,12 +128,10 @@ def part_features(features: Any, name: str) -> Any:
 
 
 def with_names(value: Any, features: Any) -> Any:
-    """Returns a value with the names of its classes for their numbers; class -1, as test data have it, is "".
+    """Replaces class numbers in a value of json's types by class names; -1, as test data have it, is "".
 
-    Args:
-        value: a value of json's types.
-        features: what it is, as `datasets` describes it: a mapping of columns, or {"_type": "ClassLabel",
-            "names": [...]}, or another _type, perhaps with its items' "feature"; None: not known.
+    `features` describes the value as `datasets` does: a mapping of columns, or {"_type": "ClassLabel",
+    "names": [...]}, or another _type, perhaps with its items' "feature"; None: not known.
     """
     if value is None or not isinstance(features, Mapping):
         return value
@@ -171,7 +168,7 @@ def _files(path: epath.Path, kind: str) -> list[epath.Path]:
 
 
 def _split_of(file: epath.Path) -> str:
-    """Returns the split that a name states, as test.parquet and test-00000-of-00002.parquet do; "": none."""
+    """Returns the split in a name such as test.parquet or test-00000-of-00002.parquet; "": none."""
     stem = file.stem.lower()
     match = _PART_OF.fullmatch(stem) or _NAMED_SPLIT.fullmatch(stem)
     return match["split"] if match else ""
@@ -202,7 +199,7 @@ def _arrow_batches(path: epath.Path) -> Iterator[tuple[Any, Any]]:
 
 
 def _features(path: epath.Path, schema: Any) -> Any:
-    """Returns the features that `datasets` noted in a schema; None if it did not write the file."""
+    """Returns the features that `datasets` stored in a schema; None if it did not write the file."""
     text = (schema.metadata or {}).get(_METADATA)
     check_names(schema.names, str(path))
     return json.loads(text).get("info", {}).get("features") if text else None
@@ -210,7 +207,7 @@ def _features(path: epath.Path, schema: Any) -> Any:
 
 @contextlib.contextmanager
 def reading(path: epath.Path, kind: str, column: str = "") -> Iterator[None]:
-    """Turns errors of Arrow and of the file system into one that names the file."""
+    """Converts errors of Arrow and of the file system to one that names the file."""
     import pyarrow
 
     try:

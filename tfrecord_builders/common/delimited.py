@@ -15,11 +15,10 @@ _MAX_FIELD = 1 << 24  # characters; the csv module's own limit is less than a lo
 
 
 class Dialect(NamedTuple):
-    """How the rows of a table are written.
+    """The format of a table's rows.
 
     Attributes:
-        delimiter: the character between fields.
-        quoted: whether double quotes hide delimiters and line ends; if not, they are text.
+        quoted: whether double quotes enclose delimiters and line ends; otherwise they are text.
         end: the byte that ends a line.
     """
 
@@ -29,7 +28,7 @@ class Dialect(NamedTuple):
 
 
 def lines(stream: Stream, longest: int) -> Iterator[bytes]:
-    """Yields the lines of a file with their ends; of one that is longer than allowed, at least that much."""
+    """Yields the lines of a file with their ends; of an overlong one, at least `longest` bytes."""
     rest, end = b"", b""
     while block := stream.read(BLOCK_BYTES):
         end = end or line_end(block)
@@ -43,19 +42,19 @@ def lines(stream: Stream, longest: int) -> Iterator[bytes]:
 
 
 def line_end(first: bytes) -> bytes:
-    """Returns what ends the lines of a file that begins so: a carriage return or a line feed."""
+    """Returns the line end of a file from its first bytes: a carriage return or a line feed."""
     outside = _QUOTED.sub("", first.decode("latin-1")) if b"\r" in first else ""
     return b"\r" if "\r" in outside[:-1] and "\n" not in outside else b"\n"
 
 
 def delimiter_of(header: str, kind: str) -> str:
-    """Returns what separates the columns of a table: the usual mark of its kind, or another in the header."""
+    """Returns a table's delimiter: the usual one of its kind, or another in the header."""
     marks, names = DELIMITERS[kind], _QUOTED.sub("", header)
     return next((mark for mark in marks if mark in names), marks[0])
 
 
 class BadQuotes(BadRow):
-    """Why a row of csv cannot be split, and where it begins."""
+    """The reason why a row of csv cannot be split, and where the row begins."""
 
     def __init__(self, reason: str, first: int):
         super().__init__(f"bad quoting ({reason})")
@@ -63,13 +62,12 @@ class BadQuotes(BadRow):
 
 
 def split_rows(lines: Iterable[tuple[int, str]], dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
-    """Yields where each row begins and its fields, [""] for a blank line; reads no line beyond it.
+    """Yields the beginning and the fields of each row, [""] for a blank line; reads no line beyond it.
 
-    Args:
-        lines: where each line begins, as the caller counts, and the line.
+    `lines` are (beginning as the caller counts, line).
 
     Raises:
-        BadQuotes: the row that comes next cannot be split.
+        BadQuotes: the next row cannot be split.
     """
     if not dialect.quoted:
         for first, line in lines:
@@ -101,7 +99,7 @@ def check_names(names: Sequence[str], location: str) -> None:
 
 
 def ragged(fields: Sequence[str], names: Sequence[str]) -> str:
-    """Says that a row has too few or too many fields; "" if it has not."""
+    """Describes how a row has too few or too many fields; "" if it does not."""
     if len(fields) == len(names):
         return ""
     return f"{len(fields)} fields where there are {len(names)} columns"

@@ -2,8 +2,8 @@
 
     read and check a split -> encode many rows at once -> columns and a line of the side file -> a set
 
-A builder says what it alone knows: its options, how a split is read, and what a row becomes. The rest is
-here: the options that all have, which sets may be replaced, writing them, the command.
+A builder adds its options, how a split is read, and how a row becomes an example. Here are the options that
+all have, which sets may be replaced, writing them, and the command.
 """
 
 import contextlib
@@ -45,9 +45,9 @@ Options = TypeVar("Options", bound="ExampleOptions")
 
 @dataclasses.dataclass(frozen=True)
 class ExampleOptions:
-    """What every builder must know; each field is a flag.
+    """Options of every builder; each field is a flag.
 
-    A builder's options derive from these and have a field for each of SPLITS: where its data is.
+    A builder's options derive from these and have a field for the data of each of SPLITS.
     """
 
     tokenizer: str = option(
@@ -74,7 +74,7 @@ class ExampleOptions:
         return [split for split in SPLITS if getattr(self, split)]
 
     def check(self) -> None:
-        """Raises UserError for options that are out of range or do not fit each other."""
+        """Raises UserError for options that are out of range or conflict."""
         check_fields(self)
         if not self.splits:
             raise UserError("no data: give --train, --dev or --test")
@@ -90,7 +90,7 @@ class ExampleOptions:
             folders.claim(epath.Path(self.output_dir) / split, folders.EXAMPLES, flag="--output_dir")
 
     def check_room(self, name: str, num_special: int, rest: str, within: str = "seq_len") -> None:
-        """Raises UserError unless a length has room for an option's tokens, special ones and the rest."""
+        """Raises UserError unless a length has room for an option's tokens, special ones and others."""
         value, length = getattr(self, name), getattr(self, within)
         if not 1 <= value <= (most := length - num_special - 1):
             raise UserError(
@@ -98,12 +98,12 @@ class ExampleOptions:
             )
 
     def columns_of(self, cls: type[Columns]) -> Columns:
-        """Returns a dataclass of a table's columns: each field NAME is what NAME_column says."""
+        """Returns a dataclass of a table's columns, where option NAME_column gives field NAME."""
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(**{name: getattr(self, f"{name}_column") for name in names})
 
     def load_tokenizer(self) -> XLNetTokenizer:
-        """Returns the tokenizer, with the cleaning that the options ask for."""
+        """Returns the tokenizer with the cleaning of the options."""
         return XLNetTokenizer(find_file(self.tokenizer), cleaning=self.cleaning)
 
 
@@ -112,11 +112,11 @@ class Split(Generic[Read]):
     """A split that has been read and checked.
 
     Attributes:
-        rows: what examples are made of, in order; may be read as they are written.
+        rows: in order; may be read lazily while examples are written.
         total: number of rows.
         columns, settings, sequences: as ExampleWriter takes them.
         examples: from rows to their examples; the writer is for counting.
-        skipped: reason and location of what reading has left out.
+        skipped: reason and location of rows left out by reading.
     """
 
     rows: Iterable[Read]
@@ -137,22 +137,16 @@ def build_sets(
     unit: str,
     progress: bool,
 ) -> dict[str, ExampleSet]:
-    """Builds the sets of some splits, one after the other; their earlier sets are removed first.
+    """Builds the sets of some splits in `output_dir`/split; their earlier sets are removed first.
 
     Args:
         task: name of its TaskEntry.
-        options: where the sets go and how long sequences are; the rest has been read.
-        names: the splits' names.
         read: from a name to its split.
-        unit: what a row is, for the progress bar.
-        progress: whether to draw progress bars on stderr.
-
-    Returns:
-        split -> its examples, in `output_dir`/split.
+        unit: name of a row, for the progress bar.
 
     Raises:
-        UserError: output_dir has sets with other settings, or more splits than a new train, and they are not
-            to be replaced; or what `read` and the split's `examples` raise.
+        UserError: output_dir has sets with other settings, or more splits than a new train, and they may not
+            be replaced; or errors of `read` and the split's `examples`.
     """
     options.claim(names)
     folder = epath.Path(options.output_dir)
@@ -187,7 +181,7 @@ def build_sets(
 def encoded(
     rows: Iterable[Read], texts_of: Callable[[Read], Sequence[str]], tokenizer: XLNetTokenizer
 ) -> Iterator[tuple[Read, list[np.ndarray]]]:
-    """Yields rows with the piece ids of each of their texts; many rows are encoded at once."""
+    """Yields rows with the piece ids of each of their texts; encodes many rows at once."""
     rows = iter(rows)
     while batch := list(itertools.islice(rows, _BATCH_ROWS)):
         texts = [texts_of(row) for row in batch]
@@ -200,8 +194,7 @@ def encoded(
 def _make_room(folder: epath.Path, names: Sequence[str], first: ExampleSet, overwrite: bool) -> None:
     """Removes the earlier sets of splits, or of all with `overwrite`.
 
-    Args:
-        first: the first new set, as those of all splits have the same settings.
+    `first` is the first new set; all splits share its settings.
 
     Raises:
         UserError: without `overwrite`, there are sets with other settings, or more splits than a new train.
@@ -230,7 +223,7 @@ def _make_room(folder: epath.Path, names: Sequence[str], first: ExampleSet, over
 
 
 def _sets_in(folder: epath.Path) -> dict[str, ExampleSet]:
-    """Returns the finished sets of a folder's splits by their folders; damaged ones are as if unfinished."""
+    """Returns the finished, undamaged sets of a folder's splits by their folders."""
     found = {}
     for path in files.entries(folder):
         if path.is_dir() and folders.look(path)[0] == folders.EXAMPLES:
@@ -240,7 +233,7 @@ def _sets_in(folder: epath.Path) -> dict[str, ExampleSet]:
 
 
 def _settings(examples: ExampleSet) -> dict[str, Any]:
-    """Returns what all splits of a data set have in common."""
+    """Returns the settings that all splits of a data set share."""
     fields = {
         name: getattr(examples, name) for name in ("task", "seq_len", "sequences", "tokenizer", "cleaning")
     }
@@ -249,11 +242,9 @@ def _settings(examples: ExampleSet) -> dict[str, Any]:
 
 
 def run(options: type[Options], build: Callable[[Options, bool], Mapping[str, ExampleSet]]) -> None:
-    """Runs a builder's command: builds what the flags ask for and prints a summary.
+    """Runs a builder's command: builds as the flags say and prints a summary.
 
-    Args:
-        options: the builder's options.
-        build: the builder; its second argument is whether to draw progress bars.
+    The second argument of `build` is whether to draw progress bars.
     """
     define_flags(options)
     command_line.require_one_of(*SPLITS)

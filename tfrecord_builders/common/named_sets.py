@@ -1,11 +1,11 @@
-"""Rows of data sets by name: of the Hugging Face hub, and of TensorFlow Datasets.
+"""Rows of named data sets: of the Hugging Face hub and of TensorFlow Datasets.
 
     hf://datasets/OWNER/NAME[:CONFIG][@REVISION]/SPLIT      needs `datasets`, the extra of that name
     tfds://NAME[/CONFIG][:VERSION]/SPLIT                    prepared with `tfds build`
     tfds://FOLDER/SPLIT                                     a prepared folder, which has a features.json
 
-Names of classes stand for their numbers. Nothing of TensorFlow Datasets is downloaded. What the hub cannot
-give is an error, unless HF_HUB_OFFLINE=1 asks for what was fetched before.
+Class numbers are replaced by names. TensorFlow Datasets never downloads anything here. What the hub cannot
+provide is an error, unless HF_HUB_OFFLINE=1 asks for earlier downloads.
 """
 
 import functools
@@ -36,12 +36,12 @@ def is_name(source: str | os.PathLike) -> bool:
 
 
 def check(name: str) -> None:
-    """Opens a split of a data set, which may fetch it; raises UserError if that is not possible."""
+    """Opens a split of a data set, downloading it if needed; raises UserError if that fails."""
     _on_hub(name) if name.startswith(HUB) else _prepared(name)
 
 
 def read(name: str) -> Iterator[LabelledRow]:
-    """Yields the rows of a split of a data set, in its order."""
+    """Yields the rows of a data set's split in order."""
     return _hub_rows(name) if name.startswith(HUB) else _prepared_rows(name)
 
 
@@ -103,7 +103,7 @@ def _prepared_rows(name: str) -> Iterator[LabelledRow]:
 
 
 def _paths(example: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yields the names of an example's columns and of their parts, and the way to each."""
+    """Yields the names of an example's columns and of their parts, and the path to each."""
     for name, value in example.items():
         path = (*above, name)
         yield ".".join(path), path
@@ -135,11 +135,9 @@ def _prepared(name: str) -> tuple[Any, str]:
 
 
 def prepared_builder(name: str, data_dir: str = "", advice: str = "the name, and TFDS_DATA_DIR") -> Any:
-    """Opens a data set of TensorFlow Datasets that has been prepared; nothing is downloaded.
+    """Opens a prepared data set of TensorFlow Datasets; nothing is downloaded.
 
-    Args:
-        data_dir: "": TensorFlow Datasets' own folder.
-        advice: what to check if there is no such data set.
+    data_dir "" is TensorFlow Datasets' own folder; `advice` says what to check if there is no such data set.
     """
     import tensorflow_datasets as tfds
 
@@ -161,7 +159,7 @@ def prepared_builder(name: str, data_dir: str = "", advice: str = "the name, and
 
 
 def _described(feature: Any) -> Any:
-    """Returns a feature of TensorFlow Datasets as `datasets` describes it: see columnar.with_names."""
+    """Converts a feature of TensorFlow Datasets to the description of `datasets`: see columnar.with_names."""
     import tensorflow_datasets as tfds
 
     if isinstance(feature, tfds.features.FeaturesDict):
@@ -174,7 +172,7 @@ def _described(feature: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Returns numpy's values as Python's."""
+    """Converts numpy's values to Python's."""
     if isinstance(value, Mapping):
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, bytes):

@@ -7,10 +7,10 @@ from xlnet_tf.progress_bar import ProgressBar
 
 
 class BuildProgress(contextlib.AbstractContextManager):
-    """A bar with the part of the corpus that has been passed, the rate and the time left for all of it.
+    """A bar with the processed part of the corpus, the rate and the time left for all of it.
 
-    The rate is the mean over what this run has built: jobs end in bursts and out of order, and shards that
-    an earlier run has left take hardly any time. `total` is the bytes of the corpus' files.
+    The rate is the mean over what this run has built: jobs end in bursts and out of order, and kept shards of
+    an earlier run take hardly any time. `total` is the bytes of the corpus' files.
     """
 
     def __init__(self, total: int, title: str, enabled: bool):
@@ -24,11 +24,9 @@ class BuildProgress(contextlib.AbstractContextManager):
         self._bar.close()
 
     def add(self, source_bytes: int, text_bytes: int = 0, records: int = 0, kept: bool = False) -> None:
-        """Notes that a job has ended.
+        """Notes that a job has ended, which read source_bytes of the stored (perhaps compressed) files.
 
-        Args:
-            source_bytes: bytes of the corpus' files (compressed or not) that belong to it.
-            kept: whether an earlier run had built all of it.
+        `kept` means that an earlier run had built all of it.
         """
         if not self._enabled:
             return

@@ -1,4 +1,4 @@
-"""Rows of labelled data, from whatever holds them: a table of text, a columnar file, a data set by name."""
+"""Rows of labelled data from any source: a table of text, a columnar file, a named data set."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ HIDDEN_LABELS = ("", "-1", "-1.0")  # what test data have where nobody may know 
 
 
 class NestedJson(str):
-    """The json of a list or an object that a row has in a column, or in the list of a column."""
+    """A list or an object as json, from a column of a row or from the list of a column."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,7 @@ class LabelledRow:
     """A row of a labelled table, whose columns are read as texts.
 
     Attributes:
-        values: column -> text, or list of texts. What is nested is there as json, and each of its parts as a
+        values: column -> text, or list of texts. A nested value is there as json, and each of its parts as a
             column of its own: answers and answers.text.
         file: a file, a folder or the name of a data set.
         line: number of its first line or, `numbered`, of the row, from 1; 0: the row is the whole file.
@@ -68,11 +68,11 @@ class LabelledRow:
         return value
 
     def text_or(self, column: str, default: str) -> str:
-        """Returns a column's text; the default if the row has no such column, or nothing in it."""
+        """Returns a column's text, or the default if the column is missing or empty."""
         return self.text(column) or default if column in self else default
 
     def texts(self, column: str) -> list[str]:
-        """Returns a column's list; in a csv or tsv file it is one of json."""
+        """Returns a column's list; csv and tsv files hold it as json."""
         value = self[column]
         if isinstance(value, str):
             try:
@@ -86,7 +86,7 @@ class LabelledRow:
 
 
 class DecodedValues(Mapping[str, str | list[str]]):
-    """The values of a row, each of which is decoded when it is first asked for."""
+    """The values of a row, each decoded when it is first accessed."""
 
     def __init__(self, names: Collection[str], decode: Callable[[str], str | list[str]]):
         self._names, self._decode = names, decode
@@ -110,11 +110,11 @@ class DecodedValues(Mapping[str, str | list[str]]):
 
 
 class BadRow(ValueError):
-    """Why a row cannot be read; its location is for the caller to say."""
+    """The reason why a row cannot be read, without its location."""
 
 
 class NotAnObject(BadRow):
-    """A line of jsonl is something else."""
+    """A line of jsonl is not an object."""
 
 
 def parse_object(line: str) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def parse_object(line: str) -> dict[str, Any]:
 
 
 def parse_row(line: str) -> dict[str, Any]:
-    """As `parse_object`, for rows that are written again: no file can hold half a character."""
+    """Parses an object as `parse_object` does; also rejects unpaired surrogates, which no file can hold."""
     values = parse_object(line)
     if "\\u" in line and (half := half_character(values)):
         raise BadRow(f"{half} is half a character (a lone surrogate): repair it")
@@ -144,7 +144,7 @@ def parse_row(line: str) -> dict[str, Any]:
 
 
 def row_values(values: Mapping[str, Any]) -> dict[str, str | list[str]]:
-    """Returns the values of a row, given those of json's types."""
+    """Converts the values of a row from json's types to texts."""
     texts: dict[str, str | list[str]] = {}
     for name, value in values.items():
         texts[name] = as_text(value)
@@ -154,14 +154,14 @@ def row_values(values: Mapping[str, Any]) -> dict[str, str | list[str]]:
 
 
 def as_text(value: Any) -> str | list[str]:
-    """Returns a value of json's types as text, or as a list of texts."""
+    """Converts a value of json's types to a text, or to a list of texts."""
     return [_text(item) for item in value] if isinstance(value, list) else _text(value)
 
 
 def _text(value: Any) -> str:
-    """Returns a value as text: true and false as 1 and 0, null and NaN, which many tables have for it, as "".
+    """Converts a value to text: true and false to 1 and 0, null and NaN, which many tables use for it, to "".
 
-    Bytes, as older writers store texts, are decoded; dates and decimal numbers are as Python writes them.
+    Bytes, as older writers store texts, are decoded; dates and decimal numbers get Python's spelling.
     """
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
@@ -175,18 +175,18 @@ def _text(value: Any) -> str:
 
 
 def whole_number(text: str) -> int | None:
-    """Returns the whole number from 0 up that a text spells, as 1 or 1.0; None if it is something else."""
+    """Parses a whole number from 0 up, spelled as 1 or 1.0; None if it is something else."""
     return int(text.partition(".")[0]) if _WHOLE_NUMBER.fullmatch(text) else None
 
 
 def zero_or_one(text: str) -> int | None:
-    """Returns 0 or 1 for a text that spells it, as 1, 1.0 or True; None if it is something else."""
+    """Parses 0 or 1, spelled as 1, 1.0 or True; None if it is something else."""
     value = _TRUTH.get(text.strip().lower(), whole_number(text.strip()))
     return value if value in (0, 1) else None
 
 
 def half_character(values: Any) -> str:
-    """Returns a surrogate without its other half, which json can spell but no file can hold; "" for none."""
+    """Returns an unpaired surrogate, which json can spell but no file can hold; "" for none."""
     try:
         json.dumps(values, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -195,12 +195,12 @@ def half_character(values: Any) -> str:
 
 
 def name_as_text(name: str) -> str:
-    """Returns the name of a file as examples have it: bytes that are not UTF-8 are spelt, as \\udcff."""
+    """Returns a file name as text for examples; bytes that are not UTF-8 are escaped, as \\udcff."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 
 def other_delimiter(columns: Collection[str]) -> str:
-    """Returns the end of a message: that a table's only column looks like several; or ""."""
+    """Returns the end of a message if a table's only column looks like several; or ""."""
     only = next(iter(columns)) if len(columns) == 1 else ""
     if not (mark := next((mark for mark in ";\t|," if mark in only), "")):
         return ""

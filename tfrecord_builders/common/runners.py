@@ -1,6 +1,7 @@
-"""Runs a build's jobs, wherever they are to run.
+"""Runs a build's jobs, locally or on Beam.
 
-A job is a value that says all that its function needs; its files are the same whoever runs it, and when.
+A job is a value with everything that its function needs; it gives the same files wherever and whenever it
+runs.
 """
 
 import concurrent.futures
@@ -56,13 +57,13 @@ class RunnerOptions:
     )
 
     def check_runner(self) -> None:
-        """Raises UserError if the options of one runner are given for another."""
+        """Raises UserError if options of one runner are given for another."""
         if self.beam_options and self.runner != "beam":
             raise UserError(f"beam_options are for runner beam (now {self.runner})")
 
 
 def threads_of_machine() -> int:
-    """Returns how many of its cores this process may use."""
+    """Returns how many cores this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -76,23 +77,20 @@ def run_jobs(
     scratch: epath.PathLike = "",
     after_death: Callable[[Job], Job] | None = None,
 ) -> Iterator[tuple[Job, Result]]:
-    """Runs a function over jobs, on this machine or where Apache Beam takes them.
+    """Yields (job, result) of a function, run on this machine or on Apache Beam, as the jobs end.
 
     Args:
-        function: importable by name, as other processes will import it, or a partial of such a one; returns a
-            value of json's types. It may be run more than once on a job, and at the same time.
-        jobs: what to run it on, picklable; taken as needed, so that memory holds a few of them only.
+        function: importable by name in other processes, or a partial of such a function; returns json's
+            types. It may run more than once on a job, even at the same time.
+        jobs: picklable; consumed as needed, so that memory holds only a few of them.
         num_workers: local processes; 1 runs all jobs in this one.
-        scratch: folder where Beam's workers leave results; this process and all of them reach it.
-        after_death: what to run instead of a job whose local process has died, as often as one does; None:
-            the same job, up to `MAX_TRIES` times.
-
-    Yields:
-        (job, result), in the order in which they end.
+        scratch: folder where Beam's workers leave results; this process and all of them can access it.
+        after_death: from a job whose local process has died to the one to run next, as often as one dies;
+            None: the same job, up to `MAX_TRIES` times.
 
     Raises:
-        UserError: workers died, again and again, or Beam is not installed or failed. What the function raises
-            is raised here, too.
+        UserError: workers died repeatedly, or Beam is not installed or failed. Errors of the function are
+            raised here, too.
     """
     if runner == "beam":
         try:
@@ -108,7 +106,7 @@ def run_jobs(
 
 
 def run_job(function: Callable[[Job], Result], job: Job) -> Result:
-    """Runs a function on a job; an error of a remote file system becomes a UserError."""
+    """Runs a function on a job; converts errors of remote file systems to UserError."""
     with errors.tf_errors_as_user_errors():
         return function(job)
 
@@ -119,10 +117,10 @@ def _run_in_processes(
     num_workers: int,
     after_death: Callable[[Job], Job] | None,
 ) -> Iterator[tuple[Job, Result]]:
-    """Runs jobs in processes, each a pool of its own: one that dies takes no other's job with it.
+    """Runs jobs in processes, each a pool of its own, so that one that dies affects no other's job.
 
-    The job of a dead process is run again at once. If that dies, too, it is put off until no other job runs:
-    memory may be short.
+    A dead process' job is rerun at once. If that dies, too, it waits until no other job runs, as memory may
+    be short.
     """
     waiting = iter(jobs)
     running: dict[concurrent.futures.Future, tuple[_Pool, Job, int]] = {}
@@ -181,7 +179,7 @@ def _died_too_often(num_workers: int) -> UserError:
 
 
 def _allow_files(number: int) -> None:
-    """Raises this process's limit of open files by a number, as far as it may."""
+    """Raises this process's limit of open files by a number, as far as allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = soft + number
     with contextlib.suppress(ValueError, OSError):  # there is no limit, or no more to have
@@ -195,10 +193,9 @@ def _new_pool() -> _Pool:
 
 
 def _end_with_parent() -> None:
-    """Ends this process as soon as the one that started it has ended, even by kill -9.
+    """Ends this process as soon as its parent has ended, even by kill -9.
 
-    A worker that lived on would wait for ever, and could still write into a folder that another build has
-    begun to use.
+    An orphaned worker would wait forever, and could still write into a folder that another build uses.
     """
     parent = multiprocessing.parent_process()
 
@@ -210,7 +207,7 @@ def _end_with_parent() -> None:
 
 
 def _submit(pool: _Pool, function, job) -> concurrent.futures.Future:
-    """Hands a job to a pool; if its process has died meanwhile, the future says so."""
+    """Submits a job to a pool; if its process has died meanwhile, the future says so."""
     try:
         return pool.submit(run_job, function, job)
     except BrokenProcessPool as error:

@@ -1,4 +1,4 @@
-"""Reads files forward, compressed or not; what is damaged is an error that names the file."""
+"""Reads files forward, compressed or not; damage is an error that names the file."""
 
 import collections
 import contextlib
@@ -40,7 +40,7 @@ def unpacked_name(path: epath.Path) -> str:
 
 
 def unpacking(data: bytes) -> str:
-    """Says what to do with a file that begins so and is compressed; "" if it is not."""
+    """Returns advice about compressed data from its first bytes; "" if it is not compressed."""
     return next((what for mark, what in _PACKED.items() if data.startswith(mark)), "")
 
 
@@ -64,7 +64,7 @@ class Stream(contextlib.AbstractContextManager):
 
     @property
     def source_position(self) -> int:
-        """Bytes of the file, as it is stored, that have been read."""
+        """Bytes of the stored file that have been read."""
         return self._raw.tell()
 
     def read(self, count: int) -> bytes:
@@ -84,7 +84,7 @@ class Stream(contextlib.AbstractContextManager):
         return b"".join(blocks)
 
     def seek(self, position: int) -> None:
-        """Goes forward to a position; a compressed file is read up to there."""
+        """Moves forward to a position; a compressed file is read up to there."""
         if not self.compression:
             self._raw.seek(min(position, self._num_bytes))  # remote files have no position after their end
             self.position = position
@@ -94,7 +94,7 @@ class Stream(contextlib.AbstractContextManager):
 
 
 def line_number(path: str, offset: int) -> int:
-    """Returns the number of the line, from 1, that holds a byte of a file; reads the file up to there."""
+    """Returns the number of the line, from 1, that contains a byte; reads the file up to there."""
     ends, left = collections.Counter[bytes](), offset
     with Stream(epath.Path(path)) as stream:
         while left > 0 and (block := stream.read(min(left, BLOCK_BYTES))):
@@ -124,10 +124,10 @@ class StreamCache(contextlib.AbstractContextManager):
 
 
 class _ZstdReader:
-    """Reads zstd frames one after another; the package's own reader takes a file that ends early as whole.
+    """Reads consecutive zstd frames; the package's own reader accepts truncated files as whole.
 
-    Memory holds a window, which grows as the frame is unpacked: up to 128 MiB or, in a file made with
-    `zstd --long`, up to 1,000 times what has been read of the file, and never more than 2 GiB.
+    Memory holds a window, which grows with the data: up to 128 MiB or, in a file made with `zstd --long`, up
+    to 1,000 times the bytes read so far, and never more than 2 GiB.
     """
 
     def __init__(self, raw: IO[bytes]):

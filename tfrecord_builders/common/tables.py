@@ -47,16 +47,16 @@ MAX_TEXT_BYTES = 1 << 26  # of a line, or of a file that is one text
 
 @dataclasses.dataclass(frozen=True)
 class TableFormat:
-    """How a table is written.
+    """The format of a table.
 
     Attributes:
         kind: csv; tsv; jsonl (an object a line); at (`text@label` lines, the last @ counts: columns text and
             label); folders (one folder of .txt files for each label: columns id, text and label); parquet;
             arrow; named (a data set by its name).
         header: csv and tsv: whether the first line names the columns; if not, their names are "0", "1", ...
-        delimiter: csv and tsv: between columns; "": a tab in tsv, in csv what the header shows.
-        quoting: csv and tsv: whether double quotes around a field hide delimiters and line breaks.
-        replaced: csv and tsv: (what is written, what it stands for) in fields, one after another.
+        delimiter: csv and tsv: between columns; "": a tab in tsv, in csv detected from the header.
+        quoting: csv and tsv: whether double quotes around a field enclose delimiters and line breaks.
+        replaced: csv and tsv: (written, meant) replacements in fields, one after another.
         folders: which folders to read; empty: all.
     """
 
@@ -70,7 +70,7 @@ class TableFormat:
 
 
 def check_exists(source: str) -> None:
-    """Raises FileNotFoundError or UserError unless a file, a folder or a data set by name is there."""
+    """Raises FileNotFoundError or UserError unless a file, a folder or a named data set exists."""
     if named_sets.is_name(source):
         named_sets.check(source)
     else:
@@ -78,15 +78,15 @@ def check_exists(source: str) -> None:
 
 
 def is_columnar(source: epath.PathLike) -> bool:
-    """Returns whether rows come from Parquet, Arrow or a data set by name, and not from text."""
+    """Returns whether rows come from Parquet, Arrow or a named data set instead of text."""
     return named_sets.is_name(source) or bool(columnar.kind_of(epath.Path(source)))
 
 
 def existing(path: epath.PathLike) -> epath.Path:
-    """Returns the path of a file or folder.
+    """Returns the path of an existing file or folder.
 
     Raises:
-        FileNotFoundError: it is not there.
+        FileNotFoundError: it does not exist.
         UserError: it is a pipe.
     """
     path = epath.Path(path)
@@ -98,7 +98,7 @@ def existing(path: epath.PathLike) -> epath.Path:
 
 
 def existing_file(path: epath.PathLike) -> epath.Path:
-    """Returns the path of a file; a folder is an error, as those of columnar files are read elsewhere."""
+    """Returns the path of an existing file; folders, which only columnar readers accept, are an error."""
     path = existing(path)
     if path.is_dir():
         raise UserError(
@@ -108,7 +108,7 @@ def existing_file(path: epath.PathLike) -> epath.Path:
 
 
 def infer_format(path: epath.PathLike) -> TableFormat:
-    """Returns the usual format for a file's name, csv quoted, tsv not, or for what else holds rows."""
+    """Returns the usual format for a file's name (csv quoted, tsv not) or for another source."""
     if named_sets.is_name(path):
         return TableFormat(NAMED)
     path = existing(path)
@@ -128,11 +128,11 @@ def infer_format(path: epath.PathLike) -> TableFormat:
 
 
 def read_table(path: epath.PathLike, table: TableFormat, skip: Skip | None = None) -> Iterator[LabelledRow]:
-    """Reads a table, row by row; blank lines are no rows, except in tables of one column.
+    """Reads a table row by row; blank lines are skipped, except in tables of one column.
 
     Args:
         path: a file, plain or compressed, local or remote, a folder, or the name of a data set.
-        skip: called with reason and location of each row that has too few or too many fields; None: an error.
+        skip: called with reason and location of each row with too few or too many fields; None: an error.
 
     Raises:
         UserError: it is damaged, badly encoded or badly written; the message has file and line.
@@ -173,7 +173,7 @@ def decoded_lines(path: epath.PathLike, encoding: str = "utf-8") -> Iterator[tup
 
 
 def _known_encoding(encoding: str) -> str:
-    """Returns an encoding; utf-8 for that with a byte order mark before it, which is left out in any case."""
+    """Returns an encoding; utf-8 for utf-8-sig, as a byte order mark is removed in any case."""
     try:
         "".encode(encoding)
         name = codecs.lookup(encoding).name

@@ -1,7 +1,7 @@
-"""Turns pretraining records of the original and of Model Garden into a set in our format.
+"""Converts pretraining records of the original and of Model Garden to a set in our format.
 
-A row of a file becomes a shard of one direction, so that memory continues through it as it did there. Orders
-are drawn, for neither format has them; so are Model Garden's targets. Everything else is as it was.
+A row of a file becomes a shard of one direction, so that memory continues through it as before. Orders are
+drawn, as neither format has them; so are Model Garden's targets. Everything else is unchanged.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ def convert(options: ConversionOptions, progress: bool = False) -> tuple[Manifes
     """Converts records.
 
     Returns:
-        (the manifest, which has been written last; what the records lack and a user should know).
+        (the manifest, written last; notes for the user on what the records lack).
 
     Raises:
         UserError: an option, a file or a record is wrong, with its file and number.
@@ -95,7 +95,7 @@ def _convert(
 def _new_manifest(
     options: ConversionOptions, source: ExternalSet, tokenizer: XLNetTokenizer, reader
 ) -> Manifest:
-    """Returns the manifest of the set before its shards are known."""
+    """Returns the set's manifest without shards."""
     spec = RecordSpec(source.seq_len, source.reuse_len, reader.num_predict, tokenizer.vocab_size)
     return Manifest.create(
         spec,
@@ -126,13 +126,7 @@ def _new_manifest(
 
 
 class _Conversion:
-    """Files on their way into a set, whose manifest has no shards yet.
-
-    Attributes:
-        shards: those that are finished.
-        has_eod: whether an <eod> has been seen.
-        notes: for the user.
-    """
+    """Converts files into shards of a set; `notes` are for the user."""
 
     def __init__(
         self,
@@ -149,7 +143,7 @@ class _Conversion:
         self.notes: list[str] = []
 
     def add(self, file: ExternalFile) -> None:
-        """Writes a file's rows as shards, one for each row that does not break off."""
+        """Writes a file's rows as shards, one for each row without a break."""
         sketches: dict[int, Sketch] = {}
         breaks = 0
         for first in range(0, file.batch_size, MAX_WRITERS):
@@ -163,7 +157,7 @@ class _Conversion:
             )
 
     def _add_rows(self, file: ExternalFile, numbers: range, sketches: dict[int, Sketch]) -> int:
-        """Writes some rows of a file; returns how often they break off."""
+        """Writes some rows of a file; returns the number of breaks."""
         before, breaks = None, 0
         with contextlib.ExitStack() as stack:
             rows = {number: self._open(stack, file, number) for number in numbers}
@@ -196,7 +190,7 @@ class _Conversion:
         return breaks
 
     def _continues(self, before, columns) -> np.ndarray:
-        """Returns bool [S, B]: which records continue where their row's record before them ended."""
+        """Returns bool [S, B]: which records continue where their row's previous record ended."""
         first = before or {name: columns[name][:1] for name in ("input_ids", "a_len")}
         ids, a_len = (np.concatenate([first[name], columns[name]]) for name in ("input_ids", "a_len"))
         continues = int64_records.continues(ids[:-1], ids[1:], a_len[:-1], self._manifest.reuse_len)
@@ -215,7 +209,7 @@ class _Conversion:
 
 
 def _check_directions(file: ExternalFile, sketches: dict[int, Sketch]) -> None:
-    """Raises UserError if rows are read in other directions than the number of cores says."""
+    """Raises UserError if the number of cores implies wrong reading directions."""
     numbers = sorted(sketches)
     rows = contradiction([sketches[number] for number in numbers], file.backward[numbers])
     if rows:
@@ -230,7 +224,7 @@ def _check_directions(file: ExternalFile, sketches: dict[int, Sketch]) -> None:
 
 
 def _lacking(manifest: Manifest, source: ExternalSet, original: bool, notes: Sequence[str]) -> list[str]:
-    """Returns what the records do not say, and what was done about it."""
+    """Returns what the records do not contain, and how it was replaced."""
     lacks = [
         "streams are not in the records: each row of a file became one, with empty memory where it begins",
         "checksums of files are not in the records: each record's own were checked, and the manifest has the "
@@ -279,7 +273,7 @@ def summary(manifest: Manifest) -> str:
 
 
 def _begin(manifest: Manifest) -> str:
-    """Returns the begin of the first record's text: the original's records do not name their tokenizer."""
+    """Returns the beginning of the first record's text, for a person to check the tokenizer by."""
     shard = manifest.shards[0]
     ids = read_shard(manifest.path(shard), manifest.spec, 0, 1)["input_ids"][0, : manifest.reuse_len]
     text = XLNetTokenizer(manifest.tokenizer_path).decode(ids if shard.forward_segments else ids[::-1])

@@ -1,8 +1,8 @@
-"""Finds out whether rows of text are read in the directions that they are said to be.
+"""Checks whether rows of text are read in their stated directions.
 
-Forward rows and backward rows hold the same text, and any text repeats itself. So stretches of tokens are
-compared with the reverse of others: what two rows have in common must run the same way exactly if they are
-read in the same direction.
+Forward and backward rows hold the same text, and any text repeats itself. So stretches of tokens are compared
+with reversed ones: a stretch that two rows share must run the same way exactly if the rows are read in the
+same direction.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ class Sketch:
         self.turned = np.zeros(0, bool)
 
     def add(self, text: np.ndarray) -> None:
-        """Takes in tokens, int [N]."""
+        """Adds tokens, int [N]."""
         mixed = self._mixed[text]
         count = max(0, len(text) - _LENGTH + 1)
         ahead, back = np.zeros(count, np.uint64), np.zeros(count, np.uint64)
@@ -38,13 +38,9 @@ class Sketch:
 
 
 def contradiction(sketches: list[Sketch], backward: np.ndarray) -> tuple[int, int] | None:
-    """Looks for rows whose common text does not run as their directions say.
+    """Returns two rows whose shared text contradicts their directions, backward bool [rows].
 
-    Args:
-        backward: bool [rows].
-
-    Returns:
-        Two such rows, or None if most of what rows have in common is as it should be.
+    None if most of the shared text is consistent.
     """
     keys = np.concatenate([sketch.keys for sketch in sketches])
     rows = np.repeat(np.arange(len(sketches)), [len(sketch.keys) for sketch in sketches])

@@ -19,13 +19,13 @@ CHUNK_RECORDS = 4096  # read at once
 
 @dataclasses.dataclass(frozen=True)
 class ExternalFile:
-    """One file and how its rows lie in it.
+    """One file and the layout of its rows.
 
     Attributes:
         batch_size: rows B.
-        num_cores: cores that share the rows, each as many consecutive ones.
+        num_cores: cores that share the rows, each equally many consecutive ones.
         bidirectional: whether the second half of each core's rows is read backward.
-        num_steps: steps that it should have; None: not known.
+        num_steps: expected steps; None: not known.
     """
 
     path: epath.Path
@@ -51,18 +51,18 @@ class ExternalFile:
         return self.bidirectional & (np.arange(self.batch_size) % rows_of_core >= rows_of_core // 2)
 
     def where(self, record: int) -> str:
-        """Names a record for an error."""
+        """Returns a record's location, for errors."""
         return f"{self.path}, record {record} (step {record // self.batch_size}, row "\
             f"{record % self.batch_size})"  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
 class ExternalSet:
-    """Files that were made with the same settings.
+    """Files with the same settings.
 
     Attributes:
         lower: whether the text was lower-cased.
-        num_predict: tokens that were picked in every record; None: as many as it happened, or none yet.
+        num_predict: tokens picked in every record; None: their number varies, or none are picked yet.
         alpha, beta: about beta of each alpha tokens were picked.
     """
 
@@ -77,7 +77,7 @@ class ExternalSet:
 
 
 def joined(sets: Sequence[ExternalSet]) -> ExternalSet:
-    """Returns the set of all files; raises UserError if sets differ in more than their files."""
+    """Joins sets; raises UserError if they differ in more than their files."""
     first, *others = sets
     for other in others:
         for field in dataclasses.fields(first):
@@ -94,7 +94,7 @@ def read_frames(path: epath.Path) -> Iterator[bytes]:
     """Yields the records of a TFRecord file.
 
     Raises:
-        UserError: the file cannot be read, ends inside a record, or is damaged; with the record's number.
+        UserError: the file cannot be read, is truncated or damaged; with the record's number.
     """
     try:
         with path.open("rb") as file:
@@ -128,15 +128,15 @@ def read_steps(
     """Reads a file, many steps at a time.
 
     Args:
-        lengths: numbers in each feature; None: any number of them.
-        on_rest: called with the number of records at the end that are not a complete step; a file that knows
-            its number of steps has none.
+        lengths: numbers in each feature; None: variable.
+        on_rest: called with the number of records in an incomplete last step; a file with known num_steps has
+            none.
 
     Yields:
-        name -> int64 [S, B, length]; a feature of any length is filled up with -1.
+        name -> int64 [S, B, length]; a feature of variable length is padded with -1.
 
     Raises:
-        UserError: a record has other features, or the file has another number of records than it should.
+        UserError: a record has other features, or the file has a wrong number of records.
     """
     chunk = max(1, CHUNK_RECORDS // file.batch_size) * file.batch_size
     frames, count, records = [], 0, 0
@@ -169,11 +169,8 @@ def check_segments(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Checks that records are [reused | A SEP B SEP CLS] of known pieces.
 
-    Args:
-        ids, segment_ids: int64 [S, B, T].
-
-    Returns:
-        (special: bool [S, B, T], SEP and CLS; a_len: int [S, B], tokens of A).
+    Given ids and segment_ids, int64 [S, B, T], it returns (special: bool [S, B, T], SEP and CLS; a_len: int
+    [S, B], tokens of A).
     """
     seq_len = ids.shape[-1]
     special = (ids == SEP_ID) | (ids == CLS_ID)
@@ -196,19 +193,16 @@ def check_segments(
 
 
 def check(file: ExternalFile, first_step: int, holds: np.ndarray, what: str) -> None:
-    """Raises UserError that names the first record for which `holds`, bool [S, B], is False."""
+    """Raises UserError for the first record for which `holds`, bool [S, B], is False."""
     if not holds.all():
         record = first_step * file.batch_size + int(np.argmin(holds.reshape(-1)))
         raise UserError(f"{file.where(record)} {what}")
 
 
 def continues(before: np.ndarray, ids: np.ndarray, a_len: np.ndarray, reuse_len: int) -> np.ndarray:
-    """Returns bool [S, B]: which records continue where the ones of the step before end.
+    """Returns bool [S, B]: which records `ids` continue the records `before` of the previous step.
 
-    Args:
-        before: int [S, B, T], the steps before.
-        ids: int [S, B, T].
-        a_len: int [S, B], tokens of A in `before`.
+    ids and before are int [S, B, T]; a_len is int [S, B], tokens of A in `before`.
     """
     width = min(reuse_len, ids.shape[-1] - reuse_len)
     same = before[..., reuse_len : reuse_len + width] == ids[..., :width]
@@ -216,7 +210,7 @@ def continues(before: np.ndarray, ids: np.ndarray, a_len: np.ndarray, reuse_len:
 
 
 def glob(pattern: str) -> list[epath.Path]:
-    """Returns the files that a path or glob names, sorted; none if there are none."""
+    """Returns the files that match a path or glob, sorted."""
     path = epath.Path(pattern)
     return [path] if path.exists() else sorted(epath.Path(name) for name in tf.io.gfile.glob(pattern))
 

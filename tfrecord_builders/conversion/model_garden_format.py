@@ -27,9 +27,8 @@ _FIELDS = {
 def find(inputs: Sequence[str], num_cores: int | None = None) -> ExternalSet:
     """Finds record files by their meta files (*.tfrecord.json, *.tfrecord-I-of-N.json).
 
-    Args:
-        inputs: folders, or paths or globs of meta files.
-        num_cores: num_cores_per_host of the build; None: what the meta files say.
+    Inputs are folders, or paths or globs of meta files. num_cores is num_cores_per_host of the build; None:
+    as in the meta files.
     """
     metas = []
     for name in inputs:
@@ -95,7 +94,7 @@ def border_pieces(pieces: Sequence[str]) -> np.ndarray:
 
 
 def borders_agree(borders: np.ndarray, ids: np.ndarray, is_border: np.ndarray) -> np.ndarray:
-    """Returns bool [S, B]: whether the borders of words are where the tokenizer has them.
+    """Returns bool [S, B]: whether the word borders are the tokenizer's.
 
     Args:
         borders: int64 [S, B, any], positions, the last of them T; -1 after.

@@ -1,4 +1,4 @@
-"""What a conversion can be asked for."""
+"""Options of a conversion."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from xlnet_tf.records import ranks, spans
 class ConversionOptions:
     """What to convert, from which format ("original" or "model_garden"), and how.
 
-    None: the default that the help states.
+    None is the default that the help states.
     """
 
     input: Sequence[str] = option(

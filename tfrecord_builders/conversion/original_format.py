@@ -1,6 +1,6 @@
-"""Pretraining records as the original's data_utils.py writes and reads them.
+"""Reads and writes pretraining records in the format of the original's data_utils.py.
 
-Its files say by their names how they were made, and a record_info json next to each how many steps it has.
+File names state the settings, and a record_info json next to each file its number of steps.
 """
 
 import dataclasses
@@ -35,9 +35,8 @@ _WRITE_RECORDS = 2048  # at once
 def find(inputs: Sequence[str], num_cores: int | None = None) -> ExternalSet:
     """Finds record files by their record_info-*.json.
 
-    Args:
-        inputs: folders (save_dir, or tfrecords in it), or paths or globs of record_info files.
-        num_cores: num_core_per_host of the build; None: what corpus_info.json says.
+    Inputs are folders (save_dir, or tfrecords in it), or paths or globs of record_info files. num_cores is
+    num_core_per_host of the build; None: as in corpus_info.json.
     """
     infos = []
     for name in inputs:
@@ -99,7 +98,7 @@ _INTEGERS = ("batch_size", "seq_len", "reuse_len", "alpha", "beta", "num_predict
 
 
 def _num_cores(info: epath.Path, numbers: dict[str, Any]) -> int:
-    """Returns the cores by which rows were laid out: nothing but corpus_info.json knows."""
+    """Returns the cores by which rows were laid out, which only corpus_info.json states."""
     for folder in (info.parent.parent, info.parent):
         if (folder / _CORPUS_INFO).exists():
             values = files.read_json(folder / _CORPUS_INFO)
@@ -116,7 +115,7 @@ def _num_cores(info: epath.Path, numbers: dict[str, Any]) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """What became of a set that was written in the original's format.
+    """The result of writing a set in the original's format.
 
     Attributes:
         files: names of the TFRecord files.
@@ -140,20 +139,20 @@ def write(
 ) -> Written:
     """Writes a set in the original's format, for its train.py and other readers of it.
 
-    The records of a direction, in the set's order, are dealt out to as many equal rows as a batch has of it.
-    What is not needed to train is not there: is_masked has as many special tokens as targets are missing
-    from num_predict (the original's reader drops them), and the next token after A and B, which no target
-    uses, is CLS where the records do not show it.
+    The records of a direction, in the set's order, are distributed to equal rows, as many as a batch has of
+    it. Contents that training does not need are replaced: is_masked has as many special tokens as targets are
+    missing from num_predict (the original's reader drops them), and the next token after A and B, which no
+    target uses, is CLS where the records do not show it.
 
     Args:
         output_dir: the original's save_dir: gets corpus_info.json and the folder tfrecords.
         batch_size: rows of a batch of a host, bsz_per_host.
-        num_cores: that share them, num_core_per_host.
+        num_cores: cores that share them, num_core_per_host.
         num_tasks: files for each pass.
         report: called with the number of records written since the last call.
 
     Raises:
-        UserError: the set cannot be written so: its objective, its directions, too few records.
+        UserError: the format cannot hold the set's objective or directions, or there are too few records.
     """
     folder = epath.Path(output_dir)
     _check_output(manifest, folder)
@@ -178,7 +177,7 @@ def write(
 
 
 def _check_output(manifest: Manifest, folder: epath.Path) -> None:
-    """Raises UserError if a set cannot be written there, or not in this format."""
+    """Raises UserError if a set cannot be written to the folder, or not in this format."""
     folders.claim(folder, flag="--output_dir")
     if manifest.objective != "permutation":
         raise UserError(
@@ -190,7 +189,7 @@ def _check_output(manifest: Manifest, folder: epath.Path) -> None:
 
 
 def _shards_of(manifest: Manifest, pass_index: int, task: int, num_tasks: int) -> list[Shard]:
-    """Returns the shards of a pass that go into one file."""
+    """Returns a file's shards of a pass."""
     shards = [shard for shard in manifest.shards if shard.pass_index == pass_index]
     shards.sort(key=lambda shard: shard.slice_index)
     first, last = (len(shards) * number // num_tasks for number in (task, task + 1))
@@ -216,7 +215,7 @@ def _corpus_info(manifest: Manifest, batch_size: int, num_cores: int, fixed: int
 
 
 def _name(manifest: Manifest, fixed: int | None, batch_size: int, task: int, pass_id: int) -> str:
-    """Returns the original's name of a file, without its ending."""
+    """Returns the original's name of a file, without its suffix."""
     return (
         f"{manifest.split}-{task}-{pass_id}.bsz-{batch_size}.seqlen-{manifest.seq_len}"
         f".reuse-{manifest.reuse_len}.{'uncased.' if manifest.cleaning['lower'] else ''}"
@@ -227,7 +226,7 @@ def _name(manifest: Manifest, fixed: int | None, batch_size: int, task: int, pas
 
 
 class _Rows:
-    """The records of some shards, dealt out to the rows of batches; each row has `num_steps` records."""
+    """The records of some shards, distributed to the rows of batches; each row has `num_steps` records."""
 
     def __init__(self, manifest: Manifest, shards: Sequence[Shard], layout: ExternalFile):
         self.manifest = manifest
@@ -318,7 +317,7 @@ def _write_file(rows: _Rows, path: epath.Path, fixed: int | None, report: Callab
 
 
 def lost(manifest: Manifest, written: Written) -> list[str]:
-    """Returns what of a set the original's format cannot hold."""
+    """Returns notes on what the original's format cannot hold of a set."""
     notes = [
         "factorization orders are not in the files: the original draws them whenever it reads",
         "where streams begin is not in the files: the original carries memory on from stream to stream",

@@ -14,10 +14,10 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 
 class OriginalReader:
-    """Reads the original's records: targets are there.
+    """Reads the original's records, which have targets.
 
     Attributes:
-        num_predict: slots for targets of the set.
+        num_predict: target slots of the set.
         notes: for the user.
     """
 
@@ -47,7 +47,7 @@ class OriginalReader:
         self.num_predict = options.num_predict or num_predict
 
     def _targets(self, file: ExternalFile):
-        """Yields bool [S, B, T]: the targets; special tokens that were picked are none."""
+        """Yields bool [S, B, T]: the targets, without special tokens."""
         for columns in int64_records.read_steps(file, self._lengths):
             special = np.isin(columns["input"], (special_tokens.SEP_ID, special_tokens.CLS_ID))
             yield (columns["is_masked"] == 1) & ~special
@@ -140,12 +140,8 @@ class ModelGardenReader:
 def _segments(file: ExternalFile, source: ExternalSet, names, chunks, vocab_size: int):
     """Checks what the formats have in common.
 
-    Args:
-        names: ids, segment_ids, label -> the format's names of them.
-
-    Yields:
-        (number of the first step, the file's columns, input_ids, segment_ids, next_sentence, special and
-        a_len of [S, B, ...]).
+    `names` maps ids, segment_ids and label to the format's names. Yields (number of the first step, the
+    file's columns, input_ids, segment_ids, next_sentence, special and a_len of [S, B, ...]).
     """
     step = 0
     for columns in chunks:

@@ -71,11 +71,11 @@ class RowWriter:
         self._files.__exit__(*error)
 
     def close(self) -> None:
-        """Ends the shard; writing is over then."""
+        """Ends the shard."""
         self._files.close()
 
     def write(self, reader, columns: Mapping[str, np.ndarray]) -> None:
-        """Appends records: columns as the reader gives them, [S, ...]."""
+        """Appends records: the reader's columns, [S, ...]."""
         manifest, count = self._manifest, len(columns["input_ids"])
         is_target = reader.draw_targets(self._rng, columns, self._backward)
         rank = ranks.sample_ranks(
@@ -156,7 +156,7 @@ class RowWriter:
 
 
 def _account(direction: int, total: int, written: int) -> dict[str, Any]:
-    """Says what became of a row's tokens in a direction."""
+    """Accounts for a row's tokens in a direction."""
     reason = "not_in_any_record" if written else "read_in_the_other_direction_only"
     dropped = {reason: total - written}
     return {"pass": 0, "direction": direction, "in": total, "written": written, "dropped": dropped}

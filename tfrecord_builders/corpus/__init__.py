@@ -1,11 +1,10 @@
-"""Corpora of many formats, cut into shards: what a job of a builder tokenizes; memory never holds a corpus.
+"""Corpora of many formats, cut into shards, which builders' jobs tokenize; memory never holds a corpus.
 
 A corpus is files and folders of plain text, jsonl or parquet, plain or compressed, and data sets of
-TensorFlow Datasets. Its shards depend on the corpus and their size alone.
+TensorFlow Datasets. Its shards depend only on the corpus and on their size.
 
-Begin with `shards.py`. `sources.py` finds what a corpus consists of; `text.py` reads plain text and jsonl,
-`parquet.py` and `datasets.py` one format each, and so does `delimited.py`, for those who want rows instead of
-documents.
+Begin with `shards.py`. `sources.py` finds the parts of a corpus; `text.py` reads plain text and jsonl,
+`parquet.py` and `datasets.py` one format each, and `delimited.py` tables, as rows instead of documents.
 """
 
 from tfrecord_builders.corpus.files import is_part

@@ -1,6 +1,6 @@
 """Prepared data sets of TensorFlow Datasets with a document in each example.
 
-Planning reads a data set's description alone; reading its examples loads TensorFlow, where they are read.
+Planning reads only a data set's description; TensorFlow is loaded where examples are read.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from xlnet_tf.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class DatasetPart(PartOfRows):
-    """A run of examples, in the data set's order; its bytes are in proportion."""
+    """Consecutive examples in the data set's order; their bytes are estimated in proportion."""
 
     def texts(self) -> Iterator[str]:
         field = self.options.text_field
@@ -47,7 +47,7 @@ class DatasetSource:
     """A split of a data set.
 
     Raises:
-        UserError: it is unknown or not prepared, or has no such split or no such field of text.
+        UserError: it is unknown or not prepared, or has no such split or text field.
     """
 
     path = None

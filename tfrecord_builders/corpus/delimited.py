@@ -1,4 +1,4 @@
-"""Tables with named columns, csv and tsv, compressed or not: rows for predictions, no documents."""
+"""Tables with named columns, csv and tsv, compressed or not: rows for predictions, not documents."""
 
 import dataclasses
 import re
@@ -34,7 +34,7 @@ class TablePart(FilePart):
     ends_document: ClassVar[bool] = True
 
     def rows(self, cache: StreamCache) -> Iterator[CorpusRow]:
-        """Yields the rows; one with other fields than the table has columns is an error."""
+        """Yields the rows; a row whose fields do not match the columns has an error."""
         data, begin, end = self.read_bytes(cache), 0, 0
 
         def lines() -> Iterator[tuple[int, str]]:
@@ -64,7 +64,7 @@ class TablePart(FilePart):
 
 
 def _damage(row: bytes, error: Exception) -> str:
-    """Returns why a row cannot be split into fields."""
+    """Returns the reason why a row cannot be split into fields."""
     try:
         row.decode()
     except UnicodeDecodeError as undecodable:
@@ -73,7 +73,7 @@ def _damage(row: bytes, error: Exception) -> str:
 
 
 class TableSplitter(FileSplitter):
-    """Splits a table between rows; as quotes hide line ends, it is read from its begin to its end."""
+    """Splits a table between rows; as quotes may enclose line ends, it is read from the beginning."""
 
     def __init__(self, path: epath.Path):
         super().__init__(path)
@@ -115,7 +115,7 @@ class TableSplitter(FileSplitter):
 
 
 def row_end(data: bytes, begin: int, least: int, dialect: Dialect) -> int:
-    """Returns where a row ends that holds the byte `least` of those from `begin` on; 0 if it does not."""
+    """Returns the end of the row with the byte `least`, scanning rows from `begin` on; 0 if it is missing."""
     if not dialect.quoted:
         return data.find(dialect.end, max(begin, least)) + 1
     end, field_end = begin, re.compile(b"[" + re.escape(dialect.delimiter.encode()) + dialect.end + b"]")
@@ -126,7 +126,7 @@ def row_end(data: bytes, begin: int, least: int, dialect: Dialect) -> int:
 
 
 def _quoted_row_end(data: bytes, begin: int, line_mark: bytes, field_end: re.Pattern[bytes]) -> int:
-    """Returns where a row of csv ends; 0 if it does not. Only a field that begins with a quote is quoted."""
+    """Returns the end of a csv row; 0 if it is not there. Only a field that begins with a quote is quoted."""
     end = data.find(line_mark, begin) + 1
     if data.find(b'"', begin, end) < 0:  # as in most rows
         return end
@@ -141,7 +141,7 @@ def _quoted_row_end(data: bytes, begin: int, line_mark: bytes, field_end: re.Pat
 
 
 def _after_quotes(data: bytes, begin: int) -> int:
-    """Returns where a quoted text ends, in which two quotes stand for one; 0 if it does not."""
+    """Returns the end of a quoted text, in which two quotes stand for one; 0 if it is not there."""
     end = begin + 1
     while (end := data.find(b'"', end) + 1) and data[end : end + 1] == b'"':
         end += 1

@@ -1,4 +1,4 @@
-"""What the formats of a corpus have in common: parts of files, runs of rows, and documents as lines."""
+"""Shared by the formats of a corpus: parts of files, runs of rows, and documents as lines."""
 
 import contextlib
 import dataclasses
@@ -24,7 +24,7 @@ class PartText:
 
     Attributes:
         lines: stripped; "" ends a document.
-        raw: bytes that say all that `lines` hold, for checksums.
+        raw: bytes with the contents of `lines`, for checksums.
         empty_documents: how many have no text; they are not in `lines`.
         nul_bytes: file's name -> NUL bytes in its text, where there are any.
     """
@@ -38,11 +38,7 @@ class PartText:
 
 @dataclasses.dataclass(frozen=True)
 class FilePart:
-    """A stretch of one file; bytes are counted in the uncompressed file.
-
-    Attributes:
-        text: its bytes, where the file is compressed; None: to be read from the file.
-    """
+    """A stretch of one file in uncompressed bytes; `text` holds those of compressed files."""
 
     path: str
     start: int
@@ -98,7 +94,7 @@ class PartOfRows:
         return self
 
     def texts(self) -> Iterable[str]:
-        """Reads the rows; one without text is an empty document.
+        """Reads the texts of the rows; one without text is an empty document.
 
         Raises:
             UserError: they cannot be read, or a text is not UTF-8.
@@ -110,7 +106,7 @@ class PartOfRows:
         return part_of_documents(self.texts(), self.options.mark_paragraphs)
 
     def rows(self, cache: StreamCache) -> Iterator[CorpusRow]:
-        """Yields the rows, with all their columns where the format has more than the text."""
+        """Yields the rows, with all their columns if the format has more than the text."""
         del cache
         for number, text in enumerate(self.texts(), self.start):
             yield CorpusRow(self.options.tfds_name, number, {self.options.text_field: text}, numbered=True)
@@ -119,8 +115,7 @@ class PartOfRows:
 def document_lines(lines: Iterable[str], mark_paragraphs: bool) -> list[str]:
     """Returns a document's lines, stripped, without blank ones.
 
-    Args:
-        mark_paragraphs: whether `<eop>` is glued to a line that blank lines, and more text, follow.
+    With mark_paragraphs, `<eop>` is appended to a line followed by blank lines and more text.
     """
     stripped, blank = [], False
     for line in map(str.strip, lines):
@@ -137,7 +132,7 @@ def document_lines(lines: Iterable[str], mark_paragraphs: bool) -> list[str]:
 def part_of_documents(texts: Iterable[str], mark_paragraphs: bool) -> PartText:
     """Returns the text of whole documents.
 
-    Halves of surrogate pairs, which no UTF-8 file can hold, become U+FFFD.
+    Unpaired surrogates, which no UTF-8 file can hold, become U+FFFD.
     """
     lines, empty = [], 0
     for text in texts:

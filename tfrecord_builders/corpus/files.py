@@ -1,4 +1,4 @@
-"""Finds the files of a corpus; their names show their formats."""
+"""Finds the files of a corpus and their formats by name."""
 
 import dataclasses
 import os
@@ -29,7 +29,7 @@ TABLES = {".csv": "csv", ".tsv": "tsv"}  # for those who want rows
 
 @dataclasses.dataclass(frozen=True)
 class FileFormat:
-    """What a file's name says of it.
+    """A file's format by its name.
 
     Attributes:
         kind: "text", "jsonl", "parquet", "csv" or "tsv".
@@ -41,7 +41,7 @@ class FileFormat:
 
 
 def file_format(path: epath.Path) -> FileFormat:
-    """Returns the format of a file by its name's endings; unknown endings are text.
+    """Returns the format of a file by its suffixes; unknown suffixes are text.
 
     Raises:
         UserError: an archive, another compression, something that is not text, or compressed parquet.
@@ -62,7 +62,7 @@ def file_format(path: epath.Path) -> FileFormat:
 
 
 def not_a_corpus(path: epath.Path, suffix: str) -> UserError:
-    """Returns the error of a file whose suffix shows that it is not a corpus."""
+    """Returns the error for a file whose suffix is not that of a corpus."""
     return UserError(
         f"{path} is a {suffix} file, expected text, jsonl (also .gz, .zst) or parquet: {_WHAT_TO_DO[suffix]}"
     )
@@ -72,11 +72,11 @@ def find_files(patterns: Sequence[str]) -> list[epath.Path]:
     """Finds the files of a corpus.
 
     Args:
-        patterns: paths or globs (* ? []), local or remote; of folders, all files but hidden ones are taken.
+        patterns: paths or globs (* ? []), local or remote; folders give all files but hidden ones.
 
     Returns:
-        The files, sorted within each pattern, each once, by the first of its paths: relative and absolute
-        paths and symbolic links can name the same file.
+        The files, sorted within each pattern. A file with several paths (relative, absolute, symbolic links)
+        is returned once, by the first one.
     """
     files = {}
     for pattern in patterns:
@@ -98,7 +98,7 @@ def find_files(patterns: Sequence[str]) -> list[epath.Path]:
 
 
 def _matches(pattern: str) -> list[epath.Path]:
-    """Returns the files and folders that a path or glob names, sorted."""
+    """Returns the files and folders that match a path or glob, sorted."""
     path = epath.Path(pattern)
     if path.exists():
         return [path]
@@ -119,14 +119,14 @@ def _matches(pattern: str) -> list[epath.Path]:
 
 
 def is_part(file: epath.PathLike, pattern: str) -> bool:
-    """Returns whether a file, there or not yet, would be found by one of `find_files`' patterns."""
+    """Returns whether `find_files` would find a file, existing or not, by a pattern."""
     file, corpus = epath.Path(file).resolve(), epath.Path(pattern).resolve()
     is_glob = not corpus.exists()
     return any(path == corpus or (is_glob and path.match(str(corpus))) for path in (file, *file.parents))
 
 
 class Snapshot:
-    """What the files of a corpus are like now, to see whether they have changed while they were read."""
+    """The state of a corpus' files, to detect changes while they are read."""
 
     def __init__(self, files: Iterable[epath.Path]):
         self._states = {file: _state(file) for file in files}
@@ -142,7 +142,7 @@ class Snapshot:
 
 
 def _state(file: epath.Path) -> tuple[int, int]:
-    """Returns a file's bytes and the time of its last change, as fine as its file system has it."""
+    """Returns a file's bytes and modification time, as precise as its file system."""
     if "://" in str(file):
         remote = file.stat()
         return remote.length, remote.mtime
@@ -151,14 +151,14 @@ def _state(file: epath.Path) -> tuple[int, int]:
 
 
 def _identity(path: epath.Path) -> str:
-    """Returns what all paths of a file or folder have in common; of a remote one, its only path."""
+    """Returns an identity shared by all paths of a file or folder; for a remote one, its path."""
     return str(path) if "://" in str(path) else os.path.realpath(path)
 
 
 def _walk(folder: epath.Path, above: Sequence[str] = ()) -> Iterator[epath.Path]:
-    """Yields the files in a folder and its folders, sorted by name, but nothing hidden.
+    """Yields the files in a folder and its folders, sorted by name, except hidden ones.
 
-    A link back to a folder that it was reached through, `above` by their identities, is not followed.
+    Links back to one of the enclosing folders, `above` by their identities, are not followed.
     """
     identity = _identity(folder)
     if identity in above:

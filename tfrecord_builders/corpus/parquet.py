@@ -1,6 +1,6 @@
 """Parquet files with a document in each row.
 
-Memory holds a page of the column and a few rows; a corpus shard has at most four times the text asked for.
+Memory holds a page of the column and a few rows; a corpus shard has at most four times the requested text.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _SUSPICIOUS_BYTES, _SUSPICIOUS_RATIO = 1 << 27, 1000  # of a row group's text: i
 
 @dataclasses.dataclass(frozen=True)
 class ParquetPart(PartOfRows):
-    """A run of rows of a file; its bytes, by the file's sizes of its row groups, are a quarter at least."""
+    """Consecutive rows of a file; the row groups' sizes may underestimate their bytes, at most fourfold."""
 
     path: str
 
@@ -65,7 +65,7 @@ class ParquetSource:
     """A parquet file.
 
     Raises:
-        UserError: it is damaged, or has no column of strings with the name that the options give.
+        UserError: it is damaged, or has no string column with the options' name.
     """
 
     def __init__(self, path: epath.Path, options: CorpusOptions):
@@ -106,16 +106,16 @@ class ParquetSource:
                 yield length or 0
 
     def bytes_before(self, row: int) -> int:
-        """Returns the bytes of text before a row, if a group's rows were all of the same length."""
+        """Estimates the bytes of text before a row, as if a group's rows had equal length."""
         return int(np.interp(row, np.append(0, self.row_ends), np.append(0, self.byte_ends)))
 
     def row_at(self, num_bytes: int) -> int:
-        """Returns the first row before which this many bytes of text lie."""
+        """Returns the first row with this many bytes of text before it."""
         return int(np.ceil(np.interp(num_bytes, np.append(0, self.byte_ends), np.append(0, self.row_ends))))
 
 
 class _ParquetSplitter(contextlib.AbstractContextManager):
-    """Splits a file by the sizes of its row groups, or by its texts where these are far longer."""
+    """Splits a file by the sizes of its row groups, or by its texts if these are far longer."""
 
     def __init__(self, source: ParquetSource):
         self._source = source
@@ -162,7 +162,7 @@ class _ParquetSplitter(contextlib.AbstractContextManager):
 def _batches(
     path: epath.Path, field: str, start: int, stop: int, columns: Sequence[str] | None = None
 ) -> Iterator[tuple[int, pyarrow.RecordBatch]]:
-    """Yields (first row, rows) of a few rows at a time: some columns of them, or all."""
+    """Yields (first row, a few rows) with some columns, or all."""
     with _open(path, field) as file:
         ends = _row_group_ends(file)
         groups = range(np.searchsorted(ends, start, side="right"), np.searchsorted(ends, stop) + 1)
@@ -179,7 +179,7 @@ def _batches(
 
 @contextlib.contextmanager
 def _open(path: epath.Path, field: str) -> Iterator[pyarrow.parquet.ParquetFile]:
-    """Opens a file that has the text's column; while it is open, errors of reading name it."""
+    """Opens a file that has the text's column; read errors name the file."""
     with reading(path, "parquet", field), path.open("rb") as raw:
         file = pyarrow.parquet.ParquetFile(raw, buffer_size=BLOCK_BYTES)
         schema = file.schema_arrow
@@ -198,7 +198,7 @@ def _open(path: epath.Path, field: str) -> Iterator[pyarrow.parquet.ParquetFile]
 
 
 def field_of_rows(path: epath.Path, field: str) -> str:
-    """Returns the column by whose lengths rows are split into parts: `field`, else the first of strings."""
+    """Returns the column whose lengths decide where rows are split: `field`, else the first of strings."""
     with contextlib.suppress(pyarrow.ArrowException, OSError), path.open("rb") as raw:
         schema = pyarrow.parquet.read_schema(raw)
         if field not in schema.names:
@@ -214,13 +214,13 @@ def _are_strings(kind: pyarrow.DataType) -> bool:
 
 
 def _row_group_ends(file: pyarrow.parquet.ParquetFile) -> np.ndarray:
-    """Returns the row after the last of each group."""
+    """Returns the end row (exclusive) of each group."""
     rows = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
     return np.cumsum(rows, dtype=np.int64)
 
 
 def _plain_values(column: pyarrow.Array) -> list[Any]:
-    """Returns the values of a column as json can hold them, also those that Python has no type for."""
+    """Converts a column to JSON values, including types that Python lacks."""
     try:
         return [plain_value(value) for value in column.to_pylist()]
     except Exception:  # of the types of Python and pandas

@@ -1,4 +1,4 @@
-"""Rows of a corpus: what one prediction is made for. One that cannot be read is a row with an error."""
+"""Rows of a corpus, each for one prediction. A row that cannot be read has an error."""
 
 import dataclasses
 import math
@@ -15,10 +15,10 @@ MAX_NUL_SHARE = 0.01  # of a text's bytes; UTF-16 has one at least for each spac
 
 @dataclasses.dataclass(frozen=True)
 class CorpusRow:
-    """An object of jsonl, a row of a table or of parquet; of text a line or a document.
+    """An object of jsonl, a row of a table or of parquet, or a line or document of text.
 
     Attributes:
-        start: where the row begins: a byte of the uncompressed file or, `numbered`, its number from 0.
+        start: byte of the uncompressed file where the row begins or, `numbered`, its number from 0.
         values: column -> value of json's types.
         error: why it cannot be read; "" if it can.
     """
@@ -41,7 +41,7 @@ class CorpusRow:
 
     @classmethod
     def of_text(cls, source: str, start: int, text: bytes, field: str) -> Self:
-        """Returns the row whose only column is a text."""
+        """Returns a row whose only column is a text."""
         if text.count(0) > MAX_NUL_SHARE * len(text):
             reason = "NUL bytes: this is UTF-16 or no text at all, expected UTF-8"
             return cls(source, start, error=reason)
@@ -52,7 +52,7 @@ class CorpusRow:
 
     @property
     def location(self) -> dict[str, Any]:
-        """Where the row is, for people: source, and its line or number from 1; may read the file up to it."""
+        """The source and the row's line or number from 1, for people; may read the file up to it."""
         if self.numbered:
             return {"source": self.source, "row": self.start + 1}
         line = line_number(self.source, self.start)
@@ -66,7 +66,7 @@ class CorpusRow:
 
 
 def plain_value(value: Any) -> Any:
-    """Returns a value as json can hold it: what has no type there (dates, decimals, bytes) becomes a text."""
+    """Converts a value to json; types without a json form (dates, decimals, bytes) become texts."""
     if isinstance(value, dict):
         return {str(name): plain_value(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -84,7 +84,7 @@ def plain_value(value: Any) -> Any:
 
 
 class NotUtf8(str):
-    """Bytes that are not UTF-8, as people can read them; no input of a model."""
+    """Bytes that are not UTF-8, in readable form; not an input for a model."""
 
 
 def is_text(value: Any) -> bool:
@@ -93,5 +93,5 @@ def is_text(value: Any) -> bool:
 
 
 def not_utf8(error: UnicodeDecodeError) -> str:
-    """Says which byte of a row is not UTF-8."""
+    """Describes which byte of a row is not UTF-8."""
     return f"byte {error.start + 1} of the row (0x{error.object[error.start]:02x}) is not UTF-8"

@@ -27,7 +27,7 @@ _BLOCKS = re.compile(rf".{{{_BLOCK}}}(?:[^。！？]*[。！？])+?[{_CLOSING}]*
 
 
 def check_language(language: str) -> None:
-    """Raises UserError if the sentences of a language (its ISO 639 code) cannot be found."""
+    """Raises UserError if a language (its ISO 639 code) has no sentence splitter."""
     if language in LANGUAGES:
         return
     near = [code for code in sorted(LANGUAGES) if code[:2] == language[:2].lower()]
@@ -42,9 +42,7 @@ def check_language(language: str) -> None:
 def split_sentences(language: str, lines: Sequence[str]) -> list[str]:
     """Splits paragraphs into sentences.
 
-    Args:
-        lines: a paragraph each; "" ends a document. `<eop>` at a paragraph's end stays glued to its last
-            sentence.
+    Lines are paragraphs; "" ends a document. `<eop>` at a paragraph's end stays glued to its last sentence.
     """
     sentences = []
     for line in lines:

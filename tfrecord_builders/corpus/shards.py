@@ -19,13 +19,13 @@ _SAMPLED_BYTES = 1 << 18
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """Which documents of a corpus shard are taken.
+    """The chosen documents of a corpus shard.
 
     Attributes:
         keep_mask: a bit for each document, np.packbits.
-        documents: how many there are, with one that continues from the shard before.
+        documents: how many there are, including one that continues from the previous shard.
         continues: whether the first one does.
-        duplicates: how many begin here and are left out as an equal document comes before.
+        duplicates: how many begin here and are left out as duplicates of earlier ones.
         other_set: how many begin here and are left out as they belong to another set.
     """
 
@@ -41,9 +41,9 @@ class CorpusShard:
     """Consecutive parts of a corpus.
 
     Attributes:
-        source_bytes: bytes of files, as they are stored, that were passed to make it, for progress.
-        continues: whether the shard before ends inside of a document.
-        selection: which documents are taken; None: all.
+        source_bytes: stored bytes of files that were passed to make it, for progress.
+        continues: whether the previous shard ends inside of a document.
+        selection: the chosen documents; None: all.
     """
 
     index: int
@@ -54,11 +54,11 @@ class CorpusShard:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of uncompressed text, documents that are not taken included."""
+        """Bytes of uncompressed text, including documents that are not chosen."""
         return sum(part.num_bytes for part in self.parts)
 
     def without_text(self) -> "CorpusShard":
-        """Returns a reference to the text: small, but compressed files are unpacked again."""
+        """Returns a reference to the text: small, but compressed files will be unpacked again."""
         return dataclasses.replace(self, parts=tuple(part.without_text() for part in self.parts))
 
 
@@ -68,10 +68,10 @@ class Lines:
 
     Attributes:
         lines: stripped; "" stands for the end of a document, never twice in a row.
-        text_sha256: hex digest of the text, of its document borders and of the selection.
-        documents: how many begin in the shard, with those that are not taken, but without empty ones.
-        continues: whether the first line continues the document that the shard before ended in.
-        takes_rest: whether what continues is taken, too: it is the first of `documents_text` then.
+        text_sha256: hex digest of the text, its document borders and the selection.
+        documents: how many begin in the shard, including those not chosen, but without empty ones.
+        continues: whether the first line continues the previous shard's last document.
+        takes_rest: whether that document is chosen, too: it is the first of `documents_text` then.
         nul_bytes: file's name -> NUL bytes in its text, where there are any.
     """
 
@@ -85,18 +85,17 @@ class Lines:
     nul_bytes: dict[str, int]
 
     def documents_text(self) -> list[bytes]:
-        """Returns each document that was taken, its lines joined by line ends, in UTF-8."""
+        """Returns each chosen document, its lines joined by line ends, in UTF-8."""
         text = "\n".join(self.lines).rstrip("\n").encode()
         return text.split(b"\n\n") if text else []
 
 
 def plan_shards(sources: Iterable[Source], shard_bytes: int) -> Iterator[CorpusShard]:
-    """Yields the shards of a corpus, split at document borders, reading only around those of plain files.
+    """Yields the shards of a corpus, split at document borders; plain files are read only around those.
 
-    A shard takes at least `shard_bytes` of uncompressed text and ends at the first document border after
-    that. A document that continues for another `shard_bytes` is split at a line's end. What is left at the
-    end, if less than half a shard, joins the shard before. Compressed and plain files with the same text give
-    the same shards.
+    A shard takes at least `shard_bytes` of uncompressed text and ends at the next document border. A document
+    that continues for another `shard_bytes` is split at a line's end. A rest of less than half a shard joins
+    the previous one. Compressed and plain files with the same text give the same shards.
 
     Raises:
         UserError: a line is longer than allowed, or a file is damaged.
@@ -131,10 +130,10 @@ def plan_shards(sources: Iterable[Source], shard_bytes: int) -> Iterator[CorpusS
 
 
 def read_lines(corpus_shard: CorpusShard) -> Lines:
-    """Reads the lines of a corpus shard; memory holds one part and the documents that are taken.
+    """Reads the lines of a corpus shard; memory holds one part and the chosen documents.
 
     Raises:
-        UserError: the text cannot be read (with file and location), or is not what the selection is for.
+        UserError: the text cannot be read (with file and location), or does not fit the selection.
     """
     digest = hashlib.sha256()
     selection = corpus_shard.selection
@@ -185,7 +184,7 @@ def read_lines(corpus_shard: CorpusShard) -> Lines:
 
 
 def read_rows(corpus_shard: CorpusShard) -> Iterator[CorpusRow]:
-    """Yields the rows of a corpus shard; all that cannot be read of a row is its error."""
+    """Yields the rows of a corpus shard; a row that cannot be read has an error."""
     with StreamCache() as cache:
         for number, part in enumerate(corpus_shard.parts):
             for row in part.rows(cache):

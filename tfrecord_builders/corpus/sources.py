@@ -1,4 +1,4 @@
-"""Sources of a corpus: what its shards are made of."""
+"""Sources of a corpus: the files and data sets that its shards consist of."""
 
 import dataclasses
 import functools
@@ -20,7 +20,7 @@ class Part(Protocol):
     """A stretch of a source.
 
     Attributes:
-        num_bytes: bytes of text, uncompressed; an estimate where the format does not say.
+        num_bytes: uncompressed bytes of text; an estimate where the format does not say.
         ends_document: whether a document ends with it (else the next part continues it).
     """
 
@@ -38,12 +38,7 @@ class Part(Protocol):
 
 
 class Splitter(Protocol):
-    """An open source that is read from its begin to its end.
-
-    Attributes:
-        at_end: whether nothing is left.
-        source_position: bytes of the source, as it is stored, that have been passed.
-    """
+    """An open source that is read from its beginning to its end; source_position counts stored bytes."""
 
     at_end: bool
     source_position: int
@@ -51,16 +46,12 @@ class Splitter(Protocol):
     def read_part(self, target: int, slack: int) -> Part:
         """Returns at least `target` bytes (uncompressed), or what is left.
 
-        After `slack` more bytes the part may end inside of a document, or of what is stored together.
+        After `slack` more bytes the part may end inside of a document or row group.
         """
 
 
 class Source(Protocol):
-    """A file or a data set: its name for people, and its bytes as it is stored.
-
-    Attributes:
-        path: the file; None for a data set.
-    """
+    """A file or a data set (path None), with a name for people and its stored bytes."""
 
     path: epath.Path | None
     name: str
@@ -89,16 +80,12 @@ class FileSource:
 
 
 def snapshot(sources: Iterable[Source]) -> Snapshot:
-    """Returns what the files of a corpus are like now."""
+    """Returns the present state of a corpus' files."""
     return Snapshot(source.path for source in sources if source.path)
 
 
 def find_sources(options: CorpusOptions, tables: bool = False) -> list[Source]:
-    """Finds the files and data sets of a corpus.
-
-    Args:
-        tables: whether rows are wanted, of csv and tsv files, too, and not the documents in one column.
-    """
+    """Finds the files and data sets of a corpus; `tables` allows csv and tsv, to read rows, not documents."""
     options.check()
     sources: list[Source] = []
     for path in find_files(options.input):

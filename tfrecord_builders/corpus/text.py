@@ -84,7 +84,7 @@ class TextPart(FilePart):
         return PartText(lines, text + bytes([self.ends_document]), self.num_bytes, int(empty), nuls)
 
     def rows(self, cache: StreamCache) -> Iterator[CorpusRow]:
-        """Yields the rows: objects of jsonl, else lines or documents of text without markup."""
+        """Yields the rows: objects of jsonl, else lines or documents of unprocessed text."""
         data, start = self.read_bytes(cache), self.start
         if start == 0 and data.startswith(BYTE_ORDER_MARK):
             data, start = data[len(BYTE_ORDER_MARK) :], len(BYTE_ORDER_MARK)
@@ -124,7 +124,7 @@ class TextPart(FilePart):
                 yield self._document_text(line, begin)
 
     def _document_text(self, line: bytes, begin: int) -> str:
-        """Returns the text of a document from its line of json, which begins at a byte of the file."""
+        """Returns the text of a document from its line of json, which begins at byte `begin` of the file."""
         field = self.options.text_field
         try:
             document = parse_object(line.decode())
@@ -159,7 +159,7 @@ class TextPart(FilePart):
 
 
 class TextSplitter(FileSplitter):
-    """Splits a file of lines from its begin to its end; plain files are skipped through, not read."""
+    """Splits a file of lines in order; plain files are skipped through, not read."""
 
     def __init__(self, path: epath.Path, options: CorpusOptions):
         super().__init__(path)
@@ -177,9 +177,9 @@ class TextSplitter(FileSplitter):
         return super().at_end if self._compressed else self._position >= self._size
 
     def read_part(self, target: int, slack: int) -> TextPart:
-        """Returns at least `target` bytes and what follows up to a document border.
+        """Returns at least `target` bytes and the rest up to a document border, or less at the file's end.
 
-        It is less where the file ends before. Where no border is within `slack` bytes, a line's end will do.
+        If there is no border within `slack` bytes, it ends at a line's end.
         """
         if self._lines_are_documents:
             border, slack, longest = _LINE_END, MAX_DOCUMENT_BYTES, 0
@@ -229,7 +229,7 @@ class TextSplitter(FileSplitter):
 
 
 def _location(path: str, offset: int) -> str:
-    """Returns 'file, line n (byte m)' for a byte of a file; reads it again to count its lines."""
+    """Returns 'file, line n (byte m)' for a byte of a file; rereads the file to count its lines."""
     return f"{path}, line {streams.line_number(path, offset)} (byte {offset})"
 
 

@@ -26,9 +26,7 @@ SHOWN = 3  # failures of each kind that are shown
 class Failure:
     """One position where an invariant does not hold.
 
-    Attributes:
-        record: its number in the file; None: the whole file.
-        byte: where that record begins in the file.
+    `record` is its number in the file, which begins at `byte`; None: the failure is that of the whole file.
     """
 
     file: str
@@ -39,7 +37,7 @@ class Failure:
 
     @classmethod
     def of_file(cls, file: str, found: object, expected: object) -> "Failure":
-        """Returns what is wrong with a whole file."""
+        """Returns a failure of a whole file."""
         return cls(file, None, None, str(found), str(expected))
 
     def __str__(self) -> str:
@@ -49,12 +47,7 @@ class Failure:
 
 @dataclasses.dataclass
 class CheckReport:
-    """What a check has found.
-
-    Attributes:
-        counts: invariant -> records or files that break it.
-        failures: invariant -> the first of them.
-    """
+    """The results of a check: by invariant, how many records or files break it, and the first failures."""
 
     records: int = 0
     shards: int = 0
@@ -68,7 +61,7 @@ class CheckReport:
         return not self.counts
 
     def add(self, invariant: str, failures: Iterator[Failure] | Sequence[Failure], count: int = 1) -> None:
-        """Notes that an invariant is broken `count` times; of the failures as many are kept as are shown."""
+        """Counts an invariant as broken `count` times; keeps only as many failures as are shown."""
         self.counts[invariant] += count
         room = SHOWN - len(self.failures[invariant])
         self.failures[invariant] += [failure for failure, _ in zip(failures, range(room))]
@@ -111,10 +104,10 @@ class CheckReport:
 
 
 def check(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> CheckReport:
-    """Checks every record and every file of a set, and what the manifest says of them.
+    """Checks every record and every file of a set, and the manifest's statements about them.
 
     Raises:
-        UserError: the set has another tokenizer than the manifest says; nothing else can be checked then.
+        UserError: the set's tokenizer is not the manifest's, so that nothing else can be checked.
     """
     tokenizer = XLNetTokenizer(model_file=manifest.tokenizer_path)
     manifest.check_tokenizer(tokenizer.fingerprint)
@@ -183,7 +176,7 @@ def _check_corpus_shard(manifest: Manifest, word_starts: np.ndarray, shards: Seq
 
 
 def _read(manifest: Manifest, shard: Shard, report: CheckReport):
-    """Reads a shard; returns (columns, bool [S]: not damaged), (None, None) if there is nothing to check."""
+    """Reads a shard; returns (columns, bool [S]: undamaged), or (None, None) if nothing can be checked."""
     path, size = manifest.path(shard), framed_bytes(manifest.spec)
     if not path.exists():
         report.add("files", [Failure.of_file(shard.file, "no such file", "a file of the manifest")])

@@ -1,4 +1,4 @@
-"""Compares two sets of pretraining records: how they were made, their statistics, and record by record."""
+"""Compares two sets of pretraining records: settings, statistics, and record by record."""
 
 import collections
 import operator
@@ -21,8 +21,8 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 def compare(first: Manifest, second: Manifest, progress: bool = False) -> dict[str, Any]:
     """Compares two sets.
 
-    Shards are paired by pass and corpus shard. Where both were made of the same text and have as many records
-    of the same lengths, their records are compared one by one.
+    Shards are paired by pass and corpus shard. Where both have the same text and equally many records of the
+    same lengths, their records are compared one by one.
 
     Returns:
         Values of json's types. same: whether all is; settings, statistics: name -> [first's, second's], where
@@ -52,7 +52,7 @@ def compare(first: Manifest, second: Manifest, progress: bool = False) -> dict[s
 
 
 class _ShardComparison:
-    """Compares the shards of two sets, one of the first set's after another."""
+    """Compares the shards of two sets, one of the first set at a time."""
 
     def __init__(self, first: Manifest, second: Manifest):
         self._sets = first, second
@@ -101,7 +101,7 @@ def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[st
 
 
 def _columns(manifest: Manifest, shard: Shard) -> dict[str, np.ndarray]:
-    """Reads a shard; targets as flags, which sets with other numbers of targets have alike."""
+    """Reads a shard, with targets as flags, which do not depend on the number of slots."""
     columns = read_shard(manifest.path(shard), manifest.spec)
     flags = target_flags(columns)
     del columns["target_positions"]
@@ -123,7 +123,7 @@ def _compare_columns(
 
 
 def _example(sets, shards, pair, record: int) -> dict[str, Any]:
-    """Returns a record of both sets: in which columns and where it differs, and its pieces."""
+    """Describes a record of both sets: in which columns and where it differs, and its pieces."""
     rows = [{name: values[record] for name, values in columns.items()} for columns in pair]
     where = {}
     for name in rows[0]:
@@ -148,7 +148,7 @@ def _example(sets, shards, pair, record: int) -> dict[str, Any]:
 
 
 def table(result: Mapping[str, Any]) -> str:
-    """Returns a comparison for a person."""
+    """Formats a comparison for a person."""
     lines = [f"first:  {result['first']}", f"second: {result['second']}"]
     lines += ["", f"settings: {'' if result['settings'] else 'same'}"]  # by the names of their flags
     lines += [f"  {name}: {_short(a)} | {_short(b)}" for name, (a, b) in result["settings"].items()]

@@ -1,4 +1,4 @@
-"""Reports on sets of examples before a model is trained on them: as a table, as json and as a picture."""
+"""Reports on sets of examples before training: as a table, as json and as a picture."""
 
 import itertools
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ _MOST_LABELS = 20  # with more, the table and the picture have the most frequent
 
 
 def load(folder: str) -> dict[str, ExampleSet]:
-    """Loads the sets of a folder of splits, or a set alone: split -> set."""
+    """Loads the sets of a folder of splits, or a single set: split -> set."""
     splits = [path.name for path in files.entries(folder) if (path / "manifest.json").exists()]
     if not splits:
         examples = ExampleSet.load(folder)
@@ -31,12 +31,12 @@ def load(folder: str) -> dict[str, ExampleSet]:
 
 
 def report(sets: Mapping[str, ExampleSet]) -> dict[str, Any]:
-    """Counts what sets, by split, consist of.
+    """Counts the contents of sets by split.
 
     Returns:
         split -> examples; tokens (median, p99, longest, of a row); full_rows; labels (name -> examples or
         words); cut and skipped (what -> how many); pieces and unknown; repeated, repeated_otherwise (with
-        another label) and shared (with train), each with count, of how many inputs, and the first examples.
+        another label) and shared (with train), each with count, the number of inputs, and the first examples.
     """
     shared = example_report.find_shared(sets)
     reports = {}
@@ -67,7 +67,7 @@ def report(sets: Mapping[str, ExampleSet]) -> dict[str, Any]:
 
 
 def labels(examples: ExampleSet) -> dict[str, int]:
-    """Returns how many examples, or words, have each label; empty for numbers and unknown labels."""
+    """Counts the examples, or words, of each label; empty for numbers and unknown labels."""
     names, columns = examples.settings.get("labels") or [], {column[0] for column in examples.columns}
     if "relevance" in columns:
         grades = examples.column("relevance")
@@ -91,7 +91,7 @@ def labels(examples: ExampleSet) -> dict[str, int]:
 
 
 def _repeated(examples: ExampleSet) -> tuple[Found, Found]:
-    """Returns the inputs that came before in the set, and those of them that had another label then."""
+    """Returns the inputs that repeat an earlier one, and those of them with another label."""
     has_class = examples.sequences == 1 and any(column[0] == "label" for column in examples.columns)
     answers = [np.asarray(value).tobytes() for value in examples.column("label")] if has_class else []
     seen: dict[int, int] = {}
@@ -151,7 +151,7 @@ def _part(count: int, whole: int) -> str:
 
 
 def samples(reports: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Returns the first examples that are repeated or shared: what, id and text."""
+    """Returns the first examples that are repeated or shared: kind, id and text."""
     kinds = {"repeated_otherwise": "repeated with another label", "shared": "in train, too"}
     return [
         (f"{split}: {name}", sample["id"], sample["text"])
@@ -171,7 +171,7 @@ def table(reports: Mapping[str, Any]) -> str:
 
 
 def draw(reports: Mapping[str, Any], path: str) -> None:
-    """Draws how long the examples of each split are, and how often each label comes."""
+    """Draws the distribution of lengths and of labels in each split."""
     with_labels = any(values["labels"] for values in reports.values())
     figure = figures.new(5.5 * (1 + with_labels), 2.4 * len(reports))
     axes = figure.subplots(len(reports), 1 + with_labels, squeeze=False)

@@ -1,4 +1,4 @@
-"""What the fields of records and their statistics are called when a person reads of them."""
+"""Names for people of the fields of records and of statistics."""
 
 _WORDS = {
     # Statistics of the text.
@@ -38,7 +38,7 @@ _WORDS = {
 
 
 def plain(name: str) -> str:
-    """Returns what a field is called, or a field inside of another, 'name.inner'."""
+    """Returns a readable name of a field, or of a nested field 'name.inner'."""
     name, _, inner = name.partition(".")
     words, inner = _WORDS.get(name, name.replace("_", " ")), inner.replace("_", " ")
     return words.format(inner) if "{}" in words or not inner else f"{words}: {inner}"

@@ -1,9 +1,9 @@
-"""The invariants of pretraining records: what must hold in every record and in every shard.
+"""The invariants of pretraining records, for every record and every shard.
 
-Two things need no check, for ranks cannot say otherwise: the query stream at a target sees neither its own
-token nor a later target's (r[j] < r[i] excludes both), and what it sees has not seen the target, through any
-number of layers (visibility follows the ranks, which only go up). What is checked is that the ranks are those
-of a legal factorization order of the set's objective, and that the first part does not see the second.
+Two things need no check, as ranks cannot express the contrary: the query stream at a target sees neither its
+own token nor a later target's (r[j] < r[i] excludes both), and nothing that it sees has seen the target,
+through any number of layers (visibility follows the ranks, which only go up). The checks are that the ranks
+form a legal factorization order of the set's objective, and that the first part does not see the second.
 """
 
 import dataclasses
@@ -34,11 +34,9 @@ _NEVER = (PAD_ID, MASK_ID)  # SEP and CLS have their positions; <s> and </s> are
 
 @dataclasses.dataclass(frozen=True)
 class Broken:
-    """An invariant and the records of a shard that break it.
+    """An invariant and the records of a shard, by number, that break it.
 
-    Attributes:
-        records: int [...], their numbers in the shard.
-        explain: gives what was found in a record and what was expected; for the records that are shown.
+    `explain` returns what was found in a record and what was expected.
     """
 
     invariant: str
@@ -51,11 +49,11 @@ def broken_records(
 ) -> Iterator[Broken]:
     """Yields every invariant that does not hold in a shard.
 
-    Large shards are checked part by part, so a name may come again.
+    Large shards are checked in parts, so a name may be repeated.
 
     Args:
         columns: its records, name -> [S, ...].
-        text: the corpus shard's text, from this shard or from that of another pass.
+        text: the corpus shard's text, recovered from this shard or that of another pass.
     """
     for broken in _broken_scalars(manifest, shard, columns, text):
         if len(broken.records):
@@ -75,7 +73,7 @@ def broken_records(
 
 
 class _Some:
-    """Some records of one direction of a shard, with what follows from them."""
+    """Some records of one direction of a shard, with derived values."""
 
     def __init__(
         self,
@@ -98,7 +96,7 @@ class _Some:
     def rows(
         self, invariant: str, wrong: np.ndarray, found: Callable[[int], Any], expected: Callable[[int], Any]
     ) -> Broken:
-        """An invariant of whole records; wrong: bool [S]; found and expected say it for one of them."""
+        """Makes an invariant of whole records; wrong: bool [S]; found and expected describe one of them."""
         first = self.first
         return Broken(
             invariant,
@@ -107,7 +105,7 @@ class _Some:
         )
 
     def cells(self, invariant: str, wrong: np.ndarray, found: np.ndarray, expected) -> Broken:
-        """An invariant of positions; wrong: bool [S, T]; found: [S, T]; expected: as found, or in words."""
+        """Makes an invariant of positions; wrong: bool [S, T]; found: [S, T]; expected: the same or words."""
 
         def explain(row):
             position = int(np.argmax(wrong[row]))
@@ -124,7 +122,7 @@ class _Some:
 def _broken_scalars(
     manifest: Manifest, shard: Shard, columns: Mapping[str, np.ndarray], text: RecoveredText
 ) -> Iterator[Broken]:
-    """Checks the columns that say which record it is; they follow from the manifest and the text."""
+    """Checks the columns that identify a record; they follow from the manifest and the text."""
     identity = manifest.identity(shard)
     for direction, part in halves(shard):
         begin = np.arange(len(part)) * manifest.reuse_len
@@ -249,7 +247,7 @@ def _broken_targets(some: _Some) -> Iterator[Broken]:
 
 
 def _broken_order(some: _Some) -> Iterator[Broken]:
-    """Checks that ranks are those of a legal factorization order."""
+    """Checks that ranks form a legal factorization order."""
     manifest, rank = some.manifest, some.rank
     if manifest.objective == "autoregressive":
         natural = np.broadcast_to(np.arange(manifest.seq_len), rank.shape)
@@ -310,7 +308,7 @@ def _broken_part(some: _Some, hidden: np.ndarray, part: slice, base: int) -> Ite
 
 
 def _broken_text(some: _Some, text: RecoveredText) -> Iterator[Broken]:
-    """Checks that records continue the ones before, and that B comes from where its label says."""
+    """Checks that records continue the previous ones, and that B comes from where its label says."""
     manifest, ids = some.manifest, some.ids
     b_follows = contiguous(manifest, some.columns)
     where = source_positions(ids, b_follows, some.number, manifest.reuse_len)

@@ -13,7 +13,7 @@ BINS = 32  # of the lengths of A and B
 
 
 def draw(statistics: Mapping[str, Any], path: str) -> None:
-    """Draws the distributions of a set into a file, given what `statistics.count` returns."""
+    """Draws the distributions of a set into a file, from the result of `statistics.count`."""
     this = statistics["set"]
     figure = figures.new(13, 8.5)
     axes = figure.subplots(2, 2)

@@ -23,7 +23,7 @@ _TARGET = 2  # in the legend
 
 
 def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int | None = None) -> None:
-    """Draws the permutation mask of a record for both streams as a picture.
+    """Draws the permutation mask of a record for both streams.
 
     Up to MOST_LABELLED positions are labelled with their pieces; targets also with their number in the order
     of prediction. A piece that no installed font can show is labelled with its id.
@@ -73,7 +73,7 @@ def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int 
 def _draw_stream(
     axis, manifest: Manifest, record: Record, window: range, labels: Sequence[str], is_query: bool
 ) -> None:
-    """Draws what a window's positions see in a stream, with the borders of the record's parts."""
+    """Draws which positions a window's positions see in a stream, with the borders of the record's parts."""
     from matplotlib.colors import to_rgb
 
     first, last = window.start, window.stop
@@ -107,7 +107,7 @@ def _draw_stream(
 
 
 def _labels(manifest: Manifest, record: Record, window: range) -> tuple[list[str], list[str]]:
-    """Returns (font families, what to write next to the positions of a window: nothing if they are many)."""
+    """Returns (font families, labels of a window's positions, none if they are many)."""
     if len(window) > MOST_LABELLED:
         return figures.fonts_for("")[0], []
     tokenizer = XLNetTokenizer(model_file=manifest.tokenizer_path)

@@ -1,4 +1,4 @@
-"""Counts again what a manifest says of a shard: its targets, and its text and tokens."""
+"""Recounts the manifest's statistics of a shard: its targets, and its text and tokens."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -26,15 +26,11 @@ def broken_statistics(
     text: RecoveredText,
     word_starts: np.ndarray,
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Counts again what the manifest says of a shard, all of whose records are sound.
+    """Yields (statistic, manifest's value, recounted value) where they differ, for a shard of sound records.
 
     Args:
-        columns: its records.
         text: the corpus shard's text.
         word_starts: bool [V], pieces that start a word.
-
-    Yields:
-        (which statistic, what the manifest says, what was counted) where they differ.
     """
     statistics = shard.statistics
     runs = [
@@ -74,7 +70,7 @@ def broken_statistics(
 
 
 def _count_text(manifest: Manifest, text: RecoveredText, word_starts: np.ndarray) -> dict[str, Any]:
-    """Returns what the records show of their corpus shard's text; nothing if they do not have all of it."""
+    """Returns statistics of the recovered text of a corpus shard; {} if it is incomplete."""
     tokens = text.tokens
     if not text.known or not len(tokens):
         return {}

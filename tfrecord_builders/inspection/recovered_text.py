@@ -1,4 +1,4 @@
-"""The text of a corpus shard, put together again from the records that were made of it."""
+"""The text of a corpus shard, recovered from its records."""
 
 import functools
 from collections.abc import Iterator, Mapping
@@ -36,9 +36,9 @@ def a_lengths(ids: np.ndarray, reuse_len: int) -> np.ndarray:
 
 
 def contiguous(manifest: Manifest, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Returns bool [S]: whether B follows A in the text.
+    """Returns bool [S]: whether B surely follows A in the text.
 
-    Never sure where the original's rules were used: they may cut tokens off A's end and off B's.
+    It never does with the original's rules, which may cut tokens off A's end and off B's.
     """
     return (columns["next_sentence"] == 1) & (not manifest.compat)
 
@@ -46,7 +46,7 @@ def contiguous(manifest: Manifest, columns: Mapping[str, np.ndarray]) -> np.ndar
 def source_positions(
     ids: np.ndarray, b_follows: np.ndarray, number: np.ndarray, reuse_len: int
 ) -> np.ndarray:
-    """Returns where in the text the tokens of records come from.
+    """Returns the positions in the text of the records' tokens.
 
     Args:
         ids: int [S, T].
@@ -66,10 +66,7 @@ def source_positions(
 
 
 class RecoveredText:
-    """The text of a corpus shard, from the records of one shard that was made of it.
-
-    Args:
-        usable: bool [S], the records that can be relied on.
+    """The text of a corpus shard, recovered from the `usable` (bool [S]) records of one shard.
 
     Attributes:
         tokens: int32 [N], read forward; UNKNOWN where no record has the token.
@@ -116,16 +113,15 @@ class RecoveredText:
         after: np.ndarray,
         direction: int,
     ) -> np.ndarray:
-        """Says which stretches of tokens occur in the text, outside of a window of each.
+        """Returns bool [Q]: which stretches of tokens occur in the text, outside of a window of each.
+
+        A stretch that may lie in unknown text counts as found.
 
         Args:
-            stretches: int [Q, L], each filled up after its own length with anything.
+            stretches: int [Q, L], each padded after its own length with anything.
             lengths: int [Q].
             before: int [Q], the last position where a stretch may begin before its window.
             after: int [Q], the first position where it may begin after it.
-
-        Returns:
-            bool [Q]. A stretch that may lie where the text is not known counts as found.
         """
         column = np.arange(stretches.shape[1])
         valid = column < lengths[:, None]
@@ -169,7 +165,7 @@ class RecoveredText:
         return contained
 
     def _may_contain(self, stretch: np.ndarray, before: int, after: int) -> bool:
-        """Whether a stretch may lie where the text is not known."""
+        """Returns whether a stretch may lie in unknown text."""
         gaps = np.append(0, np.cumsum(self.tokens == UNKNOWN))
         begin = np.arange(max(0, len(self.tokens) - len(stretch) + 1))
         begin = begin[gaps[len(stretch) :][: len(begin)] > gaps[: len(begin)]]
@@ -204,7 +200,7 @@ class RecoveredText:
 
     @functools.cached_property
     def _anchors(self) -> tuple[np.ndarray, np.ndarray]:
-        """All positions by the hash of the tokens that begin there, and these hashes."""
+        """All positions sorted by the hash of the tokens that begin there, and these hashes."""
         windows = self._windows(_ANCHOR)
         order = np.argsort(windows)
         return order, windows[order]

@@ -1,4 +1,4 @@
-"""Lays pretraining records out for a person: where one is, its parts, its order, what a target sees."""
+"""Describes pretraining records for people: location, parts, order, what a target sees."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ BOLD, PLAIN = "\033[1;33m", "\033[0m"
 
 
 class Record:
-    """One record, from columns of [1, ...], with everything that follows from it."""
+    """One record, from columns of [1, ...], with derived values."""
 
     def __init__(self, columns: dict[str, np.ndarray]):
         self.columns = {name: values[0] for name, values in columns.items()}
@@ -30,7 +30,7 @@ class Record:
         self.content_visible, self.query_visible = ranks.expand(self.rank, self.is_target)  # [T, T]
 
     def parts(self, reuse_len: int) -> dict[str, slice]:
-        """Where the reused part, A and B lie, each with the special tokens that end it."""
+        """The slices of the reused part, A and B, each with the special tokens that end it."""
         a_sep = reuse_len + int(np.argmax(self.ids[reuse_len:] == SEP_ID))
         return {
             "reused": slice(0, reuse_len),
@@ -39,16 +39,13 @@ class Record:
         }
 
     def steps(self) -> list[np.ndarray]:
-        """The targets in the order of their prediction; those predicted independently stand together."""
+        """The targets in the order of their prediction; those predicted independently are grouped."""
         target_ranks = self.rank[self.targets]
         return [self.targets[target_ranks == rank] for rank in np.unique(target_ranks)]
 
 
 def load_record(manifest: Manifest, number: int) -> tuple[Shard, int, Record]:
-    """Returns a record, its shard, and its index there.
-
-    Args:
-        number: the record's number, counted over all shards in the manifest's order.
+    """Returns a record, given its number over all shards in the manifest's order, its shard, and its index.
 
     Raises:
         UserError: there is no such record, or it is damaged.
@@ -64,11 +61,10 @@ def load_record(manifest: Manifest, number: int) -> tuple[Shard, int, Record]:
 
 
 def describe(manifest: Manifest, number: int, target: int | None = None, color: bool = False) -> str:
-    """Lays a record out for a person.
+    """Describes a record for a person.
 
-    Args:
-        target: which target's view to show: its position in the order of prediction; None: the middle one.
-        color: whether to mark targets with a terminal's colours.
+    `target` is the position in the order of prediction of the target whose view is shown; None: the middle
+    one. `color` marks targets with a terminal's colours.
 
     Raises:
         UserError: there is no such record or target.
@@ -109,7 +105,7 @@ def describe(manifest: Manifest, number: int, target: int | None = None, color: 
 
 
 def _view(record: Record, pieces: list[str], position: int, number: int, reuse_len: int) -> list[str]:
-    """Lines that show what one target sees, with ___ for hidden pieces: the text as the model has it."""
+    """Returns lines that show what one target sees, with ___ for hidden pieces."""
     query, content = record.query_visible[position], record.content_visible[position]
     visible_targets = int((query & record.is_target).sum())
     lines = [

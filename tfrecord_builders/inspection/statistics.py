@@ -1,4 +1,4 @@
-"""What a set of pretraining records holds: its manifest's statistics and what its records show, as tables."""
+"""Contents of a set of pretraining records: its manifest's statistics and recounts, as tables."""
 
 import collections
 import dataclasses
@@ -39,11 +39,11 @@ _TEXT = (
 
 
 def count(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> dict[str, Any]:
-    """Counts what a set holds.
+    """Counts the contents of a set.
 
     Returns:
         Values of json's types. set: its size; text: the statistics of its text; readings: for each pass and
-        direction how much was read and written, and what its records are like; a_lengths, b_lengths:
+        direction how much was read and written, and properties of its records; a_lengths, b_lengths:
         tokens -> records; target_density: share of targets by position; spans: words of a span -> spans (in
         tokens where the set's spans are); expected_spans: words -> share, P(n) ~ 1/n; warnings.
 
@@ -82,7 +82,7 @@ def count(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> d
 
 
 class _Totals:
-    """What `_count_shard` has found in all shards together."""
+    """The sums of `_count_shard` over all shards."""
 
     def __init__(self, manifest: Manifest):
         self._manifest = manifest
@@ -119,7 +119,7 @@ def _by_number(counts: Mapping[int, int]) -> dict[str, int]:
 
 
 def expected_spans(manifest: Manifest) -> dict[str, float]:
-    """Returns words of a span -> share of the spans that were to be drawn; empty where none were."""
+    """Returns words of a span -> expected share of spans; empty where no spans were drawn."""
     if manifest.objective == "autoregressive":
         return {}
     most = 1 if manifest.mask["span_mode"] == "single" else manifest.mask["max_words"]
@@ -128,7 +128,7 @@ def expected_spans(manifest: Manifest) -> dict[str, float]:
 
 
 def _reading(manifest: Manifest, key: tuple[int, int], values: Mapping[str, int]) -> dict[str, Any]:
-    """Returns what there is to say of one pass in one direction."""
+    """Returns the figures of one pass in one direction."""
     records, targets = max(values["records"], 1), max(values["targets"], 1)
     entries = manifest.statistics.get("tokens_by_pass", [])
     tokens = next((entry for entry in entries if (entry["pass"], entry["direction"]) == key), {})
@@ -151,7 +151,7 @@ def _reading(manifest: Manifest, key: tuple[int, int], values: Mapping[str, int]
 
 
 def _count_shard(manifest: Manifest, word_starts: np.ndarray, shard: Shard) -> dict[str, Any]:
-    """Counts the records of a shard; the values are json's."""
+    """Counts the records of a shard, as json values."""
     columns = read_shard(manifest.path(shard), manifest.spec)
     readings, targets = [], np.zeros(manifest.seq_len, np.int64)
     spans: list[np.ndarray] = [np.zeros(0, np.int64)]
@@ -203,7 +203,7 @@ def _seen(rank: np.ndarray, is_target: np.ndarray) -> np.ndarray:
 def _span_lengths(
     manifest: Manifest, word_starts: np.ndarray, ids: np.ndarray, is_target: np.ndarray, direction: int
 ) -> np.ndarray:
-    """Returns int [...], the length of each run of targets in a part, in words or whatever spans are of."""
+    """Returns int [...], the length of each run of targets in a part, in words or the set's span unit."""
     row, position = np.nonzero(is_target)
     begins = (np.diff(position, prepend=-2) != 1) | (np.diff(row, prepend=-1) != 0)
     begins |= position == manifest.reuse_len
@@ -264,7 +264,7 @@ def table(statistics: Mapping[str, Any]) -> str:
 
 
 def _columns(readings: list[dict[str, Any]]) -> list[str]:
-    """Lays readings out side by side, a row for each of their figures."""
+    """Formats readings side by side, with a row for each figure."""
     shares = ("targets_in_first_part", "seen_by_a_target", "next_sentence")
 
     def shown(name, value):

@@ -29,22 +29,14 @@ RunJobs = Callable[[Callable[[Any], Any], Iterator[Any]], Iterator[tuple[Any, An
 
 
 def build_pretraining_records(options: PretrainingOptions, progress: bool = False) -> Manifest:
-    """Builds a set of pretraining records, or a training set and a held-out set; see `build_sets`.
-
-    Returns:
-        The manifest of the only set, or of the training set.
-    """
+    """Builds one set, or a training and a held-out set; returns the first manifest. See `build_sets`."""
     return build_sets(options, progress)[0]
 
 
 def build_sets(options: PretrainingOptions, progress: bool = False) -> list[Manifest]:
     """Builds sets of pretraining records: one, or with `dev_fraction` a training set and a held-out set.
 
-    Args:
-        progress: whether to draw progress bars on stderr.
-
-    Returns:
-        The manifests, which have been written last.
+    Returns their manifests, which are written last.
 
     Raises:
         UserError: an option, the corpus, the tokenizer or the output folder is wrong, a file cannot be
@@ -98,8 +90,8 @@ class _Set:
     Attributes:
         started: its manifest, without shards.
         owner: the lease on its folder.
-        whole: the manifest of the finished set, made earlier or now; None: there is more to build.
-        earlier: slice index -> pass -> shard of a set that was whole before.
+        whole: the manifest of the finished set; None: there is more to build.
+        earlier: slice index -> pass -> shard of an earlier finished set.
     """
 
     started: Manifest
@@ -122,7 +114,7 @@ class _Build:
         self._fingerprints: list[np.ndarray] = []
 
     def check_owners(self) -> None:
-        """Raises UserError if another process has taken over a folder that is written to."""
+        """Raises UserError if another process has taken over an output folder."""
         for each in self._unfinished():
             each.owner.check()
 
@@ -147,7 +139,7 @@ class _Build:
             )
 
     def check_whole(self, each: _Set) -> None:
-        """Reopens a set that is not what its manifest says, or not what its text would give."""
+        """Reopens a set that does not match its manifest or its text."""
         if each.whole is None:
             return
         shards = output_folder.by_slice(each.whole.shards)
@@ -174,7 +166,7 @@ class _Build:
             each.whole, each.earlier = None, shards
 
     def write_shards(self) -> None:
-        """Writes the shards that are not there."""
+        """Writes the missing shards."""
         todo = self._unfinished()
         if not todo:
             return
@@ -194,7 +186,7 @@ class _Build:
                 )
 
     def finish(self) -> list[Manifest]:
-        """Writes the manifests that are not there, and returns all."""
+        """Writes the missing manifests, and returns all."""
         todo = self._unfinished()
         for each in todo:
             each.whole = self._manifest(each.started)
@@ -222,7 +214,7 @@ class _Build:
             yield done
 
     def _progress_bar(self, title: str) -> BuildProgress:
-        """Returns a bar over the corpus' bytes, as they are stored."""
+        """Returns a bar over the corpus' stored bytes."""
         return BuildProgress(sum(source.num_bytes for source in self._sources), title, self._progress)
 
 

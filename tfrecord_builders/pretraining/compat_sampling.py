@@ -1,7 +1,7 @@
-"""The original XLNet's segments and targets, draw for draw, its flaws included (the builder's --compat).
+"""The original XLNet's segments and targets, draw for draw, including its flaws (the builder's --compat).
 
-Two generators feed it as they fed the original: Python's `random` cuts A and B, numpy's legacy `RandomState`
-picks targets. Given the same draws everything here equals the original's data_utils.py.
+Two generators are used as in the original: Python's `random` cuts A and B, numpy's legacy `RandomState` picks
+targets. With the same draws everything here equals the original's data_utils.py.
 """
 
 import math
@@ -16,7 +16,7 @@ from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
 
 
 class Cut(NamedTuple):
-    """Where A and B lie in a row of tokens: A is [begin, a_end), B is [b_begin, b_end)."""
+    """The positions of A and B in a row of tokens: A is [begin, a_end), B is [b_begin, b_end)."""
 
     a_end: int
     b_begin: int
@@ -77,21 +77,18 @@ def sample_mask(
     max_gram: int = 5,
     reverse: bool = False,
 ) -> np.ndarray:
-    """Picks the tokens of one half of a segment that are to be predicted.
+    """Picks the targets in one half of a segment, bool [L].
 
     Spans begin at a word's start but are n pieces long, not n words, because the original's search for the
-    n-th word looks at the span's own start each time. What spans leave open is filled with single tokens,
-    special ones included.
+    n-th word looks at the span's own start each time. If spans fall short of the goal, single tokens are
+    added, including special ones.
 
     Args:
         word_start: bool [L], the pieces of the half that start a word, in the half's own order.
-        goal: tokens to pick, or None for what the spans give.
+        goal: tokens to pick; None: as many as the spans give.
         alpha, beta: a span of n is followed and preceded by n * alpha // beta tokens of context.
         max_gram: longest span.
         reverse: whether the half is of a reversed row: it is sampled in the text's order.
-
-    Returns:
-        bool [L].
     """
     length = len(word_start)
     if goal is not None and goal > length:
@@ -127,7 +124,7 @@ def sample_mask(
 
 
 def halves(seq_len: int, reuse_len: int, num_predict: int | None) -> tuple[int | None, int | None]:
-    """Splits num_predict between the halves of a segment, the only parts that the original knows."""
+    """Splits num_predict between the two halves of a segment, as in the original."""
     if 2 * reuse_len != seq_len:
         raise UserError(
             f"the original needs reuse_len = seq_len / 2; found reuse_len {reuse_len}, seq_len {seq_len}"
@@ -154,16 +151,16 @@ def segments_and_targets(
 ) -> tuple[Segments, np.ndarray]:
     """Cuts a stream into segments and picks targets as the original does.
 
-    The counterpart of `sample_segments` and `sample_segment_targets`: the returned pair serves `sample_ranks`
-    in the same way. Here a row has up to 3 targets fewer than num_predict, since the original picks SEP and
-    CLS too and drops them later.
+    The counterpart of `sample_segments` and `sample_segment_targets`, for use with `sample_ranks`. A row may
+    have up to 3 targets fewer than num_predict, since the original also picks SEP and CLS and drops them
+    later.
 
     Args:
         tokens: int [N], the stream; reversed for reversed streams.
         sentence_ends: int [...], sorted exclusive sentence ends in that stream; the last one is N.
         seq_len: tokens T of a segment.
         reuse_len: tokens R of its first part, T / 2.
-        num_predict: targets P of a segment; None for as many as the spans give.
+        num_predict: targets P of a segment; None: as many as the spans give.
         piece_starts: bool [V], the pieces that start a word: `XLNetTokenizer.original_word_starts`.
         alpha, beta, max_words, reverse: see `sample_mask`.
 

@@ -1,8 +1,8 @@
-"""Chooses documents of a corpus: the first of equal ones, and those that are held out.
+"""Chooses documents of a corpus: the first of duplicates, and those held out.
 
-Documents are compared by fingerprints of 64 bits, of all their lines. While equal ones are looked for, memory
-holds about 20 bytes a document: 2 GB for 100 million of them, among which two that differ are taken for equal
-with a probability of 3 in 10,000.
+Documents are compared by fingerprints of 64 bits, of all their lines. Finding duplicates takes about 20 bytes
+of memory a document: 2 GB for 100 million of them, in which two different ones collide with a probability of
+3 in 10,000.
 """
 
 import dataclasses
@@ -45,11 +45,11 @@ def fingerprints(documents: Sequence[bytes]) -> list[int]:
 
 
 def fingerprint_group(group: Sequence[CorpusShard]) -> list[dict[str, Any]]:
-    """Reads corpus shards and returns the fingerprints of their documents, as json has them.
+    """Reads corpus shards and returns the fingerprints of their documents, as json values.
 
     Returns:
-        For each slice, fingerprints: one for each document of which it has a part, of the whole document; and
-        continues: whether the first of them continues from the shard before.
+        For each slice, fingerprints: one of each whole document of which it has a part; and continues:
+        whether the first of them continues from the previous shard.
     """
     digests: list[Any] = []  # of documents, the last one open
     found: list[dict[str, Any]] = []
@@ -72,12 +72,12 @@ def fingerprint_group(group: Sequence[CorpusShard]) -> list[dict[str, Any]]:
 
 
 def is_held_out(values: np.ndarray, dev_fraction: float) -> np.ndarray:
-    """Returns which documents are held out, by fingerprints uint64 [documents] alone: bool [documents]."""
+    """Returns bool [documents]: which are held out, by fingerprints uint64 [documents] alone."""
     return values < np.uint64(int(dev_fraction * 2.0**64))
 
 
 def count_duplicates(arrays: Sequence[np.ndarray]) -> int:
-    """Returns how many fingerprints, in arrays of uint64, are equal to an earlier one."""
+    """Counts fingerprints, in arrays of uint64, that equal an earlier one."""
     values = np.concatenate([np.zeros(0, np.uint64), *arrays])
     values.sort()
     blocks = (values[begin : begin + _BLOCK + 1] for begin in range(0, len(values) - 1, _BLOCK))
@@ -88,13 +88,13 @@ class Choice:
     """Which documents of a corpus go where.
 
     Args:
-        slices: what `fingerprint_group` found in each slice, in order; fingerprints as uint64 [documents].
-        dedup: whether to leave out documents that are equal to an earlier one.
-        dev_fraction: share of the documents that are held out, by their fingerprints: equal documents are on
-            the same side, whatever else is in the corpus.
+        slices: results of `fingerprint_group` for each slice, in order; fingerprints as uint64 [documents].
+        dedup: whether to leave out duplicates of earlier documents.
+        dev_fraction: share of held-out documents, chosen by their fingerprints: equal documents are on the
+            same side, whatever else is in the corpus.
 
     Attributes:
-        documents, held_out: how many documents there are, and how many are held out; equal ones count, too.
+        documents, held_out: how many documents there are, and how many are held out; duplicates included.
     """
 
     def __init__(self, slices: Iterable[dict[str, Any]], dedup: bool, dev_fraction: float):
@@ -125,7 +125,7 @@ class Choice:
         return len(self._ends)
 
     def selection(self, first: int, stop: int, held_out: bool) -> Selection:
-        """Returns which documents of corpus shards `first` to `stop` - 1, read as one, are on a side."""
+        """Returns the documents of corpus shards `first` to `stop` - 1, read as one, on a side."""
         begin, end = (int(self._ends[index - 1]) if index else 0 for index in (first, stop))
         begins = ~self._continues[begin:end]
         is_one = begins.copy()
@@ -145,16 +145,15 @@ class Choice:
 def select(
     slices: Iterable[CorpusShard], choice: Choice, dev_fraction: float
 ) -> Iterator[tuple[bool, CorpusShard]]:
-    """Lays the documents of a corpus out as the shards of one set, or of two.
+    """Distributes the documents of a corpus to the shards of one set, or of two.
 
     Args:
-        slices: the corpus' slices, as they were when the choice was made.
-        choice: which documents to take.
+        slices: the corpus' slices, unchanged since the choice.
         dev_fraction: 0: there is no held-out set. Else each shard of that set is made from 1 / dev_fraction
             corpus shards (256 at most), so that it is about as large as the others.
 
     Yields:
-        (whether it is one of the held-out set, the corpus shard with its selection); numbered in each set.
+        (whether it is in the held-out set, the corpus shard with its selection); numbered in each set.
 
     Raises:
         UserError: the corpus has changed since.
@@ -194,7 +193,7 @@ def _joined(index: int, slices: Sequence[CorpusShard], choice: Choice) -> Corpus
 
 
 def equal_to_earlier(values: np.ndarray) -> np.ndarray:
-    """Returns bool [N]: whether an earlier one of the values [N] is the same."""
+    """Returns bool [N]: whether a value equals an earlier one of the values [N]."""
     repeated = np.zeros(len(values), bool)
     order = np.argsort(values, kind="stable")  # the first of equal ones stays first
     for begin in range(0, len(values) - 1, _BLOCK):  # a block at a time, to save memory

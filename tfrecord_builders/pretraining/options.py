@@ -1,4 +1,4 @@
-"""What the pretraining builder can be asked for: options and their checks."""
+"""Options of the pretraining builder and their checks."""
 
 import dataclasses
 import functools
@@ -111,7 +111,7 @@ class PretrainingOptions(CorpusOptions, runners.RunnerOptions):
     overwrite: bool = option("replace another build in output_dir", False)
 
     def resolved(self) -> "PretrainingOptions":
-        """Returns the options with all defaults filled in, checked as far as they can be without the data.
+        """Returns the options with all defaults filled in, checked as far as possible without the data.
 
         Raises:
             UserError: an option is out of range or does not fit the others.
@@ -181,7 +181,7 @@ class PretrainingOptions(CorpusOptions, runners.RunnerOptions):
 
     @property
     def corpus(self) -> CorpusOptions:
-        """Where the corpus is and what it looks like: all that its parts need to know."""
+        """The options that locate and describe the corpus."""
         names = (field.name for field in dataclasses.fields(CorpusOptions))
         return CorpusOptions(**{name: getattr(self, name) for name in names})
 

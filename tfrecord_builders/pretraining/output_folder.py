@@ -1,7 +1,7 @@
-"""The output folder of a pretraining build, made so that a build can be killed at any moment.
+"""The output folder of a pretraining build, designed so that a build can be killed at any moment.
 
-build.json is the manifest of a build that has not ended; next to it, each finished shard has a note. In the
-end, manifest.json replaces them.
+build.json is the manifest of an unfinished build; next to it, each finished shard has a note. In the end,
+manifest.json replaces them.
 """
 
 import collections
@@ -29,21 +29,16 @@ _SHARD_OR_NOTE = re.compile(r"-pass\d+-slice\d+\.tfrecord(\.done\.json)?$")
 
 
 def prepare(started: Manifest, overwrite: bool) -> tuple[Manifest | None, ShardsBySlice]:
-    """Makes the folder ready for a build.
+    """Prepares the folder for a build.
 
-    A build that has not ended resumes, also where files of its corpus have other sizes now: a corpus that was
-    corrected.
-
-    Args:
-        started: the manifest of the set to be built, without shards.
-        overwrite: whether to replace another build there.
+    An unfinished build is resumed, even if files of its corpus have changed in size, as after a correction.
 
     Returns:
-        The manifest if a whole set with these settings is there (nothing is written then), and the shards of
-        a set that was whole before.
+        The manifest if a finished set with these settings is there (nothing is written then), and the shards
+        of an earlier finished set.
 
     Raises:
-        UserError: the folder holds another build.
+        UserError: the folder holds another build, and `overwrite` is not set.
     """
     folder = started.folder
     names = _names(folder)
@@ -74,7 +69,7 @@ def prepare(started: Manifest, overwrite: bool) -> tuple[Manifest | None, Shards
 
 
 def reopen(folder: epath.Path) -> None:
-    """Turns a set that is not what it should be into a build that has not ended; its good shards count."""
+    """Turns an incorrect set into an unfinished build, which keeps its good shards."""
     (folder / manifest_lib.FILE_NAME).replace(folder / BUILD_NAME)
 
 
@@ -86,7 +81,7 @@ def by_slice(shards: Iterable[Shard]) -> ShardsBySlice:
 
 
 def finish(manifest: Manifest) -> None:
-    """Writes a set's manifest, last of all and if no shard is missing, and removes what is not part of it."""
+    """Writes a set's manifest, last and only if no shard is missing, and removes leftovers."""
     names = _names(manifest.folder)
     for shard in manifest.shards:
         if shard.file not in names:
@@ -98,7 +93,7 @@ def finish(manifest: Manifest) -> None:
 
 
 def remove_leftovers(manifest: Manifest) -> None:
-    """Removes all that is not part of a whole set: build.json, scratch, notes and other shards."""
+    """Removes all that is not part of a finished set: build.json, scratch, notes and other shards."""
     keep = {shard.file for shard in manifest.shards}
     names = set(filter(_SHARD_OR_NOTE.search, _names(manifest.folder))) - keep
     _remove(manifest.folder, names | {BUILD_NAME})
@@ -106,7 +101,7 @@ def remove_leftovers(manifest: Manifest) -> None:
 
 
 def held_out_set(folder: epath.Path) -> Manifest | None:
-    """Returns the manifest of the held-out set in a folder, built or begun; None if it holds none."""
+    """Returns the manifest of the held-out set in a folder, finished or not; None if it holds none."""
     try:
         there = _what_is_there(folder, _names(folder))
     except UserError:  # what cannot be read is not such a set
@@ -126,7 +121,7 @@ def _what_is_there(folder: epath.Path, names: set[str]) -> Manifest | None:
 
 
 def _is_same_build(there: Manifest, started: Manifest, names: set[str]) -> bool:
-    """Says whether to resume a build; raises UserError if it is another one that has records."""
+    """Returns whether to resume a build; raises UserError if it is a different one with records."""
     difference = settings_difference(*({**one.settings(), "corpus": None} for one in (there, started)))
     corpora = there.corpus, started.corpus
     if there.corpus != started.corpus and (manifest_lib.FILE_NAME in names or not _is_corrected(*corpora)):
@@ -142,14 +137,14 @@ def _is_same_build(there: Manifest, started: Manifest, names: set[str]) -> bool:
 
 
 def _is_corrected(there: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]]) -> bool:
-    """Says whether a corpus is another one with a few files changed; one of other texts has other sizes."""
+    """Returns whether only a few files of a corpus changed; another corpus has other sizes."""
     same_names = [file["file"] for file in there] == [file["file"] for file in now]
     changed = sum(a != b for a, b in zip(there, now))
     return same_names and changed <= max(1, len(now) // 2)
 
 
 def _corpus_difference(there: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]]) -> str:
-    """Says in a line how two corpora differ, which may have very many files."""
+    """Describes in one line how two corpora, perhaps of very many files, differ."""
     sizes = (
         f"{len(files):,} files of {sum(file['bytes'] for file in files):,} bytes" for files in (there, now)
     )
@@ -159,7 +154,7 @@ def _corpus_difference(there: Sequence[dict[str, Any]], now: Sequence[dict[str, 
 
 
 def _load_build(folder: epath.Path) -> Manifest:
-    """Reads build.json, whose shards and statistics a manifest's checks would not take for whole."""
+    """Reads build.json, whose shards and statistics are too incomplete for a manifest's checks."""
     path = folder / BUILD_NAME
     try:
         values = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""What a pretraining build is made of: the manifests of its sets, and their jobs."""
+"""The manifests of a pretraining build's sets, and their jobs."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -21,12 +21,12 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 def new_manifests(
     options: PretrainingOptions, tokenizer: XLNetTokenizer, sources: Sequence[corpus.Source]
 ) -> list[Manifest]:
-    """Returns the manifests of a build's sets, which have no shards yet.
+    """Returns the manifests of a build's sets, without shards.
 
-    One set goes into the output folder itself; a training set and a held-out set get a folder each in it.
+    One set is written to the output folder itself; a training and a held-out set to two folders in it.
 
     Raises:
-        UserError: two sets are to go into the folder of another one, or one into the folder of two.
+        UserError: two sets would go into the folder of one, or one into the folder of two.
     """
     folder = epath.Path(options.output_dir)
     same = ("use_eod", "sentence_split", "perm_size", "objective", "functional_tokens", "num_passes",
@@ -81,11 +81,11 @@ def plan_jobs(
     choice: Choice | None,
     sets: Sequence[tuple[Manifest, output_folder.ShardsBySlice]],
 ) -> Iterator[Job]:
-    """Yields the jobs of sets, as the corpus is cut.
+    """Yields the jobs of sets as the corpus is split.
 
     Args:
         choice: which documents go where; None: all into the only set.
-        sets: for each set to be built, its manifest and what was whole before.
+        sets: for each set to be built, its manifest and the shards of an earlier finished set.
     """
     first = sets[0][0]
     slices = corpus.plan_shards(sources, first.slice_bytes)

@@ -1,4 +1,4 @@
-"""What the pretraining builder reports of a set: its statistics, warnings, a table for a person."""
+"""The pretraining builder's report on a set: its statistics, warnings, a table."""
 
 import collections
 import itertools
@@ -23,8 +23,8 @@ SHOWN_FILES = 3
 def merge_statistics(shards: Sequence[Shard]) -> dict[str, Any]:
     """Adds up the statistics of all shards.
 
-    The text is counted once, whatever the number of passes, and so is a document that lies in several shards;
-    but these count one by one in `document_lengths` and among the short ones.
+    The text is counted once for all passes, and a document in several shards once; but its parts count
+    separately in `document_lengths` and among the short ones.
     """
     text: dict[str, Any] = collections.Counter()
     by_name: dict[str, dict[str, int]] = collections.defaultdict(collections.Counter)
@@ -66,10 +66,7 @@ def merge_statistics(shards: Sequence[Shard]) -> dict[str, Any]:
 
 
 def warnings(manifest: Manifest) -> list[str]:
-    """Returns what a user should know about a finished set before training on it.
-
-    Each says what was found, why it matters and what to do.
-    """
+    """Returns warnings about a finished set: what was found, why it matters and what to do."""
     statistics = _counted(manifest)
     parts = (_text_warnings, _document_warnings, _size_warnings)
     return [warning for part in parts for warning in part(manifest, statistics)]
@@ -183,7 +180,7 @@ def summary(manifest: Manifest) -> str:
 
 
 def _counted(manifest: Manifest) -> dict[str, Any]:
-    """Returns the statistics of a set, also of one that was built when less was counted."""
+    """Returns the statistics of a set, with those that older builds did not count."""
     not_counted = {
         "documents_in": manifest.statistics["documents"],
         "documents_dropped": {},

@@ -1,4 +1,4 @@
-"""Turns lines of text into a stream of tokens with its borders, and counts what is in it."""
+"""Converts lines of text to a stream of tokens with its borders, and counts its contents."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -35,15 +35,12 @@ class TokenStream:
 def tokenize(
     tokenizer: XLNetTokenizer, lines: Sequence[str], use_eod: bool, sentence_split: str
 ) -> tuple[TokenStream, dict[str, Any]]:
-    """Turns lines into one stream of tokens.
+    """Converts lines to one stream of tokens, read forward; also returns statistics of the text.
 
     Args:
         lines: one sentence each; "" ends a document.
         use_eod: whether an <eod> token ends each document; it belongs to the document's last sentence.
         sentence_split: language of the lines if each is a paragraph to be split; "" if they are sentences.
-
-    Returns:
-        (the stream read forward, statistics of the text).
     """
     if sentence_split:
         lines = split_sentences(sentence_split, lines)

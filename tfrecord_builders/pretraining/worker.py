@@ -1,7 +1,7 @@
 """The builder's job: one corpus shard -> one shard of records per pass.
 
-A job depends on its slice, the settings and the tokenizer alone, so any process on any machine may do it and
-the bytes are the same.
+A job depends only on its slice, the settings and the tokenizer, so any process on any machine writes the same
+bytes.
 """
 
 import dataclasses
@@ -34,8 +34,8 @@ class Job:
     """One job.
 
     Attributes:
-        manifest: its settings say how, its folder where to; without shards and the corpus' files.
-        earlier: pass -> shard of a set that was whole before. Notes in the folder count more.
+        manifest: has the settings and the folder; without shards and the corpus' files.
+        earlier: pass -> shard of an earlier finished set. Notes in the folder take precedence.
     """
 
     manifest: Manifest
@@ -44,7 +44,7 @@ class Job:
 
 
 def done_name(shard_file: str) -> str:
-    """Name of the note that a shard is complete; the manifest replaces the notes at the end."""
+    """Returns the name of a shard's completion note; the manifest finally replaces the notes."""
     return shard_file + ".done.json"
 
 
@@ -54,7 +54,7 @@ def notes_in(folder: epath.Path) -> JobNotes:
 
 
 def read_note(folder: epath.Path, shard_file: str) -> Shard | None:
-    """Reads the note that a shard is complete; None if there is none, or not as it was written."""
+    """Reads a shard's completion note; None if it is missing or damaged."""
     try:
         values = notes_in(folder).read(shard_file)
         return values and Shard(**values)
@@ -65,11 +65,11 @@ def read_note(folder: epath.Path, shard_file: str) -> Shard | None:
 def build_job(job: Job) -> dict[str, Any]:
     """Writes the shards of a job, one per pass; the text is tokenized once for all of them.
 
-    Shards that are there, made of the same text, are kept.
+    Existing shards of the same text are kept.
 
     Returns:
-        shards: by pass, as json has them; built: how many of them were not there; fingerprints: of the
-        documents, unless these have been compared.
+        shards: by pass, as json values; built: how many of them are new; fingerprints: of the documents,
+        unless they have been compared before.
     """
     manifest, folder = job.manifest, job.manifest.folder
     lines = read_lines(job.corpus_shard)
@@ -101,10 +101,10 @@ def build_job(job: Job) -> dict[str, Any]:
 def _document_statistics(
     manifest: Manifest, corpus_shard: CorpusShard, lines: Lines, stream: TokenStream
 ) -> dict[str, Any]:
-    """Says what became of the documents; one in several corpus shards counts where it begins.
+    """Accounts for the documents; one in several corpus shards counts where it begins.
 
-    documents_continued is 1 if the first document began in a shard before, so that documents_in = documents -
-    documents_continued + those dropped. Short documents are parts that do not fill a segment.
+    documents_continued is 1 if the first document began in a previous shard, so that documents_in = documents
+    - documents_continued + those dropped. Short documents are parts that do not fill a segment.
     """
     lengths = np.diff(np.append(stream.document_starts, len(stream.tokens)))
     dropped = {"empty": 0, "duplicate": 0, "other_set": 0}
@@ -127,12 +127,12 @@ def _document_statistics(
 
 
 def is_finished(job: Job) -> bool:
-    """Says whether all shards of a corpus shard are there, made of the same text; writes nothing."""
+    """Returns whether all shards of a corpus shard exist for the same text; writes nothing."""
     return len(_finished_shards(job, read_lines(job.corpus_shard).text_sha256)) == job.manifest.num_passes
 
 
 def _finished_shards(job: Job, text_sha256: str) -> dict[int, Shard]:
-    """Returns pass -> shard for those that are there and were made of this text."""
+    """Returns pass -> shard for existing shards of this text."""
     folder = job.manifest.folder
     shards = {}
     for index in range(job.manifest.num_passes):

@@ -43,21 +43,20 @@ class RaceOptions(ExampleOptions):
     id_column: str = option("column of the question's id, if any", "id")
 
     def check(self) -> None:
-        """Raises UserError for options that do not fit each other."""
+        """Raises UserError for conflicting options."""
         super().check()
         self.check_room("max_qa_len", _NUM_SPECIAL, "some context")
 
 
 def build_race(options: RaceOptions, progress: bool = False) -> dict[str, ExampleSet]:
-    """Builds the splits that are asked for.
+    """Builds the requested splits.
 
-    Returns:
-        split -> its set of examples. Columns: `label` int32, the right option, -1 if unknown. Each line of
-        examples.jsonl has id, level, question and options.
+    Columns are `label` int32, the right option, -1 if unknown. Each line of examples.jsonl has id, level,
+    question and options.
 
     Raises:
-        FileNotFoundError: an input is not there.
-        UserError: options or questions are not as they should be; the message has file and line.
+        FileNotFoundError: an input is missing.
+        UserError: options or questions are wrong; the message has file and line.
     """
     options.check()
     tokenizer = options.load_tokenizer()
@@ -88,7 +87,7 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
 
 
 def _read(paths: Sequence[str], columns: RaceColumns) -> tuple[list[RaceQuestion], list[tuple[str, str]]]:
-    """Returns the questions of a split, and reason and location of those skipped."""
+    """Returns the questions of a split, and reason and location of skipped ones."""
     skipped: list[tuple[str, str]] = []
     questions = [
         question
@@ -130,7 +129,7 @@ def _examples(
     seq_len: int,
     max_qa_len: int,
 ) -> Iterator[Example]:
-    """Yields columns and side file's line of each question."""
+    """Yields columns and the side file's line of each question."""
     lengths = []
     for question, (context, *answers) in encoded(questions, _texts, tokenizer):
         longest = max(map(len, answers))
@@ -167,19 +166,18 @@ def option_sequences(
 ) -> dict[str, np.ndarray]:
     """Packs a question: one sequence for each of its C options, each with that option alone.
 
-    Of question and option the last `max_qa_len` pieces are kept, for the option mostly stands at the end. The
-    context is cut at its end to what room is left.
+    The last `max_qa_len` pieces of question and option are kept, as the option mostly stands at the end. The
+    context is cut at its end to the remaining room.
 
     Args:
         context: piece ids.
         answers: piece ids of the question with each of its options.
         seq_len: T, tokens of a sequence.
-        max_qa_len: most pieces of question and option.
 
     Returns:
         The columns input_ids and segment_ids [C * T].
 
-    Source: run_race.py of the original, which by a shared list leaves the options before in every sequence.
+    Source: run_race.py of the original, whose shared list leaves the previous options in every sequence.
     """
     kept = [answer[-max_qa_len:] for answer in answers]
     sequences = [

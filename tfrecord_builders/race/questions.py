@@ -1,4 +1,4 @@
-"""Reads multiple-choice questions: RACE as it is distributed, RACE as jsonl, and a person's own tables."""
+"""Reads multiple-choice questions: RACE as distributed, RACE as jsonl, and a user's own tables."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ _OBJECTS = TableFormat("jsonl")
 
 @dataclasses.dataclass(frozen=True)
 class RaceColumns:
-    """Which columns of a table hold what."""
+    """The column names of a table."""
 
     context: str = "context"
     question: str = "question"  # "" if the data lack them
@@ -51,20 +51,19 @@ class RaceQuestion(NamedTuple):
 def read_questions(
     path: epath.PathLike, skip: Callable[[str, str], None], columns: RaceColumns | None = None
 ) -> Iterator[RaceQuestion]:
-    """Reads the questions of a file or folder, or of a data set by name.
+    """Reads the questions of a file or folder, or of a named data set.
 
     Args:
         path: a folder of RACE's .txt files, or of folders of them (RACE/dev); or a table, as
             `tables.read_table` reads them, with RACE's objects {id, article, questions, options, answers}, or
-            one question a row: {context, question, options, answer} and, if you like, id and level. An answer
-            is a letter (A is the first option) or a number (0 is the first option); it is left out where it
-            is not known.
-        skip: called with reason and location of each question that is left out.
+            one question a row: {context, question, options, answer} and optionally id and level. An answer
+            is a letter (A is the first option) or a number (0 is the first option), or missing if unknown.
+        skip: called with reason and location of each skipped question.
         columns: those of rows with one question; None: the names above.
 
     Raises:
         FileNotFoundError: there is no such file.
-        UserError: a file is not as it should be; the message has file and line.
+        UserError: a file is wrong; the message has file and line.
     """
     columns = columns or RaceColumns()
     for file, table in _tables(path):
@@ -79,7 +78,7 @@ def read_questions(
 
 
 def _tables(path: epath.PathLike) -> list[tuple[epath.PathLike, TableFormat]]:
-    """Returns the files to read, and how they are written."""
+    """Returns the files to read, and their formats."""
     if is_columnar(path):
         return [(path, infer_format(path))]
     folder = existing(path)
@@ -141,7 +140,7 @@ def _own_question(row: LabelledRow, columns: RaceColumns) -> RaceQuestion:
 
 
 def _nested_list(value: str, location: str) -> list[str]:
-    """Returns the texts of a list within a list, which a table gives as json."""
+    """Returns the texts of a nested list, which a table gives as json."""
     try:
         values = json.loads(value)
     except ValueError:

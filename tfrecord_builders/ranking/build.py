@@ -70,7 +70,7 @@ class RankingOptions(ExampleOptions):
     seed: int = option("random seed for the candidates drawn for training", 0, least=0)
 
     def check(self) -> None:
-        """Raises UserError for options that are out of range or do not fit each other."""
+        """Raises UserError for options that are out of range or conflict."""
         super().check()
         if self.format == "trec" and not (self.collection and self.run):
             raise UserError("format=trec needs --collection and --run")
@@ -88,7 +88,7 @@ class RankingOptions(ExampleOptions):
         return [getattr(self, split), *(name.replace("{split}", split) for name in names)]
 
     def read(self, split: str, skip: Skip) -> list[Query]:
-        """Returns the queries of a split; calls skip with reason and location of what is left out."""
+        """Returns the queries of a split; calls skip with reason and location of skipped data."""
         path, *parts = self.files(split)
         labelled = split != "test"
         if self.format == "wikiqa":
@@ -99,16 +99,15 @@ class RankingOptions(ExampleOptions):
 
 
 def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, ExampleSet]:
-    """Builds the splits that are asked for.
+    """Builds the requested splits.
 
-    Returns:
-        split -> its set of examples. Columns: `relevance` int32 [K], -1 where it is not known and in slots
-        without a candidate. Each line of examples.jsonl has query_id, query, passages (id and text of the
-        candidates) and missing (the relevance of relevant passages that are not candidates).
+    Columns are `relevance` int32 [K], -1 if unknown and in slots without a candidate. Each line of
+    examples.jsonl has query_id, query, passages (id and text of the candidates) and missing (the relevance of
+    relevant passages that are not candidates).
 
     Raises:
-        FileNotFoundError: an input is not there.
-        UserError: options or data are not as they should be; the message has file and line.
+        FileNotFoundError: an input is missing.
+        UserError: options or data are wrong; the message has file and line.
     """
     options.check()
     tokenizer = options.load_tokenizer()
@@ -163,11 +162,9 @@ class Draws(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Examples:
-    """Turns the queries of a split into examples.
+    """Converts the queries of a split to examples.
 
-    Attributes:
-        rng: for training: draws candidates; None: all of them are taken.
-        source: file of the queries, for messages.
+    `rng` draws candidates for training; None: all are taken. `source` is the queries' file, for messages.
     """
 
     tokenizer: XLNetTokenizer
@@ -224,12 +221,9 @@ def training_groups(
 ) -> Iterator[list[CandidatePassage]]:
     """Yields the candidates of each of a query's training records.
 
-    Each relevant passage gets a record, `num_passes` times over, with others drawn from the less relevant;
-    their order is drawn, too. Relevant passages that are not candidates count if their text is known.
-
-    Args:
-        query: with its judged passages.
-        skip: called with reason and location if the query gives nothing to learn from.
+    Each relevant passage gets `num_passes` records, with others drawn from the less relevant ones, in random
+    order. Relevant passages that are not candidates count if their text is known. `skip` is called with
+    reason and location if the query gives nothing to learn from.
     """
     known = query.passages + [passage for passage in query.missing if passage.text]
     relevant = [passage for passage in known if passage.relevance >= draws.relevant_from]
@@ -255,7 +249,7 @@ def all_candidates(query: Query, size: int) -> Iterator[list[CandidatePassage]]:
 def candidate_sequences(
     query: np.ndarray, passages: Sequence[np.ndarray], candidates: int, seq_len: int
 ) -> dict[str, np.ndarray]:
-    """Packs the candidates of a record; each passage is cut at its end to what room the query leaves.
+    """Packs the candidates of a record; each passage is cut at its end to the room that the query leaves.
 
     Args:
         query: piece ids.

@@ -1,4 +1,4 @@
-"""Reads queries and their candidate passages from tables: a person's own, and WikiQA in both of its forms."""
+"""Reads queries and their candidate passages from tables: a user's own, and WikiQA in both forms."""
 
 import dataclasses
 import itertools
@@ -37,7 +37,7 @@ class Query:
 
 @dataclasses.dataclass(frozen=True)
 class PairColumns:
-    """Which columns of a table hold what; queries and passages without an id are numbered."""
+    """The column names of a table; queries and passages without an id are numbered."""
 
     query: str = "query"
     passage: str = "passage"
@@ -50,12 +50,10 @@ WIKIQA_COLUMNS = PairColumns("Question", "Sentence", "Label", "QuestionID", "Sen
 
 
 def read_pairs(path: epath.PathLike, columns: PairColumns, skip: Skip, labelled: bool = True) -> list[Query]:
-    """Reads a table with one query and one passage a line; the lines of a query need not be together.
+    """Reads a csv, tsv or jsonl table with a query and a passage a line; a query's lines may be apart.
 
     Args:
-        path: a csv, tsv or jsonl file, plain or .gz.
-        columns: the names of its columns.
-        skip: called with reason and location of each row that is left out.
+        skip: called with reason and location of each skipped row.
         labelled: whether the relevance must be known; if not, it may be empty, or have no column.
 
     Raises:
@@ -75,17 +73,14 @@ def read_pairs(path: epath.PathLike, columns: PairColumns, skip: Skip, labelled:
 
 
 def read_wikiqa(path: epath.PathLike, skip: Skip, labelled: bool = True) -> list[Query]:
-    """Reads WikiQA.
+    """Reads WikiQA; see `read_pairs`.
 
-    Args:
-        path: WikiQA-train.tsv, with named columns, or WikiQA-train.txt (question, sentence, label), plain or
-            .gz, with WikiQA-train.ref (question id, 0, sentence id, label) line by line next to it.
-        skip: called with reason and location of each row that is left out.
-        labelled: whether the relevance must be known.
+    The file is WikiQA-train.tsv, with named columns, or WikiQA-train.txt (question, sentence, label), plain
+    or .gz, with WikiQA-train.ref (question id, 0, sentence id, label) line by line next to it.
 
     Raises:
         FileNotFoundError: there is no such file.
-        UserError: the files are not as they should be, or do not belong to each other.
+        UserError: the files are wrong, or do not belong to each other.
     """
     path = epath.Path(path)
     name = path.stem if compression_of(path) else path.name
@@ -112,8 +107,7 @@ def read_wikiqa(path: epath.PathLike, skip: Skip, labelled: bool = True) -> list
 def read_judgements(path: epath.PathLike) -> Iterator[tuple[str, str, int, str]]:
     """Reads relevance judgements (TREC's qrels): query id, unused, passage id, relevance.
 
-    Yields:
-        (query id, passage id, relevance, location). TREC's negative grades (spam) become 0.
+    Yields (query id, passage id, relevance, location). TREC's negative grades (spam) become 0.
 
     Raises:
         UserError: a line has other fields, or a relevance above MAX_RELEVANCE.
@@ -129,7 +123,7 @@ def read_judgements(path: epath.PathLike) -> Iterator[tuple[str, str, int, str]]
 
 
 def read_words(path: epath.PathLike) -> Iterator[tuple[list[str], str]]:
-    """Yields (fields, location) of each line: what tabs separate or, in a file without tabs, spaces."""
+    """Yields (fields, location) of each line, split at tabs or, in a file without tabs, at spaces."""
     for row in read_table(path, TableFormat("tsv", header=False)):
         fields = [row.text(column) for column in row.values]
         fields = fields[0].split() if len(fields) == 1 else fields
@@ -138,7 +132,7 @@ def read_words(path: epath.PathLike) -> Iterator[tuple[list[str], str]]:
 
 
 def parse_relevance(text: str, location: str) -> int:
-    """Returns the relevance that a text spells."""
+    """Parses a relevance."""
     grade = whole_number(text)
     if grade is None:
         grade = zero_or_one(text)  # False and True
@@ -151,7 +145,7 @@ def parse_relevance(text: str, location: str) -> int:
 
 
 class _Pairs:
-    """Gathers pairs into queries."""
+    """Groups pairs by query."""
 
     def __init__(self, skip: Skip):
         self._skip = skip
@@ -166,7 +160,7 @@ class _Pairs:
         grade: int,
         location: str,
     ) -> None:
-        """Adds a pair; without its id, a query is known by its text, and every passage is another one."""
+        """Adds a pair; without ids, a query is identified by its text, and a passage is always new."""
         if not query.strip() or not passage.strip():
             self._skip(f"empty {'passage' if query.strip() else 'query'}", location)
             return
@@ -195,7 +189,7 @@ class _Pairs:
 
 @dataclasses.dataclass
 class _Gathered:
-    """A query while its passages are read; ids that are not given are None."""
+    """A query while its passages are read; missing ids are None."""
 
     id: str | None
     text: str
@@ -209,7 +203,7 @@ class _Gathered:
 
 
 def _with_numbers(ids: Sequence[str | None]) -> list[str]:
-    """Returns ids, with numbers that are not among them for those that are None: from 1, their positions."""
+    """Replaces missing ids by unused numbers: their positions, from 1, if possible."""
     taken, names = set(ids), []
     for position, name in enumerate(ids, 1):
         if name is None:

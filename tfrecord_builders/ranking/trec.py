@@ -16,21 +16,20 @@ _PASSAGE_FIELD = {2: 1, 3: 1, 4: 1, 6: 2}
 def read_trec(queries: str, collection: str, run: str, qrels: str, depth: int, skip: Skip) -> list[Query]:
     """Reads the queries of a split with their candidates.
 
-    A candidate without a judgement is irrelevant, as in TREC's evaluation. Of the collection, only the
-    passages that are needed are kept.
+    A candidate without a judgement is irrelevant, as in TREC's evaluation. Memory holds only the needed
+    passages of the collection.
 
     Args:
-        queries: file of id and text, with a tab between them.
-        collection: file of id and text of all passages, with a tab between them.
+        queries, collection: files of id and text, with a tab between them.
         run: file of the candidates of each query, best first.
         qrels: file of query id, unused, passage id, relevance; empty if nothing is known.
         depth: how many candidates of a query are taken from the run; 0: all.
-        skip: called with reason and location of what is left out: empty texts, unknown ids, queries without
+        skip: called with reason and location of skipped data: empty texts, unknown ids, queries without
             candidates.
 
     Raises:
-        FileNotFoundError: a file is not there.
-        UserError: a file is not as it should be; the message has file and line.
+        FileNotFoundError: a file is missing.
+        UserError: a file is wrong; the message has file and line.
     """
     texts = _read_texts(queries, "query", skip)
     grades = _read_qrels(qrels, texts, skip) if qrels else {}
@@ -63,17 +62,13 @@ def read_trec(queries: str, collection: str, run: str, qrels: str, depth: int, s
 def read_run(
     path: epath.PathLike, queries: Mapping[str, object], depth: int, skip: Skip
 ) -> dict[str, dict[str, str]]:
-    """Reads candidates.
+    """Reads candidates of known queries: query id -> {passage id: location}, in the order of the file.
 
     Args:
         path: a run: `query-id Q0 passage-id rank score tag` (TREC), `query-id passage-id query passage`
             with tabs (MS MARCO's top1000), or `query-id passage-id` with or without a rank.
-        queries: the known ids.
         depth: how many candidates to keep of each query; 0: all.
-        skip: called with reason and location of lines that are left out.
-
-    Returns:
-        query id -> {passage id: location}, in the order of the file.
+        skip: called with reason and location of skipped lines.
 
     Raises:
         UserError: a line has another number of fields.
@@ -109,7 +104,7 @@ def _read_qrels(path: str, queries: Mapping[str, object], skip: Skip) -> dict[st
 def _read_texts(
     path: epath.PathLike, kind: str, skip: Skip, needed: set[str] | None = None
 ) -> dict[str, tuple[str, str]]:
-    """Returns id -> (text, location) of a file of ids and texts; only those of `needed`, if it is given."""
+    """Returns id -> (text, location) of a file of ids and texts, or only of the `needed` ids."""
     texts: dict[str, tuple[str, str]] = {}
     for row in read_table(path, TableFormat("tsv", header=False)):
         if len(row.values) != 2:

@@ -59,7 +59,7 @@ class SquadOptions(ExampleOptions):
     )
 
     def check(self) -> None:
-        """Raises UserError for options that are out of range or do not fit each other."""
+        """Raises UserError for options that are out of range or conflict."""
         super().check()
         if self.segment_len and (self.seq_len % self.segment_len or self.segment_len == self.seq_len):
             raise UserError(
@@ -71,7 +71,7 @@ class SquadOptions(ExampleOptions):
 
 
 class Span(NamedTuple):
-    """An answer in the tokens of its passage: `first` and `last` are both in it."""
+    """The first and last token of an answer in its passage, both inclusive."""
 
     first: int
     last: int
@@ -82,22 +82,19 @@ class Unusable(Exception):
 
 
 def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, ExampleSet]:
-    """Builds the splits that are asked for.
+    """Builds the requested splits.
 
     "train" has the columns answer_mask uint8 [T], answer_first and answer_last int32, the positions of the
     answer's tokens, and is_impossible uint8. A window without the whole answer has both positions on CLS and
-    is_impossible 1, as in the original; in 1.1 too, where it teaches to compare windows. Questions that
-    cannot be used are skipped. The other splits have answer_mask alone and leave no question out.
+    is_impossible 1, as in the original; in 1.1, too, where it teaches to compare windows. Unusable questions
+    are skipped. The other splits have only answer_mask and all questions.
 
     A line of examples.jsonl has the question's `id`, text and answers (null if not known), the number of its
-    `passage`, and the window's `first` token and `length`.
-
-    Returns:
-        split -> its set of examples. settings["unanswerable"]: whether some questions have no answer;
-        settings["answered"]: whether answers are known.
+    `passage`, and the window's `first` token and `length`. settings["unanswerable"] is whether some questions
+    have no answer, settings["answered"] whether answers are known.
 
     Raises:
-        UserError: options or data are not as they should be; nothing was written then.
+        UserError: options or data are wrong; nothing was written then.
     """
     options.check()
     tokenizer = options.load_tokenizer()
@@ -145,11 +142,9 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Examples:
-    """Turns the passages of a split, with their questions, into examples.
+    """Converts the passages of a split, with their questions, to examples.
 
-    Attributes:
-        training: whether questions that cannot be learned from are skipped.
-        source: file of the questions, for messages.
+    `training` skips questions that cannot be learned from; `source` is the questions' file, for messages.
     """
 
     tokenizer: XLNetTokenizer
@@ -222,7 +217,7 @@ class _Examples:
 
 
 def _described(question: SquadQuestion) -> dict[str, Any]:
-    """Returns what the files next to the examples say of a question."""
+    """Returns a question's entries in the files next to the examples."""
     answers = None if question.answers is None else [answer.text for answer in question.answers]
     return {"id": question.id, "question": question.text, "answers": answers}
 
@@ -265,7 +260,7 @@ def _training_answer(
 
 
 def token_span(encoded: Encoded, begin: int, end: int) -> Span | None:
-    """Returns the tokens that hold the characters `begin` to `end` (exclusive); None if there are none."""
+    """Returns the tokens with the characters `begin` to `end` (exclusive); None if there are none."""
     first = int(np.searchsorted(encoded.ends, begin, side="right"))
     last = int(np.searchsorted(encoded.begins, end, side="left")) - 1
     return Span(first, last) if first <= last else None
@@ -279,11 +274,9 @@ def inside(answer: Span, window: Window) -> bool:
 def training_columns(
     answer: Span | None, window: Window, question_len: int, segment_len: int = 0
 ) -> dict[str, int]:
-    """Returns a window's targets: where the answer is in it, or CLS if it does not hold all of it.
+    """Returns a window's targets: the answer's positions, or CLS if it does not hold all of it.
 
-    Args:
-        answer: in the tokens of the passage; None for no answer.
-        segment_len: see `windows.window_room`.
+    `answer` is in tokens of the passage, None for no answer; for segment_len see `windows.window_room`.
     """
     if answer is None or not inside(answer, window):
         cls = windows_lib.cls_position(window, question_len, segment_len)

@@ -62,16 +62,15 @@ class SquadFile(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SquadColumns:
-    """Which columns of a table hold what.
+    """The column names of a table.
 
     Attributes:
-        context, question: texts.
         answers: {text: [...], answer_start: [...]} or a list of {text, answer_start}; empty lists for a
             question without an answer. Or texts alone, a list or one, which are found in the passage: near
             answer_start, where a table has such a column. In a table without the column, `answer` is read
             instead; if it has neither, the answers are not known. A column is_impossible marks questions
             without an answer.
-        id: if any; else questions are named by file and row.
+        id: if it is missing, questions are named by file and row.
     """
 
     context: str = "context"
@@ -81,16 +80,11 @@ class SquadColumns:
 
 
 def read_squad(path: epath.PathLike, columns: SquadColumns | None = None) -> SquadFile:
-    """Reads a file of questions.
-
-    Args:
-        path: json as SQuAD 1.1 and 2.0 have it, also compressed; or a table, as `tables.read_table` reads.
-        columns: a table's columns; None: context, question, answers and id.
+    """Reads a file of questions: SQuAD's json (1.1, 2.0), also compressed, or a table (`tables.read_table`).
 
     Raises:
         FileNotFoundError: there is no such file.
-        UserError: it is not such json or such a table; the message says where, as in
-            data[3].paragraphs[0].qas[2].
+        UserError: its format is wrong; the message says where, as in data[3].paragraphs[0].qas[2].
     """
     if is_columnar(path) or unpacked_name(epath.Path(path)).endswith((".jsonl", ".csv", ".tsv")):
         return _read_rows(path, columns or SquadColumns())
@@ -180,7 +174,7 @@ def _row_answer(entry: Any, location: str) -> SquadAnswer:
 
 
 def _entry(text: str) -> Any:
-    """Returns the object or the list that a text spells as json; else the text."""
+    """Parses an object or a list that a text spells as json; returns other texts unchanged."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -200,11 +194,9 @@ def _check_ids(passages: list[SquadPassage], path: epath.PathLike) -> None:
 
 
 def locate(passage: str, answer: SquadAnswer) -> tuple[int, int] | None:
-    """Finds an answer in its passage; white space may differ if the exact text is nowhere.
+    """Finds the begin and end (exclusive) of an answer in its passage, nearest to its stated begin.
 
-    Returns:
-        Where it begins and ends (exclusive), nearest to where it was said to be, or the first time; None if
-        it is nowhere, or empty.
+    White space may differ if the exact text is nowhere. None if it is not found, or empty.
     """
     if not answer.text:
         return None
@@ -241,14 +233,14 @@ def _question(entry: Any, location: str) -> SquadQuestion:
 
 
 def _answer(entry: Any, location: str) -> SquadAnswer:
-    """Reads an answer; whitespace at its ends is left out."""
+    """Reads an answer; white space at its ends is removed."""
     text = _field(entry, "text", str, f"{location}.answers")
     begin = _field(entry, "answer_start", int, f"{location}.answers")
     return SquadAnswer(text.strip(), begin + len(text) - len(text.lstrip()))
 
 
 def _field(entry: Any, name: str, kind: type, location: str) -> Any:
-    """Returns entry[name]; raises UserError if it is missing or of another kind, but for spellings of one."""
+    """Returns entry[name]; raises UserError if it is missing or of a kind that cannot be converted."""
     value = entry.get(name) if isinstance(entry, dict) else None
     if kind is str and type(value) is int:  # the ids of many files
         value = str(value)

@@ -63,7 +63,7 @@ class TaggingOptions(ExampleOptions):
         return self.seq_len - NUM_SPECIAL
 
     def check(self) -> None:
-        """Raises UserError for options that are out of range or do not fit each other."""
+        """Raises UserError for options that are out of range or conflict."""
         super().check()
         if not (self.train or self.types):
             raise UserError(
@@ -81,18 +81,16 @@ class TaggingOptions(ExampleOptions):
 
 
 def build_tagging(options: TaggingOptions, progress: bool = False) -> dict[str, ExampleSet]:
-    """Builds the splits that are asked for.
+    """Builds the requested splits.
 
-    Returns:
-        split -> its set of examples. Columns: `tags` int16 [T], at the first piece of each word that the
-        example predicts the number of its tag among settings["labels"], -1 elsewhere. A line of
-        examples.jsonl has `parts`, those of its sentences that the example predicts, all of them or from word
-        number `first` on: id, text (where first is 0), and of each word its offsets [begin, end) in the text,
-        its position in the sequence and its tag (tags is null where they are not known).
+    Columns are `tags` int16 [T]: the index in settings["labels"] of each predicted word's tag at its first
+    piece, -1 elsewhere. A line of examples.jsonl has `parts`: the predicted parts of sentences, from word
+    number `first` on, with id, text (where first is 0), and of each word its offsets [begin, end) in the
+    text, its position in the sequence and its tag (tags is null where they are not known).
 
     Raises:
-        FileNotFoundError: an input is not there.
-        UserError: options or input are not as they should be; the message has file and line.
+        FileNotFoundError: an input is missing.
+        UserError: options or input are wrong; the message has file and line.
     """
     options.check()
     tokenizer = options.load_tokenizer()
@@ -185,7 +183,7 @@ def _types(train: _Input, scheme: str) -> set[str]:
 
 
 def _check_tags(train: _Input, scheme: str) -> None:
-    """Raises UserError at the first tag that the scheme does not have: why no entities were found."""
+    """Raises UserError for the first tag outside the scheme: the reason why no entities were found."""
     for row in train.rows():
         if not isinstance(row, TaggedWords):
             continue
@@ -201,7 +199,7 @@ def _check_tags(train: _Input, scheme: str) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Examples:
-    """Turns the rows of a split into examples.
+    """Converts the rows of a split to examples.
 
     Attributes:
         stride: pieces between the starts of two windows.
@@ -235,7 +233,7 @@ class _Examples:
             writer.count(name, int(np.percentile(lengths, percent)))
 
     def _texts(self, rows: Iterable[Row], writer: ExampleWriter) -> Iterator[list[Sentence]]:
-        """Yields what makes one text: a sentence, or all sentences of a document."""
+        """Yields the sentences of each text: one, or all sentences of a document."""
         sentences = self._sentences(rows, writer)
         if not self.whole_documents:
             yield from ([sentence] for sentence in sentences)

@@ -27,7 +27,7 @@ _SPACES = re.compile("[ \t]+")
 
 @dataclasses.dataclass(frozen=True)
 class TaggedWords:
-    """A sentence that came in words."""
+    """A sentence given as words."""
 
     id: str  # the data's own, or file and line
     document: str  # sentences of one document follow one another and have the same
@@ -53,7 +53,7 @@ class TaggedWords:
 
 
 class Entity(NamedTuple):
-    """The characters text[start:end] and what they are."""
+    """The characters text[start:end] of an entity and its label."""
 
     start: int
     end: int
@@ -62,13 +62,13 @@ class Entity(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class AnnotatedText:
-    """A text that came as it is.
+    """A text with annotated entities.
 
     Attributes:
         id: the data's own, or file and line.
         document: texts of one document follow one another and have the same.
         location: file and line, for messages.
-        entities: in the text's order, of those that begin together the longest first; None: not known.
+        entities: in the text's order, longest first if they begin together; None: not known.
         columns: the names of its row's columns.
     """
 
@@ -90,7 +90,7 @@ class AnnotatedText:
 
 
 class ReadColumns(NamedTuple):
-    """Where words and tags are: columns by number, from 0 or with -1 the last, of rows by name."""
+    """The columns of words and tags: in column files by number, from 0 or with -1 the last; else by name."""
 
     word: int = 0
     tag: int = -1
@@ -101,22 +101,19 @@ class ReadColumns(NamedTuple):
 def read_sentences(
     path: epath.PathLike, columns: ReadColumns | None = None, name: str = ""
 ) -> Iterator[TaggedWords | AnnotatedText]:
-    """Reads a source of one of three forms.
+    """Reads a source in one of three forms.
 
     - `*.jsonl`, plain or .gz, Parquet, Arrow or a data set by name, with a list of tokens and one of tags in
       each row; "id" and "document" may be given.
     - the same with {"text": "...", "entities": [{"start": 0, "end": 5, "label": "LOC"}, ...]}.
     - all else is columns: a word a line, a blank line after each sentence, `-DOCSTART-` before each document.
 
-    Tags may be left out: no "tags" or "entities", or null, or no column of tags.
-
-    Args:
-        columns: None: the usual ones.
-        name: of the file in ids; "": its base name.
+    Tags may be missing: no "tags" or "entities", or null, or no column of tags. `name` is the file's name in
+    ids; "": its base name.
 
     Raises:
         FileNotFoundError: there is no such file.
-        UserError: it is not of such a form; the message has file and line.
+        UserError: it has none of these forms; the message has file and line.
     """
     columns = columns or ReadColumns()
     if is_columnar(path) or unpacked_name(existing_file(path)).endswith(".jsonl"):
@@ -127,7 +124,7 @@ def read_sentences(
 
 
 def names_in_ids(paths: Sequence[epath.PathLike]) -> list[str]:
-    """Returns what to call each file in ids: its base name, or more of its path if base names repeat."""
+    """Returns the name of each file in ids: its base name, or more of its path if base names repeat."""
     parts = [os.path.normpath(path).split("/") for path in paths]
     namesakes = collections.defaultdict(set)
     for each in parts:
@@ -137,7 +134,7 @@ def names_in_ids(paths: Sequence[epath.PathLike]) -> list[str]:
 
 
 def _distinguishing_depth(paths: Collection[tuple[str, ...]]) -> int:
-    """Returns how many of their last parts tell paths apart."""
+    """Returns how many of their last parts distinguish the paths."""
     depth = 1
     while len({path[-depth:] for path in paths}) < len(paths):
         depth += 1
@@ -183,13 +180,9 @@ def _read_columns(
 
 
 class _Columns(NamedTuple):
-    """How the lines of a file are split, as its first line shows.
+    """The columns of a file's lines, as its first line shows.
 
-    Attributes:
-        count: number of the columns.
-        word: the words' column.
-        tag: the tags' column; None if the file has none.
-        tabs: whether tabs separate columns, so that words may hold spaces.
+    `tag` is None if the file has no tags. `tabs`: tabs separate columns, so that words may contain spaces.
     """
 
     count: int

@@ -1,4 +1,4 @@
-"""From the words of a text to its examples: one, or one for each window of a long text."""
+"""Makes examples from the words of a text: one, or one for each window of a long text."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -19,12 +19,8 @@ def text_examples(
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Packs a text, a sentence or the sentences of a document, so that each word is predicted once.
 
-    Args:
-        labels: all tags, by their number.
-        stride: pieces between the starts of two windows.
-
-    Yields:
-        (columns, sidecar) of each example, as `tagging.build_tagging` describes them.
+    `labels` are all tags, by their number; `stride` is the pieces between the starts of two windows. Yields
+    (columns, sidecar) of each example, as `tagging.build_tagging` describes them.
     """
     room = seq_len - NUM_SPECIAL
     pieces = [word[:room] for sentence in text for word in sentence.pieces]

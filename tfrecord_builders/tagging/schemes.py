@@ -16,15 +16,15 @@ SCHEMES = tuple(_PREFIXES)
 
 
 def to_bio(tags: Sequence[str], scheme: str) -> tuple[list[str], list[int]]:
-    """Turns the tags of a sentence, in one of SCHEMES, into BIO.
+    """Converts the tags of a sentence from one of SCHEMES to BIO.
 
     Returns:
-        (bio, broken): the tags, and the indices of those that the scheme does not allow where they are, such
-        as I-X after O in BIO. They are read so: a tag that cannot continue an entity begins one, and one
-        that lacks its end ends before the next tag that is not its own.
+        (bio, broken): the tags, and the indices of those that the scheme does not allow there, such as I-X
+        after O in BIO. Such a tag begins an entity if it cannot continue one, and an entity without its end
+        tag ends before the next tag that is not its own.
 
     Raises:
-        ValueError: a tag is none of the scheme; its index and the reason.
+        ValueError: a tag is not one of the scheme's; its index and the reason.
     """
     bio, broken = [], []
     open_type = None  # of the entity that the tag before this one left open

@@ -1,4 +1,4 @@
-"""From words to pieces: each word of a sentence has pieces, characters and a tag of its own."""
+"""Converts words to pieces: each word of a sentence has pieces, characters and a tag of its own."""
 
 import dataclasses
 import functools
@@ -32,11 +32,11 @@ class Sentence:
 
 
 class SentenceEncoder:
-    """Turns rows of data into sentences.
+    """Converts rows of data to sentences.
 
     Args:
-        scheme: how words' tags are written, one of SCHEMES.
-        repair: whether to repair tags that the scheme does not allow where they are, or to raise an error.
+        scheme: the scheme of the words' tags, one of SCHEMES.
+        repair: whether to repair tags that the scheme does not allow at their position, or to raise an error.
     """
 
     def __init__(self, tokenizer: XLNetTokenizer, scheme: str = "bio", repair: bool = True):
@@ -48,15 +48,15 @@ class SentenceEncoder:
     def encode(self, row: TaggedWords | AnnotatedText, writer: ExampleWriter) -> Sentence:
         """Encodes a row.
 
-        A word that came as one is encoded by itself, with a space before it, as it has in running text; if it
-        has no piece (it is of control characters only), it gets `<unk>`.
+        A word given as such is encoded by itself, after a space, as in running text; if it has no piece (only
+        control characters), it becomes `<unk>`.
 
-        A text is encoded as it is. A word begins where both the text and a piece begin one: in the text
-        letters after spaces or punctuation, every punctuation mark, and every character of scripts without
-        spaces between words; pieces of several such characters are split. An entity that begins or ends
-        within a word is tagged to the word's begin or end.
+        In a text, a word begins where both the text and a piece begin one: in the text letters after spaces
+        or punctuation, every punctuation mark, and every character of scripts without spaces between words;
+        pieces of several such characters are split. An entity that begins or ends within a word is extended
+        to the word's border.
 
-        What is repaired, moved or left out is counted by the writer. The sentence may have no words.
+        The writer counts what is repaired, moved or left out. The sentence may have no words.
         """
         return self._text(row, writer) if isinstance(row, AnnotatedText) else self._words(row, writer)
 
