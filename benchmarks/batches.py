@@ -12,13 +12,10 @@ SENTENCE_TOKENS = 20  # of a synthetic sentence
 
 
 def make_batch(config: XLNetConfig, batch_size: int, seq_len: int, num_predict: int) -> dict[str, np.ndarray]:
-    """Makes a synthetic batch as the reader gives it: random tokens, sampled as the builder samples.
+    """Makes a synthetic batch in the reader's form: random tokens, sampled as the builder samples.
 
-    Args:
-        batch_size: B; the first half of the rows is read forward, the other backward.
-
-    Returns:
-        input_word_ids, input_type_ids, permutation_rank [B, T], target_positions [B, P], direction [B].
+    The first half of the B rows is read forward, the other backward. Features: input_word_ids,
+    input_type_ids, permutation_rank [B, T], target_positions [B, P], direction [B].
     """
     rng = np.random.default_rng(0)
     reuse_len = seq_len // 2
@@ -40,10 +37,10 @@ def make_batch(config: XLNetConfig, batch_size: int, seq_len: int, num_predict: 
 
 
 def model_garden_batch(batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns a batch of the reader's in the form that Model Garden's XLNetPretrainer reads.
+    """Converts a batch of the reader's to the form of Model Garden's XLNetPretrainer.
 
-    Its permutation mask, other than the original's and its own documentation, is 1 where a token may see
-    another. Directions are left out: with bi_data the second half of its batch is read backward, too.
+    Its permutation mask, unlike the original's and its own documentation, is 1 where a token may see another.
+    Directions are left out: with bi_data the second half of its batch is read backward, too.
 
     Returns:
         input_word_ids, input_type_ids int32, masked_tokens [B, T]; permutation_mask [B, T, T];
@@ -64,9 +61,9 @@ def model_garden_batch(batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]
 
 
 def hugging_face_batch(batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns a batch of the reader's as the arguments of Hugging Face's XLNetLMHeadModel.
+    """Converts a batch of the reader's to the arguments of Hugging Face's XLNetLMHeadModel.
 
-    Directions are left out: it knows them by the row's position only.
+    Directions are left out: its model knows them by the row's position only.
     """
     dense = model_garden_batch(batch)
     return {

@@ -1,4 +1,4 @@
-"""What the benchmark measures of checkpoints: how long training stops for one."""
+"""Measures how long training stops for a checkpoint."""
 
 import collections
 import functools

@@ -73,7 +73,7 @@ def _slices(path: str, num_bytes: int) -> Iterator[corpus.CorpusShard]:
 def build_records(
     text: pathlib.Path, tokenizer: str, folder: pathlib.Path, num_workers: int = 1, **options
 ) -> Manifest:
-    """Builds pretraining records, by one worker in this process, in a new folder inside of `folder`."""
+    """Builds pretraining records in this process, in a new folder inside of `folder`."""
     return builder.build_pretraining_records(
         builder.PretrainingOptions(
             input=[str(text)],
@@ -89,9 +89,8 @@ def build_records(
 def timed_stages() -> Iterator[dict[str, float]]:
     """Times the builder's stages by wrapping their functions while the block runs.
 
-    Yields:
-        stage -> seconds, complete after the block. A stage inside of another counts for itself only; "other"
-        is what no stage took.
+    Yields stage -> seconds, complete after the block. A nested stage's time counts only for itself; "other"
+    is the time outside of all stages.
     """
     seconds = collections.defaultdict(float)
     running = ["other"]

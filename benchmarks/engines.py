@@ -1,4 +1,4 @@
-"""What the benchmark measures of workers: builder and embeddings, on each engine that spreads their jobs."""
+"""Measures builder and embeddings on each engine that distributes their jobs to workers."""
 
 import contextlib
 import dataclasses
@@ -38,13 +38,13 @@ def measure_engines(
 ) -> dict[str, Any]:
     """Measures the commands that build records and embed texts, on each engine with each number of workers.
 
-    Each command runs twice, with some text and with `LARGER` times as much. The difference is the rate of
-    workers that have started; the rest is the start. CPU seconds, of all processes together, are what one
-    pays for; unlike seconds, they change little when the machine has other work.
+    Each command runs twice, with some text and with `LARGER` times as much. The difference gives the rate of
+    running workers; the rest is the start. CPU seconds, of all processes together, are the cost; unlike
+    seconds, they change little when the machine has other work.
 
     Returns:
         A table for the builder and one for the embeddings: rate (MB of text or rows per second) and start in
-        seconds, and both in CPU seconds. None where the larger run took no longer: give more text or rows.
+        seconds, and both in CPU seconds. None if the larger run took no longer: give more text or rows.
     """
     for engine in engines:
         if missing := [name for name in ENGINES[engine] if not importlib.util.find_spec(name)]:
@@ -96,9 +96,7 @@ def _measure(
 ) -> dict[str, Any]:
     """Returns rate and start of a command on an engine; files go to the folder, as long as needed.
 
-    Args:
-        command: its words, of which the last is the flag for the corpus.
-        amount: size of the corpus, in the unit of the rate.
+    The command's last word is the flag for the corpus; `amount` is the corpus's size in the unit of the rate.
     """
     corpus, output = folder / "corpus.txt", folder / "output"
     seconds, cpu_seconds = [], []
@@ -116,7 +114,7 @@ def _measure(
 
 
 def _rate_and_start(amount: float, second: str, smaller: float, larger: float) -> dict[str, float | None]:
-    """Returns what follows from the seconds of both runs."""
+    """Computes rate and start from the seconds of both runs."""
     more = (larger - smaller) / (LARGER - 1)
     rate, start = (amount / more, smaller - more) if more > 0 else (None, None)
     return {f"per {second}": rate, f"{second} to start": start}
@@ -124,7 +122,7 @@ def _rate_and_start(amount: float, second: str, smaller: float, larger: float) -
 
 @contextlib.contextmanager
 def workers_of(engine: str, number: int) -> Iterator[list[str]]:
-    """Starts an engine, unless commands start it themselves; yields the flags of a command that uses it."""
+    """Starts an engine unless commands start it themselves; yields the flags of a command that uses it."""
     if engine == "local":
         yield [f"--num_workers={number}"]
     elif engine == "beam":

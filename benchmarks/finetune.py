@@ -101,7 +101,7 @@ for line in sys.stdin:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is measured; each field is a flag."""
+    """The plan of the measurement; each field is a flag."""
 
     data: str = option("folder of a classification set, such as records/sst-2/train")
     examples: int = option("examples of it, drawn at random", 2000, least=1)
@@ -121,7 +121,7 @@ class Plan:
 
 
 def sample(plan: Plan, folder: str) -> ExampleSet:
-    """Writes the examples to measure with."""
+    """Writes the examples for the measurement."""
     source = ExampleSet.load(plan.data)
     if source.task != "classification" or source.settings.get("kind") not in KINDS:
         raise UserError(f"{plan.data} has examples for {source.task}: expected texts with one label each")
@@ -246,7 +246,7 @@ def hugging_face(
 
 
 def measure(config: XLNetConfig, plan: Plan, peer_python: str | None = None) -> dict[str, Any]:
-    """Runs an epoch of each in turn, and predicts."""
+    """Runs an epoch of each implementation in turn, and predicts."""
     seconds: dict[str, float] = {}
 
     def timed(name: str, function: Callable[[], Any]) -> None:

@@ -57,7 +57,7 @@ def make_prompts(vocab_size: int, rows: int, prompt_len: int) -> np.ndarray:
 
 
 def our_writer(model, xla: bool = False) -> Callable[[np.ndarray, int], np.ndarray]:
-    """Returns what writes new tokens [B, G] after prompts [B, T], always the likeliest."""
+    """Returns a function that writes new tokens [B, G] after prompts [B, T], always the likeliest."""
     import tensorflow as tf
 
     from xlnet_tf.generation import decoding_loop, sampling
@@ -90,9 +90,8 @@ def measure(
 ) -> dict[str, Any]:
     """Measures generation of G tokens after B prompts of T pieces each.
 
-    Returns:
-        A table: for each length and number of prompts seconds, tokens per second and, with Hugging Face, how
-        many times as fast as it, and which part of the first tokens and of all equals its.
+    Returns a table: for each length and number of prompts seconds, tokens per second and, with Hugging Face,
+    the ratio to its time, and which part of the first tokens and of all equals its.
     """
     table = []
     model = our_model(config)

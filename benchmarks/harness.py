@@ -1,4 +1,4 @@
-"""What the benchmarks share: timing in turn, the machine, our model, flags, and the report."""
+"""Shared by the benchmarks: timing in turn, the machine, our model, flags, and the report."""
 
 import collections
 import dataclasses
@@ -29,7 +29,7 @@ BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
 
 @dataclasses.dataclass(frozen=True)
 class Timing:
-    """How long the repetitions took, in seconds: medians, by the clock and of all threads, and the least."""
+    """The seconds of the repetitions: medians, of wall time and of all threads' CPU time, and the minimum."""
 
     wall: float
     cpu: float
@@ -57,14 +57,14 @@ def interleave(candidates: Mapping[str, Callable[[], Any]], repeats: int, title:
 
 
 def cpu_seconds_of_children() -> float:
-    """Returns the CPU seconds of the processes that this one has started and that have ended."""
+    """Returns the CPU seconds of this process's ended children."""
     # Not os.times(), which counts in hundredths: a short build's workers take few of them.
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def machine() -> dict[str, Any]:
-    """Returns what labels the figures: date, processor and its bfloat16 instructions, cores, TensorFlow."""
+    """Returns the labels of the figures: date, processor and its bfloat16 instructions, cores, TensorFlow."""
     from importlib import metadata
 
     info = pathlib.Path("/proc/cpuinfo")
@@ -81,7 +81,7 @@ def machine() -> dict[str, Any]:
 
 
 def table(report: Mapping[str, Any]) -> str:
-    """Returns a report for a person: the machine, then each title with its rows in columns.
+    """Returns a readable report: the machine, then each title with its rows in columns.
 
     Rows are column -> text or number; the first column names the row.
     """
@@ -120,7 +120,7 @@ def our_model(
     recompute: bool = False,
     seed: int = 0,
 ):
-    """Makes our pretrainer; equal seeds give equal initial weights."""
+    """Creates our pretrainer; equal seeds give equal initial weights."""
     import tf_keras
 
     from xlnet_tf.models.encoder import XLNetEncoder
@@ -136,7 +136,7 @@ def our_model(
 
 
 def existing(path: str | None, default: str, flag: str) -> str:
-    """Returns the path that a flag gives, or its default."""
+    """Returns a flag's path or its default."""
     if not os.path.exists(path or default):
         raise UserError(
             f"{path or default} does not exist: give --{flag} a file of yours, or run `make demo`, which "
@@ -146,7 +146,7 @@ def existing(path: str | None, default: str, flag: str) -> str:
 
 
 def check_known(flag: str, known: Sequence[str], values: flags.FlagValues = flags.FLAGS) -> None:
-    """Refuses a flag's list that has anything but these words; for mains."""
+    """Refuses other words than the known ones in a flag's list; for mains."""
     if unknown := sorted(set(values[flag].value or ()) - set(known)):
         raise UserError(f"--{flag} has {', '.join(unknown)}: expected some of {', '.join(known)}")
 
@@ -173,7 +173,7 @@ def config_of_flags() -> XLNetConfig:
 
 
 def publish(figures: Mapping[str, Any], output: str | None) -> None:
-    """Prints figures with the machine that they are of, and writes them as json if there is a path for it."""
+    """Prints figures with their machine, and writes them as json if there is a path for it."""
     report = {"machine": machine(), **figures}
     print(table(report))
     if output:

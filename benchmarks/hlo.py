@@ -27,9 +27,6 @@ WARM_UP = 2
 def measure(path: str, platform: str, steps: int, peak_flops: float | None = None) -> dict[str, Any]:
     """Runs a saved step.
 
-    Args:
-        peak_flops: what the device does in a second at most.
-
     Returns:
         what `runner.save` wrote; platform, steps; seconds: the median of a step; fastest; compile_seconds;
         temporaries in bytes; tokens_per_second; flops_per_second; utilisation: of peak_flops, if given.
@@ -56,7 +53,6 @@ def measure(path: str, platform: str, steps: int, peak_flops: float | None = Non
 
 
 def table(report: Mapping[str, Any]) -> str:
-    """Returns a report for a person."""
     rows = {
         "batch": f"{report['batch_size']} x {report['seq_len']} tokens, for {report['hardware']}",
         "run on": f"{report['platform']}, compiled in {report['compile_seconds']:.1f} s",

@@ -48,7 +48,7 @@ Batch = Mapping[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSettings:
-    """How both are trained; each field is a flag."""
+    """The settings of both trainings; each field is a flag."""
 
     steps: int = option("updates", 1500, least=1)
     eval_interval: int = option("updates between two evaluations", 150, least=1)
@@ -66,7 +66,7 @@ class Learner:
 
     Args:
         model: its variables created.
-        losses_of: features, training -> loss of each target [B, P].
+        losses_of: (features, training) -> loss of each target [B, P].
         form: a batch of the reader's -> the model's features.
         optimizer: `build` not yet called.
     """
@@ -110,7 +110,7 @@ def target_weights(batch: Batch) -> np.ndarray:
 
 
 def make_ours(config: XLNetConfig, plan: TrainingSettings, hardware: str | None = None) -> Learner:
-    """Makes our model ready for training."""
+    """Prepares our model for training."""
     from xlnet_tf.layers.kernels import device
 
     model = harness.our_model(config, plan.dropout, seed=plan.seed)
@@ -119,10 +119,10 @@ def make_ours(config: XLNetConfig, plan: TrainingSettings, hardware: str | None 
 
 
 def make_by_recipe(recipe: str, train: Manifest, seed: int) -> tuple[Learner, int, int]:
-    """Makes our model ready for training by a recipe of pretraining, without memory.
+    """Prepares our model for training by a recipe of pretraining, without memory.
 
-    The recipe's model, rows, optimizer and number of steps count, its other settings do not. Returns the
-    model, the rows of its steps, and their number.
+    Only the recipe's model, rows, optimizer and number of steps count. Returns the model, the rows of its
+    steps, and their number.
     """
     import tf_keras
     from official.core import exp_factory
@@ -158,7 +158,7 @@ def _optimizer(plan: TrainingSettings, n_layer: int):
 
 
 def make_model_garden(config: XLNetConfig, plan: TrainingSettings, batch: Batch) -> Learner:
-    """Makes Model Garden's model ready for training; it creates its variables by reading a batch, any."""
+    """Prepares Model Garden's model for training; reading any batch creates its variables."""
     import tf_keras
 
     tf_keras.utils.set_random_seed(plan.seed)
@@ -175,7 +175,7 @@ def train_both(
     tpu_form: bool = False,
     recipe: str | None = None,
 ) -> dict[str, Any]:
-    """Trains our model and Model Garden's, and ours in other ways if asked to.
+    """Trains our model and Model Garden's, and ours in other ways on request.
 
     Returns:
         config, plan; unigram_entropy of the dev targets, in nats; curve: at each evaluation step and, by
@@ -249,7 +249,7 @@ def _check(train: Manifest, dev: Manifest) -> None:
 
 
 def tables(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the tables of a report of `train_both`: losses by step, and what each took."""
+    """Returns the tables of a report of `train_both`: losses by step, and the times."""
     config, plan = report["config"], report["plan"]
     title = (
         f"Dev loss, nats per target: {config['n_layer']} layers of {config['d_model']}, {config['n_token']} "

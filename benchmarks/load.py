@@ -45,7 +45,7 @@ _SAMPLES = 240  # of the memory
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """What clients do; each field but the seed, of the choice of texts, is a flag."""
+    """What clients do; each field except the seed (of the choice of texts) is a flag."""
 
     seconds: float = option("for how long", 600, least=1)
     clients: int = option("how many ask at the same time", 8, least=1)
@@ -60,14 +60,16 @@ def measure(
     """Puts a model under load.
 
     Args:
-        model: folder of a version; its name, if it is asked at a server.
-        texts: what the clients' texts are cut from.
+        model: folder of a version, or its name on the server.
+        texts: file from which the clients' texts are cut.
         server: address, see client.connect; "": the model is loaded in this process.
 
     Returns:
-        requests; clients: requests of each; rows; errors: message -> how often; seconds: percentile -> of a
-        request; memory: bytes over time, evenly, of the process with the model, empty if a server does not
-        export them; growth: bytes, the median of the memory's last quarter over that of its second one.
+        requests; clients: requests of each; rows; errors: message -> count; seconds: percentile -> of a
+        request;
+        memory: bytes over time, evenly spaced, of the process with the model, empty if a server does not
+            export
+        them; growth: bytes, the median of the memory's last quarter minus that of its second one.
     """
     inputs, ask = _of_server(server, model, signature) if server else _of_folder(model, signature)
     clients = [_Client(number, load, inputs, texts, ask) for number in range(load.clients)]
@@ -93,7 +95,7 @@ def measure(
 
 
 def _of_server(server: str, model: str, signature: str) -> tuple[list[str], Callable]:
-    """Returns the inputs of a served signature, and a function that asks it."""
+    """Returns the inputs of a served signature, and a function that calls it."""
     client = connect(server, model, signature)
     inputs = client.signature.inputs
     _check_texts(signature, [name for name, column in inputs.items() if column.dtype != object])
@@ -108,7 +110,7 @@ def _check_texts(signature: str, others: Sequence[str]) -> None:
 
 
 def _of_folder(model: str, signature: str) -> tuple[list[str], Callable]:
-    """Returns the inputs of a SavedModel's signature, and a function that asks it."""
+    """Returns the inputs of a SavedModel's signature, and a function that calls it."""
     import tensorflow as tf
     import tensorflow_text  # noqa: F401 (the operations that exported models use)
 
@@ -129,10 +131,11 @@ def _of_folder(model: str, signature: str) -> tuple[list[str], Callable]:
 
 
 class _Client:
-    """Asks again and again, and keeps what it saw.
+    """Sends requests all the time, and records the results.
 
-    Its first request is asked at once, alone, and compared later: what takes only texts draws nothing at
-    random, in our models. That of each client is another one, so that answers mixed up between two differ.
+    It sends its first request before the load, alone, and compares the answer later: models that take only
+    texts are deterministic. Each client has another first request, so that answers mixed up between two
+    clients differ.
     """
 
     def __init__(self, number: int, load: Load, inputs: Sequence[str], texts: str, ask: Callable):
@@ -168,7 +171,7 @@ class _Client:
         return {name: _texts(self._rng, self._text, rows, self._load.longest) for name in self._inputs}
 
     def _answer(self, request: Mapping[str, Sequence[str]]) -> dict[str, np.ndarray]:
-        """Returns the model's answer; {} if it failed, which is counted, whatever the model raises."""
+        """Returns the model's answer; {} if it failed, for whatever reason, which is counted."""
         try:
             return self._ask(request)
         except Exception as error:
@@ -185,7 +188,7 @@ def _kind(error: Exception) -> str:
 
 
 def same(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> bool:
-    """Returns whether answers are the same, but for how floats were rounded."""
+    """Returns whether answers are equal except for the rounding of floats."""
 
     def equal(value, other) -> bool:
         if value.shape != other.shape or value.dtype != other.dtype:
@@ -198,14 +201,14 @@ def same(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) ->
 
 
 def _texts(rng: random.Random, text: str, rows: int, longest: int) -> list[str]:
-    """Cuts rows out of a text, short and long ones equally likely by order of magnitude."""
+    """Cuts rows out of a text; short and long ones are equally likely by order of magnitude."""
     lengths = [int(longest ** rng.uniform(0, 1)) for _ in range(rows)]
     begins = [rng.randrange(max(1, len(text) - length)) for length in lengths]
     return [text[begin : begin + length] for begin, length in zip(begins, lengths)]
 
 
 def _watch(threads: Sequence[threading.Thread], seconds: float, server: str) -> list[int]:
-    """Returns the memory of this process, or of a server, until all threads have ended."""
+    """Records the memory of this process, or of a server, until all threads have ended."""
     memory = []
     with ProgressBar(total=round(seconds), unit="s", desc="load") as bar:
         while any(thread.is_alive() for thread in threads):
@@ -223,7 +226,7 @@ def resident_bytes() -> int:
 
 
 def server_bytes(server: str) -> int:
-    """Returns the memory of a server, as its metrics say; 0 if they do not."""
+    """Returns the memory of a server by its metrics; 0 if they lack it."""
     try:
         with urllib.request.urlopen(f"http://{server}{METRICS_PATH}", timeout=10) as answer:
             text = answer.read().decode()
@@ -234,7 +237,6 @@ def server_bytes(server: str) -> int:
 
 
 def tables(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the tables of a report of `measure`."""
     load, memory = report["load"], report["memory"]
     title = (
         f"{load['clients']} clients, {load['seconds']:g} s, 1 to {load['rows']} rows of up to "

@@ -21,7 +21,7 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 
 def model_garden_network(config: XLNetConfig, dropout: float, *, two_stream: bool, bi_data: bool = False):
-    """Makes Model Garden's body of the same size."""
+    """Creates Model Garden's body of the same size."""
     import tf_keras
     from official.nlp.modeling.networks import xlnet_base
 
@@ -63,7 +63,7 @@ def model_garden_losses(model, features, training: bool = True):
 
 
 def keras_adamw():
-    """Makes Keras' AdamW with the defaults of our optimizer."""
+    """Creates Keras' AdamW with the defaults of our optimizer."""
     import tf_keras
 
     from xlnet_tf.training.optimizer import OptimizerConfig
@@ -78,7 +78,7 @@ def keras_adamw():
 
 
 def torch_adamw() -> dict[str, Any]:
-    """Returns the defaults of our optimizer as PyTorch's programs are asked for them."""
+    """Returns the defaults of our optimizer as arguments of the PyTorch programs."""
     from xlnet_tf.training.optimizer import OptimizerConfig
 
     settings = OptimizerConfig()
@@ -106,7 +106,7 @@ class HuggingFace:
         self._process = signals.blocked(start)
 
     def ask(self, request: Mapping[str, Any]) -> np.ndarray:
-        """Sends a request, of arrays and plain values; returns its result."""
+        """Sends a request of arrays and plain values; returns its result."""
         lists = {
             name: value.tolist() if isinstance(value, np.ndarray) else value
             for name, value in request.items()
@@ -114,11 +114,10 @@ class HuggingFace:
         return self._ask(json.dumps(lists))
 
     def repeat(self) -> np.ndarray:
-        """Has the last request computed once more; returns its result."""
+        """Repeats the last request; returns its result."""
         return self._ask("")
 
     def close(self) -> None:
-        """Ends the process."""
         with contextlib.suppress(BrokenPipeError):  # of what is still to be written
             self._process.stdin.close()
         self._process.wait()
@@ -137,7 +136,7 @@ class HuggingFace:
 
 
 def hugging_face(python: str | None, program: str, weights_folder: str):
-    """Starts Hugging Face's process, if there is a Python for it; the context's end is its own."""
+    """Starts Hugging Face's process, if there is a Python for it; it ends with the context."""
     if not python:
         return contextlib.nullcontext()
     return contextlib.closing(HuggingFace(python, program, weights_folder, machine()["cores"]))

@@ -83,7 +83,7 @@ def shares(operations: Iterable[Operation]) -> dict[str, Any]:
 
 
 def parse_name(name: str) -> tuple[str, str] | None:
-    """Returns scope and kind of the operation that the profiler calls by a name; None if it is not one."""
+    """Returns scope and kind of an operation from its name in the profile; None if it is not one."""
     if name == _FUSED_CALL:
         return "", FUSED
     match = _OPERATION.fullmatch(name)
@@ -108,10 +108,9 @@ def read_trace(folder: str) -> list[Operation]:
 
 
 def measure_profile(steps: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, Any]:
-    """Profiles steps without XLA, whose operations cannot be seen from outside.
+    """Profiles steps without XLA, whose operations are not visible to the profiler.
 
-    Returns:
-        Two tables for each mode: shares of the operations' time by part of the model and by operation.
+    Returns two tables for each mode: shares of the operations' time by part of the model and by operation.
     """
     import tensorflow as tf
 

@@ -64,7 +64,7 @@ def make_features(vocab_size: int, rows: int, seq_len: int) -> dict[str, np.ndar
 
 
 def save_weights(config: XLNetConfig, tokenizer: XLNetTokenizer, folder: pathlib.Path) -> str:
-    """Writes a classifier of random weights, with its tokenizer, in Hugging Face's format; returns where."""
+    """Writes a classifier of random weights and its tokenizer in Hugging Face's format; returns its path."""
     from xlnet_tf.models.classifier import XLNetClassifier
     from xlnet_tf.models.encoder import XLNetEncoder
 
@@ -112,7 +112,7 @@ def export_model_garden(config: XLNetConfig, folder: pathlib.Path) -> str:
 
 
 def load(path: str) -> Callable[[Features], np.ndarray]:
-    """Loads a SavedModel; returns what its signature `tokens` answers, probabilities [B, C]."""
+    """Loads a SavedModel; returns a function for its signature `tokens`, to probabilities [B, C]."""
     import tensorflow as tf
 
     loaded = tf.saved_model.load(path)
@@ -125,7 +125,7 @@ def load(path: str) -> Callable[[Features], np.ndarray]:
 
 
 def matrix_products(config: XLNetConfig, rows: int, seq_len: int) -> Callable[[], None]:
-    """Returns what runs the float32 matrix products of a forward pass, the projected distances left out.
+    """Returns a function that runs the float32 matrix products of a forward pass, except for the distances.
 
     The last layer has one query in each row, CLS, from which the answer comes.
     """
@@ -172,9 +172,8 @@ def measure(
 ) -> dict[str, Any]:
     """Exports the models, with the tokenizer's vocabulary, and measures them.
 
-    Returns:
-        A table: for each size and model the median and fastest time, examples a second, the time over that of
-        ours in float32, and the largest difference of a probability from it.
+    Returns a table: for each size and model the median and fastest time, examples per second, the ratio to
+    our float32 time, and the largest difference of a probability from it.
     """
     config = XLNetConfig.from_dict(config.to_dict() | {"n_token": tokenizer.vocab_size})
     table = []

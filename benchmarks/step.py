@@ -108,9 +108,9 @@ class TrainingStep:
         return float(self._step(*self._inputs))
 
     def temporaries(self) -> int:
-        """Compiles the step once more with XLA and returns the bytes that it plans for intermediate results.
+        """Compiles the step once more with XLA and returns the bytes planned for intermediate results.
 
-        They are the buffers that hold no argument, no variable, no constant and no output.
+        These are the buffers that hold no argument, variable, constant or output.
         """
         import tensorflow as tf
         from tensorflow.compiler.xla.service import hlo_pb2
@@ -219,7 +219,7 @@ def measure_step(
         gemm_rates: floating-point operations per second of measure_gemm, by number type.
 
     Returns:
-        Two tables: for each implementation and mode the seconds of a step, its part of the gemm rate of its
+        Two tables: for each implementation and mode the seconds of a step, its share of the gemm rate of its
         number type, the loss before the first update and, for our compiled modes, the temporaries in GB; and
         the ratios of GOALS that could be measured.
     """
@@ -288,7 +288,7 @@ def _rows(
 
 
 def ratios(seconds: Mapping[str, Mapping[str, float]], temporaries: Mapping[str, float]) -> dict[str, float]:
-    """Returns those of GOALS that the figures decide, each side by its best mode."""
+    """Returns those of GOALS that the figures decide, by the best mode of each side."""
 
     def best(who: str, bfloat16: bool = False) -> float | None:
         seconds_of_modes = [

@@ -7,7 +7,7 @@
     model(tokenizer(["A fine film."]))  # logits; compile, fit, evaluate, predict and save are tf_keras' own
 
 Importing this package is light: it loads neither TensorFlow nor Keras until a name that needs them is used,
-so that processes that only build records stay small. It pins Keras to the legacy tf_keras, which must happen
+so processes that only build records stay small. It pins Keras to the legacy tf_keras, which must happen
 before TensorFlow loads: Model Garden's layers inside a Keras 3 model would silently not be trained.
 
 To read the code, begin with `layers/attention.py` for the model and `records/manifest.py` for the data;

@@ -27,9 +27,9 @@ class XLNetConfig:
 
     `n_head * d_head` need not equal `d_model`: heads are projected from and back to `d_model`.
 
-    A field that is added to those of the released `xlnet_config.json` must be keyword-only (`kw_only=True`),
-    with a default that stands for what models did before: files without it stay readable, and `to_json`
-    writes it only where it has another value.
+    New fields beyond those of the released `xlnet_config.json` must be keyword-only (`kw_only=True`), with a
+    default that keeps the earlier behaviour: files without the field stay readable, and `to_json` writes only
+    other values.
 
     Args:
         n_token: vocabulary size V.
@@ -40,9 +40,6 @@ class XLNetConfig:
         d_inner: inner width F of the feed-forward network.
         ff_activation: "gelu" (tanh form), "relu", or "gelu_erf" (exact form, Hugging Face's "gelu").
         untie_r: whether each layer has its own three attention biases.
-
-    Raises:
-        UserError: a field that no network can be built from.
 
     Example:
         >>> XLNetConfig.preset("base").d_model
@@ -79,7 +76,7 @@ class XLNetConfig:
 
     @property
     def num_weights(self) -> int:
-        """Weights of the matrices: of the embedding and of all layers, without the small ones."""
+        """Weights of the large matrices: the embedding and all layers."""
         layer = 5 * self.d_model * self.n_head * self.d_head + 2 * self.d_model * self.d_inner
         return self.n_token * self.d_model + self.n_layer * layer
 
@@ -92,11 +89,7 @@ class XLNetConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], source: str = "the configuration") -> Self:
-        """Builds a config from the fields of `xlnet_config.json`: all that the released ones have, no others.
-
-        Args:
-            source: what the values come from, for the error message.
-        """
+        """Builds a config from the fields of the released `xlnet_config.json`, all and no others."""
         added = {field.name for field in dataclasses.fields(cls) if field.kw_only}
         schema.check_object(values, cls, source, optional=added)
         with prefixed(source):
@@ -104,17 +97,15 @@ class XLNetConfig:
 
     @classmethod
     def from_json_file(cls, path: str) -> Self:
-        """Reads an `xlnet_config.json`, a released one included, on any of TensorFlow's file systems."""
+        """Reads an `xlnet_config.json`, such as a released one, from any of TensorFlow's file systems."""
         from xlnet_tf import files
 
         return cls.from_dict(files.read_json(path), source=str(path))
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the fields by name."""
         return dataclasses.asdict(self)
 
     def to_json(self) -> str:
-        """Returns the text of the config's `xlnet_config.json`."""
         values = {
             field.name: value
             for field in dataclasses.fields(self)

@@ -1,11 +1,11 @@
-"""What differs between the settings of two sets, runs or jobs."""
+"""Compares the settings of two sets, runs or jobs."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 
 def nested_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Yields (name, first's value, second's value) for what differs, however deep."""
+    """Yields (name, first's value, second's value) for each difference, at any depth."""
     for name in dict.fromkeys([*first, *second]):
         a, b = first.get(name, "absent"), second.get(name, "absent")
         if isinstance(a, dict) and isinstance(b, dict):

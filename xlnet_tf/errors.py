@@ -41,7 +41,7 @@ def prefixed(name: str) -> Iterator[None]:
 
 
 def install_command(extra: str) -> str:
-    """Returns what installs an extra: by its name only where the project is installed, as no index has it."""
+    """Returns the command that installs an extra: by name if the project is installed, else by its folder."""
     try:
         project = metadata.metadata("xlnet-tf")["Name"]
     except metadata.PackageNotFoundError:
@@ -50,18 +50,18 @@ def install_command(extra: str) -> str:
 
 
 def short_repr(value: object, write: Callable[[Any], str] = repr) -> str:
-    """Returns a value for a message: as Python writes it, or another way, and shortened."""
+    """Returns a value for a message, shortened; `write` converts it to text."""
     text = write(value)
     return text if len(text) <= 80 else f"{text[:60]}...{text[-17:]}"
 
 
 def short_json(value: object) -> str:
-    """Returns a value of a request for a message: as JSON, shortened."""
+    """Returns a request's value for a message: as JSON, shortened."""
     return short_repr(value, functools.partial(json.dumps, ensure_ascii=False))
 
 
 def reason(error: Exception) -> str:
-    """Returns what went wrong in one line, without the system's number or TensorFlow's graph around it."""
+    """Returns an error's cause in one line, without errno or TensorFlow's graph."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     around = (" ", "Detected", "Graph", "<stack traces")
@@ -70,7 +70,7 @@ def reason(error: Exception) -> str:
 
 
 def _message(error: Exception) -> str:
-    """Returns what an error says without the names of TensorFlow's node and operation."""
+    """Returns an error's message without the names of TensorFlow's node and operation."""
     return re.sub(r"\{\{.*?\}\} | \[Op:.*", "", getattr(error, "message", None) or str(error))
 
 
@@ -96,10 +96,10 @@ _UNREAD_OUTPUT = 128 + signal.SIGPIPE  # as a shell reports a program that a bro
 
 @contextlib.contextmanager
 def tf_errors_as_user_errors() -> Iterator[None]:
-    """Turns what TensorFlow raises about files (gs:// and others, summaries), no OSError, into a UserError.
+    """Turns TensorFlow's errors about files (gs://, summaries), which are not OSErrors, into UserErrors.
 
-    The same holds for what etils raises of a path with another scheme, such as https://. Errors of the same
-    types that TensorFlow's operations raise are none of files, and stay what they are.
+    So it does with etils' error about an unsupported scheme, such as https://. Other TensorFlow operations
+    raise the same types; those errors pass unchanged.
     """
     try:
         yield
@@ -125,9 +125,9 @@ def tf_errors_as_user_errors() -> Iterator[None]:
 
 
 def quiet() -> None:
-    """Keeps all but errors of TensorFlow, which logs with absl as well, out of a process's output.
+    """Limits TensorFlow's output to errors; it logs with absl, too.
 
-    On a terminal, what is logged appears above the progress bars.
+    On a terminal, log lines appear above the progress bars.
     """
     log, handler = logging.getLogger(), absl_logging.get_absl_handler()
     if handler in log.handlers and sys.stderr and sys.stderr.isatty():
@@ -144,7 +144,7 @@ def quiet() -> None:
 
 
 def quiet_abseil() -> None:
-    """Applies TF_CPP_MIN_LOG_LEVEL to what XLA logs, once TensorFlow is loaded, which forgets to."""
+    """Applies TF_CPP_MIN_LOG_LEVEL to XLA's log, which TensorFlow forgets; call it after its import."""
     level = os.environ.get("TF_CPP_MIN_LOG_LEVEL")
     if level in ("1", "2", "3"):
         with contextlib.suppress(OSError, AttributeError):  # of another TensorFlow: its log does not matter
@@ -152,7 +152,7 @@ def quiet_abseil() -> None:
 
 
 def _is_not_reported_later(record: logging.LogRecord) -> bool:
-    """Returns whether a record is not Beam's, with a traceback, about what ends the command in one line."""
+    """Returns False for Beam's traceback of an error that the command reports in one line."""
     return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt | UserError))
 
 
@@ -163,14 +163,13 @@ def _is_no_note_of_tensorflow(record: logging.LogRecord) -> bool:
 def run(main: Callable[[Sequence[str]], None], positional: str | None = None, after_ctrl_c: str = "") -> None:
     """Runs an absl main; expected errors become one clean message on stderr and an exit status.
 
-    The status is 1; 130 after Ctrl-C; 75 after SIGTERM and for another interruption after which the same
-    command resumes; and 141, without a message, if nobody reads the output any more (`... | head -1`).
-    Characters that the terminal's encoding lacks are printed as escape sequences. TensorFlow's own log shows
-    errors only.
+    The status is 1; 130 after Ctrl-C; 75 after SIGTERM and other interruptions that the same command resumes;
+    and 141, without a message, if nobody reads the output any more (`... | head -1`). Characters that the
+    terminal's encoding lacks are printed as escape sequences. TensorFlow's own log shows errors only.
 
     Args:
         positional: see command_line.parse.
-        after_ctrl_c: what the line after Ctrl-C says of the same command, started again.
+        after_ctrl_c: what happens if the same command is started again, for the line after Ctrl-C.
     """
 
     def guarded(argv: Sequence[str]) -> None:
@@ -214,7 +213,7 @@ def run(main: Callable[[Sequence[str]], None], positional: str | None = None, af
 
 @contextlib.contextmanager
 def stdout_guard() -> Iterator[None]:
-    """Exits if nobody reads the output, or if it cannot be written; escapes what the terminal cannot show."""
+    """Exits if the output is not read or cannot be written; escapes what the terminal cannot show."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # whoever started us has closed it
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
@@ -235,7 +234,7 @@ def stdout_guard() -> Iterator[None]:
 
 
 def _plain(error: Exception) -> str:
-    """Returns an error's message; one of the system names the file first, without its number."""
+    """Returns an error's message; a system error's without its number, beginning with the file."""
     if isinstance(error, OSError) and error.filename and not error.filename2:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, OSError) and error.errno in _NO_ROOM:  # of no file: files.writing names those

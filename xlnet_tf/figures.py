@@ -1,4 +1,4 @@
-"""Figures of matplotlib as files, in fonts that have the characters of their texts."""
+"""Writes matplotlib figures to files, in fonts that have the characters of their texts."""
 
 import warnings
 from typing import Any
@@ -16,7 +16,7 @@ INSTALL_FONT = (
 
 
 def fonts_for(text: str) -> tuple[list[str], set[str]]:
-    """Returns fonts that together have all characters of a text, and the characters that none has."""
+    """Returns fonts that together cover a text, and the characters that no font has."""
     from matplotlib import font_manager
 
     manager = font_manager.fontManager
@@ -50,17 +50,17 @@ def fonts_for(text: str) -> tuple[list[str], set[str]]:
 
 
 def new(width: float, height: float) -> Any:
-    """Returns an empty figure of matplotlib of a size in inches, whose parts make room for one another."""
+    """Returns an empty matplotlib figure of a size in inches, whose parts do not overlap."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def save(figure: Any, path: epath.PathLike, dpi: int) -> None:
-    """Writes a figure of matplotlib in the format that the file's name asks for; its texts are not formulas.
+    """Writes a matplotlib figure in the format of the file's name; texts are not parsed as formulas.
 
-    They are in fonts that have their characters. Where no installed font has some, which SVG leaves to the
-    fonts of those who look at it, other pictures show boxes, with a warning.
+    Fonts are chosen to cover the texts. Characters that no installed font has appear as boxes, with a
+    warning; SVG leaves the fonts to the viewer.
     """
     kind, known = epath.Path(path).suffix[1:] or "png", figure.canvas.get_supported_filetypes()
     if kind not in known:

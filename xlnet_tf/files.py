@@ -1,7 +1,7 @@
-"""Files, local and on gs:// and the like: read with clear errors, written whole or not at all.
+"""Local and remote files (gs:// and the like): read with clear errors, written whole or not at all.
 
-Paths are strings or `epath.Path`s. No TensorFlow is needed for local files, so that builder processes start
-at once and stay small.
+Paths are strings or `epath.Path`s. Local files need no TensorFlow, so that builder processes start fast and
+stay small.
 """
 
 import collections
@@ -34,7 +34,7 @@ _TRANSIENT = ("UnavailableError", "AbortedError", "CancelledError")
 
 
 def make_folder(path: epath.PathLike) -> epath.Path:
-    """Makes a folder and those above it, if they are not there; returns it."""
+    """Creates a folder and its parents if missing; returns it."""
     path = epath.Path(path)
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def make_folder(path: epath.PathLike) -> epath.Path:
 
 
 def check_writable(folder: epath.PathLike) -> None:
-    """Raises UserError if this process may not write into a local folder: before work that takes long."""
+    """Raises UserError if this process may not write into a local folder; call it before long work."""
     if "://" not in os.fspath(folder) and not os.access(folder, os.W_OK | os.X_OK):
         with writing(folder):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(folder))
@@ -56,9 +56,9 @@ def write(path: epath.PathLike, content: str | bytes) -> None:
 
 @contextlib.contextmanager
 def replacing(path: epath.PathLike, mode: str = "w") -> Iterator[IO]:
-    """Opens a file ("w" or "wb") that replaces the one that is there when the block ends without an error.
+    """Opens a file ("w" or "wb") that replaces the existing one when the block ends without an error.
 
-    A process that is killed leaves the old one or the new one.
+    If the process is killed, either the old or the new file is there.
     """
     encoding = None if "b" in mode else "utf-8"
     with temporary(path) as unfinished, unfinished.open(mode, encoding=encoding) as file:
@@ -68,7 +68,7 @@ def replacing(path: epath.PathLike, mode: str = "w") -> Iterator[IO]:
 
 @contextlib.contextmanager
 def temporary(path: epath.PathLike) -> Iterator[epath.Path]:
-    """Gives a path next to a file to write to; see `replacing`, which is for all that take an open file."""
+    """Yields a temporary path that replaces `path` after the block, for libraries that take no open file."""
     path = epath.Path(path)
     unfinished = path.parent / f"{path.name}.tmp{os.getpid()}-{secrets.token_hex(4)}"
     with writing(path):
@@ -82,18 +82,14 @@ def temporary(path: epath.PathLike) -> Iterator[epath.Path]:
 
 
 def remove_unfinished(folder: epath.PathLike, kept: str = "") -> None:
-    """Removes what killed processes have not finished writing; see `replacing`. Nobody else may write there.
-
-    Args:
-        kept: name of a file that other processes may be writing all the same.
-    """
+    """Removes temporary files of killed processes, except those of `kept`; nobody else may write there."""
     for path in epath.Path(folder).iterdir():
         if (found := _UNFINISHED.search(path.name)) and path.name[: found.start()] != kept:
             path.unlink(missing_ok=True)
 
 
 def is_unfinished(name: str) -> bool:
-    """Returns whether a file's name is that of one which a process has not finished; see `replacing`."""
+    """Returns whether a name is that of a temporary file of `replacing`."""
     return bool(_UNFINISHED.search(name))
 
 
@@ -101,7 +97,7 @@ def is_unfinished(name: str) -> bool:
 def writing(path: epath.PathLike) -> Iterator[None]:
     """Turns errors of writing a file or folder (TensorFlow's or the system's) into one for the user.
 
-    Errors about other files, and of machines that may answer later, stay what they are.
+    Errors about other files, and of machines that may answer later, pass unchanged.
     """
     try:
         yield
@@ -125,13 +121,13 @@ def copy(source: epath.PathLike, path: epath.PathLike) -> None:
 
 
 def check_rereadable(path: epath.PathLike) -> None:
-    """Raises UserError if something local is neither a file nor a folder: a pipe can be read only once."""
+    """Raises UserError for a local pipe or device, which can be read only once."""
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise UserError(f"{path} is a pipe or a device, which cannot be read twice: save its text as a file")
 
 
 def read_text(path: epath.PathLike, content: bytes | None = None) -> str:
-    """Reads a text file in UTF-8; `content` is that of the file, if it has been read."""
+    """Reads a text file in UTF-8; `content` is the file's content if it was read already."""
     try:
         return epath.Path(path).read_text(encoding="utf-8") if content is None else content.decode()
     except (FileNotFoundError, NotADirectoryError):
@@ -141,11 +137,11 @@ def read_text(path: epath.PathLike, content: bytes | None = None) -> str:
 
 
 class SecondKey(yaml.YAMLError, ValueError):
-    """A key that a mapping has already."""
+    """A mapping has a key twice."""
 
 
 class UniqueKeys:
-    """Part of a loader of yaml in which no mapping may have a key twice; PyYAML alone takes the last one."""
+    """Mixin for a yaml loader that refuses duplicate keys; PyYAML itself takes the last one."""
 
     def construct_mapping(self, node, deep=False):
         seen: dict[tuple[str, str], yaml.ScalarNode] = {}
@@ -159,7 +155,7 @@ class UniqueKeys:
 
 
 def unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Is json.loads' `object_pairs_hook` that refuses equal keys; json alone takes the last of them."""
+    """An `object_pairs_hook` for json.loads that refuses duplicate keys; json itself takes the last one."""
     values = dict(pairs)
     if len(values) < len(pairs):
         [(second, _)] = collections.Counter(name for name, _ in pairs).most_common(1)
@@ -176,7 +172,7 @@ class _SafeLoader(UniqueKeys, yaml.SafeLoader):
 
 
 def read_yaml(path: epath.PathLike) -> dict[str, Any]:
-    """Reads a yaml file of settings, in which no key may be twice."""
+    """Reads a yaml file of settings; a duplicate key is an error."""
     text = read_text(path)
     try:
         values = yaml.load(text, _SafeLoader)
@@ -191,11 +187,9 @@ def read_yaml(path: epath.PathLike) -> dict[str, Any]:
 
 
 def read_json(path: epath.PathLike, content: bytes | None = None, fix: str = "") -> dict[str, Any]:
-    """Reads a json file that holds an object, in which no key may be twice.
+    """Reads a json file that holds an object; a duplicate key is an error.
 
-    Args:
-        content: that of the file, if it has been read.
-        fix: what to do about a damaged file.
+    `content` is the file's content if it was read already; `fix`, what to do about a damaged file.
     """
     text = read_text(path, content)
     try:
@@ -208,7 +202,7 @@ def read_json(path: epath.PathLike, content: bytes | None = None, fix: str = "")
 
 
 def write_json(path: epath.PathLike, values: Any) -> None:
-    """Writes a json file; numbers that json lacks, NaN and infinite ones, are null."""
+    """Writes a json file, with null for NaN and infinite numbers, which json lacks."""
     write(path, json.dumps(without_nan(values), indent=1, allow_nan=False) + "\n")
 
 
@@ -222,13 +216,10 @@ def without_nan(value: Any) -> Any:
 
 
 def fields_reader(folder: epath.PathLike, known: Mapping[str, Any] | None = None) -> FieldsReader:
-    """Returns a function from a file's name in a folder to its fields, json or yaml; it opens each once.
+    """Returns a function from the name of a json or yaml file in a folder to its fields; None: no such file.
 
-    Args:
-        known: fields of files that need not be opened, by the file's name; None: as if it were not there.
-
-    Returns:
-        The function gives None if there is no such file, and raises what read_json raises.
+    It opens each file once. `known` has fields of files that need not be opened; None means that a file does
+    not exist.
     """
 
     @functools.cache
@@ -253,18 +244,14 @@ def sha256(path: epath.PathLike) -> str:
 
 
 def entries(folder: epath.PathLike) -> list[epath.Path]:
-    """Returns the files and folders in a folder, sorted, but nothing hidden; none if there is no folder."""
+    """Returns the visible files and folders in a folder, sorted; none if the folder is missing."""
     folder = epath.Path(folder)
     found = folder.iterdir() if folder.is_dir() else ()
     return sorted(path for path in found if not path.name.startswith("."))
 
 
 def files_in(folder: epath.PathLike, suffix: str, prefix: str = "") -> list[epath.Path]:
-    """Returns the files in a folder whose names begin and end so, sorted, but nothing hidden.
-
-    Args:
-        suffix: small letters; the files' may be large.
-    """
+    """Returns the visible files in a folder with this prefix and (in any case) lower-case suffix, sorted."""
     return [
         path
         for path in entries(folder)
@@ -273,7 +260,7 @@ def files_in(folder: epath.PathLike, suffix: str, prefix: str = "") -> list[epat
 
 
 def beginning_with(prefix: str) -> list[str]:
-    """Returns the paths of all files and folders that begin so, in order."""
+    """Returns the paths of all files and folders with this prefix, sorted."""
     # Not by a pattern: folders may have * or [ in their names.
     folder, name = os.path.split(prefix)
     found = epath.Path(folder).iterdir() if epath.Path(folder).is_dir() else ()
@@ -282,7 +269,7 @@ def beginning_with(prefix: str) -> list[str]:
 
 @contextlib.contextmanager
 def local(path: str) -> Iterator[str]:
-    """Gives the path of a file, or of its local copy, for libraries that read local files only."""
+    """Yields a local path of a file, by a copy if need be, for libraries that read local files only."""
     if "://" not in path:
         yield path
         return
@@ -302,7 +289,7 @@ def _mapping(values: Any, path: epath.PathLike, expected: str, fix: str = "") ->
 
 
 def _sync(file: IO) -> None:
-    """Has a local file's bytes on the disk before it gets its name: a power cut leaves no empty file."""
+    """Flushes a local file to disk before it gets its name: a power cut must not leave an empty file."""
     file.flush()
     if hasattr(file, "fileno"):
         with contextlib.suppress(io.UnsupportedOperation):
@@ -310,6 +297,6 @@ def _sync(file: IO) -> None:
 
 
 def _of_tensorflow(*names: str) -> tuple[type[Exception], ...]:
-    """Returns classes of TensorFlow's errors, which are those of remote files; none if it is not loaded."""
+    """Returns TensorFlow's error classes, which remote files raise; none if TensorFlow is not loaded."""
     errors = getattr(sys.modules.get("tensorflow"), "errors", None)
     return tuple(getattr(errors, name) for name in names) if errors else ()

@@ -1,4 +1,4 @@
-"""From dataclass to flags and back: a field says once what it means, and becomes a flag of its name.
+"""Defines flags from dataclass fields: each option has its meaning, type and limits in one place.
 
     @dataclasses.dataclass(frozen=True)
     class Options:
@@ -6,8 +6,8 @@
         seq_len: int = option("tokens of a segment", 512, least=7)
 
 `define_flags(Options)` in a main defines --output_dir (required) and --seq_len, `from_flags(Options)` returns
-what they were given, and `schema.check_fields(options)` holds values that come from elsewhere to the same
-limits. A Setting is an option for one field of an experiment, which files may set as well.
+their values, and `schema.check_fields(options)` checks values from elsewhere against the same limits. A
+Setting is an option for one field of an experiment, which files may set as well.
 """
 
 import dataclasses
@@ -55,10 +55,8 @@ def option(
 
     Args:
         choices: the texts allowed; empty: all.
-        least, most: smallest and largest number allowed.
-        positive: whether a number must be above 0.
-        repeated: whether the flag is given once for each text of a list, which commas do not end.
-        flag: its name, if it is not the field's.
+        repeated: whether the flag is given once per item; commas then do not separate items.
+        flag: the flag's name if it differs from the field's.
         aliases: earlier names of the flag.
     """
     limits = Limits(tuple(choices), least, most, above=0 if positive else None)
@@ -85,18 +83,14 @@ def define_flags(cls: type) -> None:
 
 
 def from_flags(cls: type[Options], values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> Options:
-    """Returns the options that the flags were given; for mains.
-
-    Args:
-        **defaults: values of fields whose flags were not given, and of fields that are not flags.
-    """
+    """Returns the options as set by flags; `defaults` are for fields whose flags were not given."""
     defined = {field.name: values[_flag_name(field)] for field in _options(cls)}
     given = {name: flag.value for name, flag in defined.items() if flag.present or name not in defaults}
     return cls(**defaults | given)
 
 
 def given(names: Iterable[str], values: flags.FlagValues = flags.FLAGS) -> dict[str, Any]:
-    """Returns the values of those flags that the command was given; for mains."""
+    """Returns the values of those of the flags that the command was given."""
     return {name: values[name].value for name in names if values[name].present}
 
 
@@ -148,8 +142,7 @@ class Setting:
     Args:
         field: path of the field in the experiment; empty: the flag is an option.
         kind: its type, or a tuple of the strings allowed.
-        minimum: smallest number allowed.
-        below: number that must not be reached.
+        below: exclusive upper limit.
     """
 
     flag: str
@@ -161,12 +154,10 @@ class Setting:
 
     @property
     def hint(self) -> Any:
-        """The type of its values."""
         return str if isinstance(self.kind, tuple) else _KINDS.get(self.kind, self.kind)
 
     @property
     def limits(self) -> Limits:
-        """Which values of that type are allowed."""
         return Limits(self.kind if isinstance(self.kind, tuple) else (), self.minimum, below=self.below)
 
     def define(self):
@@ -175,7 +166,7 @@ class Setting:
         _define(self.flag, self.hint, help_text, self.limits)
 
     def check(self, value: Any):
-        """Raises UserError if the field must not have this value."""
+        """Raises UserError for a value that the field must not have."""
         if problem := schema.problem(f"{self.field} (--{self.flag})", value, self.hint | None, self.limits):
             raise UserError(problem)
 
@@ -184,14 +175,14 @@ SettingsOfTasks = Mapping[str, Mapping[str, Setting]]  # by flag and task, see t
 
 
 def define_of_tasks(settings: SettingsOfTasks) -> None:
-    """Defines flags that concern some tasks only, which their help names."""
+    """Defines the flags of some tasks only; their help names these tasks."""
     for of_tasks in settings.values():
         first = next(iter(of_tasks.values()))
         dataclasses.replace(first, help=f"{first.help} For {', '.join(of_tasks)}.").define()
 
 
 def check_task(settings: SettingsOfTasks, names: Iterable[str], task: str) -> None:
-    """Raises UserError if one of some flags concerns other tasks only."""
+    """Raises UserError if any of these flags is for other tasks only."""
     for flag in names:
         if task not in settings[flag]:
             raise UserError(f"--{flag} is for {' and '.join(settings[flag])}, not for {task}: leave it out")

@@ -1,4 +1,4 @@
-"""What a folder holds, and who may write to it: no command takes over what another one has made."""
+"""What a folder holds, and who may write to it: no command overwrites another command's output."""
 
 import os
 import re
@@ -26,11 +26,9 @@ _SETS = {"pretraining": RECORDS, "examples": EXAMPLES}
 
 
 def claim(folder: epath.PathLike, *kinds: str, flag: str) -> None:
-    """Raises UserError if a writer would harm what a folder holds; to be called before it does anything.
+    """Raises UserError if a writer would harm what a folder holds; call it before anything is written.
 
-    Args:
-        kinds: that the writer resumes, adds to or replaces.
-        flag: that chooses the folder.
+    `kinds` are what the writer resumes, adds to or replaces.
     """
     kind, shown = look(folder)
     if kind in (EMPTY, *kinds) or (kind == FOREIGN and not shown):
@@ -42,10 +40,10 @@ def claim(folder: epath.PathLike, *kinds: str, flag: str) -> None:
 
 
 def look(folder: epath.PathLike) -> tuple[str, str]:
-    """Returns what a folder holds, and the name that shows it.
+    """Returns what a folder holds, and the file name that shows it.
 
-    A tokenizer alone counts as nothing, as each set, run and model begins with one. Of other files, those are
-    named that a writer would replace.
+    A tokenizer alone counts as nothing, as each set, run and model begins with one. For other files, the name
+    is one that a writer would replace.
     """
     folder = epath.Path(folder)
     whole = folder if "://" in os.fspath(folder) else epath.Path(os.path.realpath(folder))
@@ -60,7 +58,7 @@ def look(folder: epath.PathLike) -> tuple[str, str]:
 
 
 def _signs(folder: epath.Path, names: list[str]) -> Iterator[tuple[str, str]]:
-    """Yields kinds, each with the name that shows it, or "" if none does; the first that is shown counts."""
+    """Yields kinds, each with the file name that shows it or ""; the first with a name counts."""
     there = set(names)
 
     def first(*wanted: str) -> str:
@@ -92,7 +90,7 @@ def _signs(folder: epath.Path, names: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _fields(path: epath.Path) -> dict:
-    """Returns what a json or yaml file holds; nothing of one that is missing or damaged."""
+    """Returns the fields of a json or yaml file; none if it is missing or damaged."""
     try:
         return files.read_yaml(path) if path.suffix == ".yaml" else files.read_json(path)
     except (UserError, FileNotFoundError):

@@ -1,4 +1,4 @@
-"""What to write instead of the names that users of Hugging Face meet first; docs/migrate/ has the others."""
+"""Suggests our names for those that users of Hugging Face try first; docs/migrate/ has the others."""
 
 import difflib
 import functools
@@ -63,7 +63,7 @@ _FEATURES = {  # Hugging Face's and KerasHub's
 
 
 class Absent:
-    """An attribute that a class and its objects lack, and that users of other libraries look for."""
+    """An attribute that this class lacks, but users of other libraries look for; it raises a hint."""
 
     def __set_name__(self, owner: type, name: str):
         self._name = name
@@ -74,14 +74,14 @@ class Absent:
 
 
 def suggest_name(name: str, known: Iterable[str] = ()) -> str | None:
-    """Returns what to write instead of a name that this package lacks; None if nothing is like it."""
+    """Returns what to write instead of a name that this package lacks; None if no name is similar."""
     prefix = _PREFIX.match(name)
     instead = _CLASSES.get(name) or (prefix and _MODELS.get(name[prefix.end() :]))
     return instead or next(iter(difflib.get_close_matches(name, [*known], 1, 0.85)), None)
 
 
 def refuse(unknown: Collection[str], known: Collection[str]) -> None:
-    """Raises a UserError for options that do not exist, given their names and those that do."""
+    """Raises UserError for unknown options, with a hint."""
     if hinted := next((name for name in sorted(unknown) if name in _OPTIONS), None):
         raise UserError(f"unknown option {hinted}: {_OPTIONS[hinted]}.")
     if unknown:
@@ -92,13 +92,13 @@ def refuse(unknown: Collection[str], known: Collection[str]) -> None:
 
 
 def refusing_unknown(kind: _Class) -> _Class:
-    """Lets the constructor of a class refuse options that do not exist as `refuse` does."""
+    """Makes the constructor of a class check its options with `refuse`."""
     kind.__init__ = refusing_options(kind.__init__)  # type: ignore[misc]
     return kind
 
 
 def refusing_options(method: _Function) -> _Function:
-    """Lets a method refuse options that do not exist as `refuse` does; its signature stays as it is."""
+    """Makes a method check its options with `refuse`; its signature stays the same."""
     known = [*inspect.signature(method).parameters][1:]
 
     @functools.wraps(method)
@@ -110,11 +110,7 @@ def refusing_options(method: _Function) -> _Function:
 
 
 def refuse_keras_3(name: str, values: Any) -> None:
-    """Raises a UserError for an object of Keras 3, which a model of tf_keras would take and not train with.
-
-    Args:
-        name: what the object, or the dict or list of objects, was given as.
-    """
+    """Raises UserError for a Keras 3 object, which tf_keras would accept but not train."""
     if isinstance(values, Mapping):
         values = list(values.values())
     for value in values if isinstance(values, list | tuple) else [values]:
@@ -128,7 +124,7 @@ def refuse_keras_3(name: str, values: Any) -> None:
 
 
 def refuse_inputs(values: Any) -> None:
-    """Raises a UserError for texts where a model expects features, and for features of other libraries."""
+    """Raises UserError for texts instead of features, and for features of other libraries."""
     first = values
     while isinstance(first, list | tuple | np.ndarray) and len(first):
         first = first[0]

@@ -1,7 +1,7 @@
-"""The checksum that a manifest has of itself, so that no change to it goes unnoticed.
+"""The checksum that a manifest holds of itself, so that no change to it goes unnoticed.
 
-It is of the fields, not of the file: another order of them or other spaces change nothing. A manifest without
-one is taken as it is: those of earlier builds have none, and who edits one removes it.
+It covers the fields, not the file: their order and spaces do not matter. A manifest without one is accepted:
+earlier builds wrote none, and whoever edits a manifest removes it.
 """
 
 import hashlib
@@ -15,21 +15,21 @@ FIELD = "manifest_sha256"
 
 
 def with_checksum(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a manifest's fields with their checksum, to write them.
+    """Returns a manifest's fields with their checksum, for writing.
 
-    It comes first: bytes that are lost between two fields cannot take it along and leave valid json.
+    The checksum comes first: if bytes between two fields are lost and leave valid json, it survives.
     """
     return {FIELD: _sha256(values), **values}
 
 
 def pop_checksum(values: dict[str, Any]) -> bool:
-    """Removes the checksum from fields that were read; returns whether they are as they were written."""
+    """Removes the checksum from fields that were read; returns whether they are unchanged."""
     found = values.pop(FIELD, None)
     return found is None or found == _sha256(values)
 
 
 def broken(path: Any) -> UserError:
-    """Returns the error for a manifest that is not as it was written."""
+    """Returns the error for a manifest that was changed."""
     return UserError(
         f"{path} was changed after it was written (its fields do not fit its {FIELD}): build again, or, if "
         f"you have changed it on purpose, remove {FIELD}"

@@ -1,8 +1,8 @@
-"""One process at a time writes into a folder: a lock where the disk has one, and a lease everywhere.
+"""Lets only one process at a time write into a folder: by a lock where the disk has one, and by a lease.
 
-The lock is the operating system's, on the folder itself: it ends with the process, however that ends, but
-reaches no other machine. The lease is a file that names its owner and changes as long as the owner lives. It
-reaches everybody who sees the folder: on gs://, and on disks that several machines share.
+The lock is the operating system's, on the folder itself: it ends with the process in any case, but other
+machines do not see it. The lease is a file that names its owner and changes as long as the owner lives. It
+works for everyone who sees the folder: on gs://, and on disks that several machines share.
 """
 
 import contextlib
@@ -57,9 +57,9 @@ class Ownership:
         self._renewed = -math.inf
 
     def check(self) -> None:
-        """Raises UserError if another process has taken the folder over; to be called before what is written.
+        """Raises UserError if another process has taken the folder over; call it before each write.
 
-        So it may, if this process or its machine stood still for longer than a lease is valid.
+        That can happen if this process or its machine stood still for longer than a lease is valid.
         """
         if self._clock.monotonic() - self._renewed > 2 * BEAT_SECONDS:
             with contextlib.suppress(Exception):  # if the file system does not answer, writing will fail, too
@@ -76,7 +76,7 @@ class Ownership:
             self.renew()
 
     def renew(self) -> None:
-        """Shows that the owner lives, unless another process has taken the folder over."""
+        """Renews the lease, unless another process has taken the folder over."""
         with self._renewing:
             there = _read(self._path)
             if there and not self._is_mine(there):
@@ -87,11 +87,9 @@ class Ownership:
                 self._renewed = self._clock.monotonic()
 
     def take(self, locked: bool, at_once: bool) -> None:
-        """Writes the first lease, unless another process is at work there.
+        """Writes the first lease, unless another process owns the folder.
 
-        Args:
-            locked: whether this process has the folder's lock.
-            at_once: as in `folder_lease`.
+        `locked` is whether this process has the folder's lock; for `at_once` see `folder_lease`.
         """
         there = _read(self._path)
         # On the machine that a lease names, the lock would have been taken.
@@ -109,7 +107,7 @@ class Ownership:
             raise _Occupied(there)
 
     def release(self) -> None:
-        """Removes the lease, unless it is another process' own, and what killed owners had half written."""
+        """Removes this process's lease, and unfinished writes of killed owners."""
         with self._renewing:
             if self._is_mine(_read(self._path) or {}):
                 for unfinished in files.beginning_with(f"{self._path}.tmp"):
@@ -120,7 +118,7 @@ class Ownership:
         return lease.get("token") == self._lease["token"]
 
     def _await_end_of(self, there: dict[str, Any]) -> None:
-        """Returns when the lease has not changed for as long as it is valid, or has gone."""
+        """Returns when the lease has expired or is gone; raises _Occupied if it changes."""
         print(
             f"{self._path.parent} was in use by {describe(there)}: waiting up to {LEASE_SECONDS:.0f} s to "
             "see whether it still is",
@@ -141,17 +139,17 @@ def folder_lease(
 ) -> Iterator[Ownership]:
     """Keeps other processes out of a folder while the block runs.
 
-    A process that was killed leaves its lease. On its own machine, and a disk with locks, the folder is free
-    at once; elsewhere as soon as the lease has not changed for LEASE_SECONDS, which this function waits for.
-    Files that it had half written are removed.
+    A killed process leaves its lease. On the same machine, and a disk with locks, the folder is free at once;
+    elsewhere when the lease has not changed for LEASE_SECONDS, which this function waits for. Unfinished
+    files are removed.
 
     Args:
-        folder: to write into; it is there.
-        what: is done there, for others to read: "training".
-        flag: that chooses the folder.
+        folder: an existing folder.
+        what: the activity, for messages to others: "training".
+        flag: the flag that chooses the folder.
         clock: has monotonic() and sleep(seconds).
-        at_once: whether to write the lease now. If not, and the folder's lock is taken, the first `check`
-            writes it: a folder that turns out to need nothing is left as it is.
+        at_once: whether to write the lease now. If not, and this process has the folder's lock, the first
+            `check` writes it: a folder that turns out to need nothing is left unchanged.
 
     Raises:
         UserError: another process is at work there. The message names it.
@@ -202,7 +200,7 @@ def _lock(folder: epath.Path, stack: contextlib.ExitStack) -> bool:
 
 
 def _read(path: epath.Path) -> dict[str, Any] | None:
-    """Returns a lease; None if there is none. What cannot be read is one of an unknown owner."""
+    """Returns a lease; None if there is none. An unreadable one counts as that of an unknown owner."""
     try:
         text = path.read_text()
     except Exception:  # each file system has its own
@@ -217,7 +215,7 @@ def _read(path: epath.Path) -> dict[str, Any] | None:
 
 
 def describe(lease: dict[str, Any]) -> str:
-    """Returns who wrote a lease, for people."""
+    """Returns a lease's owner, for messages."""
     if "pid" not in lease:
         return "another process"
     return "process {pid} on {host} ({what}, started {started})".format_map(
@@ -226,7 +224,7 @@ def describe(lease: dict[str, Any]) -> str:
 
 
 def _kernel() -> str:
-    """Returns what distinguishes the kernels that locks are kept by; names of hosts may be alike."""
+    """Returns an id of the running kernel, which keeps the locks; host names may be equal."""
     try:
         return pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

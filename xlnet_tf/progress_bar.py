@@ -10,7 +10,7 @@ PLAIN_SECONDS = 10  # between the lines of a bar in a log
 
 
 class ProgressBar(tqdm.tqdm):
-    """A tqdm bar on stderr, with tqdm's arguments; where stderr is not a terminal, a line now and then."""
+    """A tqdm bar on stderr; if stderr is not a terminal, a plain line every few seconds."""
 
     def __init__(self, *args, **options):
         if not sys.stderr.isatty():
@@ -19,7 +19,7 @@ class ProgressBar(tqdm.tqdm):
 
 
 class LogAboveBars(logging.Handler):
-    """Writes log lines, by a handler for stderr, above the bars of a terminal instead of into them."""
+    """Writes log lines, by a handler for stderr, above the bars of a terminal."""
 
     def __init__(self, handler: logging.Handler):
         super().__init__()
@@ -31,7 +31,7 @@ class LogAboveBars(logging.Handler):
 
 
 class _PlainLines:
-    """A file for tqdm that turns its redrawn line into lines of their own."""
+    """A file for tqdm that turns its redrawn line into separate lines."""
 
     def __init__(self):
         self._stream, self._latest, self._written = sys.stderr, "", ""

@@ -5,8 +5,8 @@
         length: int = limited(512, least=7)
         mode: str = limited("fast", choices=("fast", "exact"))
 
-`check_fields(Window(length=5))` raises "length is 5, expected at least 7". `check_object` expects of an
-object of JSON exactly these fields, of the same types and limits.
+`check_fields(Window(length=5))` raises "length is 5, expected at least 7". `check_object` checks that a JSON
+object has exactly these fields, with the same types and limits.
 """
 
 import dataclasses
@@ -43,13 +43,7 @@ _PARTS = {int: " of whole numbers", float: " of numbers", str: " of texts"}
 
 
 class Limits(NamedTuple):
-    """Which values of its type a field may have.
-
-    Attributes:
-        choices: all of them; empty: any.
-        least, most: the smallest and the largest number allowed.
-        above, below: numbers that are just too small and just too large.
-    """
+    """Which values of its type a field may have; `least` and `most` are inclusive, the others exclusive."""
 
     choices: Sequence[Any] = ()
     least: float | None = None
@@ -84,7 +78,7 @@ UNLIMITED = Limits()
 
 
 class Kind(NamedTuple):
-    """What an annotation says: `list[int] | None` is a list, whose parts are int, or None."""
+    """The meaning of an annotation: `list[int] | None` is an optional list with parts of type int."""
 
     type: Any
     part: "Kind | None"
@@ -111,7 +105,7 @@ class Kind(NamedTuple):
 
 
 def kind_of(hint: Any, limits: Limits = UNLIMITED) -> Kind:
-    """Returns what an annotation says, with the limits of its field."""
+    """Returns the meaning of an annotation, with the limits of its field."""
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     options = typing.get_args(hint) if is_union else (hint,)
     first = next((option for option in options if option is not types.NoneType), types.NoneType)
@@ -122,20 +116,18 @@ def kind_of(hint: Any, limits: Limits = UNLIMITED) -> Kind:
 
 
 def limited(default: Any = dataclasses.MISSING, **limits: Any) -> Any:
-    """Returns a dataclass' field whose values have `Limits`."""
+    """Returns a dataclass field whose values have `Limits`."""
     return dataclasses.field(default=default, metadata={"limits": Limits(**limits)})
 
 
 def limits_of(field: dataclasses.Field) -> Limits:
-    """Returns the limits of a dataclass' field."""
     return field.metadata.get("limits", UNLIMITED)
 
 
 def check_fields(instance: Any, where: str = "") -> None:
-    """Raises UserError if a field of a dataclass' instance is not of its type or not in its limits.
+    """Raises UserError if a field of a dataclass instance has a wrong type or violates its limits.
 
-    Args:
-        where: what stands before the field's name in the message.
+    `where` is put before the field's name in the message.
     """
     for name, kind in _kinds(type(instance)).items():
         if text := _problem(where + name, getattr(instance, name), kind):
@@ -143,14 +135,10 @@ def check_fields(instance: Any, where: str = "") -> None:
 
 
 def check_object(values: Any, cls: type, where: str, fix: str = "", optional: Collection[str] = ()) -> None:
-    """Raises UserError unless an object of JSON has exactly the fields of a dataclass.
+    """Raises UserError unless a JSON object has exactly the fields of a dataclass.
 
-    Those that are not compared (`compare=False`) are not in files.
-
-    Args:
-        where: the object's place, which begins the message.
-        fix: what to do about it.
-        optional: fields that may be missing.
+    Fields that are not compared (`compare=False`) are not in files. `where` and `fix` begin and end the
+    message; fields in `optional` may be missing.
     """
     if text := _problem_of_object("", values, cls, optional):
         raise UserError(f"{where}: {text}{fix and f': {fix}'}")
@@ -159,8 +147,7 @@ def check_object(values: Any, cls: type, where: str, fix: str = "", optional: Co
 def problem(name: str, value: Any, hint: Any, limits: Limits = UNLIMITED) -> str:
     """Returns what is wrong with a value, such as "size is 0, expected at least 1"; "" if nothing is.
 
-    Args:
-        hint: the annotation of its type; a dataclass stands for an object of JSON.
+    If `hint` is a dataclass, the value is a JSON object with its fields.
     """
     return _problem(name, value, kind_of(hint, limits))
 

@@ -1,10 +1,10 @@
 """The fine-tuning tasks: one entry for each, which every tool reads.
 
-A task registers itself from above: its folder in xlnet_tf/tasks/ has an entry.py, which says where its parts
-are, and what tools must know of it before they load any of them. So code on any floor reads what a task is,
-and imports nothing of it. OWN names the entries; other code names nothing that lies above it.
+Tasks register from above: the folder of a task in xlnet_tf/tasks/ has an entry.py with the names of its
+parts, and what tools must know before they load any of them. So lower layers can read what a task is without
+importing it. OWN lists the entries; other code names nothing from higher layers.
 
-A task of your own changes nothing here: an installed package names its TaskEntry as an entry point,
+To add a task of your own, change nothing here: an installed package declares its TaskEntry as an entry point,
 
     [project.entry-points."xlnet_tf.tasks"]
     preference = "my_package.entry:TASK"
@@ -60,7 +60,6 @@ class TaskEntry:
     """A task that models are fine-tuned for. Classes and functions are given as "module:name".
 
     Attributes:
-        name: what it is called everywhere.
         task: its FinetuningTask, whose module registers the task's settings under its EXPERIMENT.
         model: its model, an XLNetHead.
         serving: its ExportableModel.
@@ -71,7 +70,7 @@ class TaskEntry:
         aliases: earlier names, which flags and manifests may have.
         examples: the task whose sets it reads, if it has none of its own: those of the settings.kind `name`.
         hugging_face: Hugging Face's model with such a head; empty: there is none.
-        pipeline: what the hub calls the task; empty: it has no name for it.
+        pipeline: the hub's name for the task; empty: there is none.
         labels: whether the head's outputs are classes, which have labels.
         sequences: how many sequences an example has; None: any number.
         settings: flags of run_scripts.finetune that concern this task.
@@ -115,7 +114,7 @@ class TaskEntry:
 def dense_variables(
     shape: str, original: str | None, hugging_face: str | None, name: str = "logits"
 ) -> tuple[Variable, ...]:
-    """Returns the variables of a dense layer, which each format has under a name of its own."""
+    """Returns the variables of a dense layer, with their names in each format."""
     parts = (("kernel", shape, "weight.T"), ("bias", shape.split()[-1], "bias"))
     return tuple(
         (
@@ -129,13 +128,12 @@ def dense_variables(
 
 
 def load(reference: str) -> Any:
-    """Imports and returns what is given as "module:name"."""
+    """Imports and returns the object named "module:name"."""
     module, _, name = reference.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def own_tasks() -> tuple[TaskEntry, ...]:
-    """Returns the tasks of this project."""
     return tuple(map(load, OWN))
 
 
@@ -158,7 +156,7 @@ def tasks() -> dict[str, TaskEntry]:
 
 
 def canonical(name: str) -> str:
-    """Returns today's name of a task, given that or an earlier one; the name of no task as it is."""
+    """Returns the current name of a task, given this or an earlier one; other names stay unchanged."""
     return next((task.name for task in tasks().values() if name in task.aliases), name)
 
 
@@ -168,14 +166,13 @@ def names() -> list[str]:
 
 
 def find(name: str) -> TaskEntry:
-    """Returns the task of a name, which may be an earlier one."""
+    """Returns the task of this current or earlier name."""
     if (name := canonical(name)) not in tasks():
         raise UserError(f"there is no task {name!r}: expected one of {', '.join(tasks())}")
     return tasks()[name]
 
 
 def entry_for_set(examples) -> TaskEntry:
-    """Returns the task of an ExampleSet."""
     if (name := canonical(examples.task)) not in tasks():
         raise UserError(
             f"{examples.folder} has examples for {examples.task!r}: expected one of {', '.join(tasks())}"
@@ -184,7 +181,7 @@ def entry_for_set(examples) -> TaskEntry:
 
 
 def name_of(name: str, kind: Any) -> str:
-    """Returns the task of examples for `name`, which may be an earlier name, with this settings.kind."""
+    """Returns the task of examples for `name` (which may be an earlier name) with this settings.kind."""
     name = canonical(name)
     return next((task.name for task in tasks().values() if (task.examples, task.name) == (name, kind)), name)
 
@@ -196,7 +193,7 @@ def entry_for_scope(scope: str) -> TaskEntry | None:
 
 
 def settings(which: str) -> dict[str, dict[str, Setting]]:
-    """Returns the "settings" or "export_settings" of some tasks only: flag -> task's name -> its setting."""
+    """Returns task-specific "settings" or "export_settings": flag -> task's name -> its setting."""
     found: dict[str, dict[str, Setting]] = {}
     for task in tasks().values():
         for setting in getattr(task, which):

@@ -3,8 +3,8 @@
 Trains a tokenizer, builds records with precomputed permutation masks, pretrains a small XLNet with two
 streams, memory and both reading directions, evaluates it on held-out documents, fills in masked words, and
 fine-tunes it to find the words of a transcript that begin with a capital, next to the same model from scratch
-and to logistic regression. Leaves in --output_dir: index.html, a page with all results, report.json, and what
-the steps made. Finished steps are not done again.
+and to logistic regression. Writes to --output_dir: index.html, a page with all results, report.json, and the
+results of the steps. Finished steps are not repeated.
 
 `make demo-long` pretrains longer, on reviews alone, and learns to distinguish good reviews from bad ones.
 """
@@ -33,7 +33,7 @@ MASKED_SENTENCES = (
 
 @dataclasses.dataclass(frozen=True)
 class DemoSettings:
-    """How much is done: the pretraining's recipe, whether the corpus has speeches, fine-tuning's seeds."""
+    """The pretraining's recipe, whether the corpus has speeches, and fine-tuning's seeds."""
 
     recipe: str
     speeches: bool
@@ -47,7 +47,6 @@ LONG = DemoSettings("demo_long.yaml", False, Reviews("demo_reviews.yaml", RATES,
 
 
 def run(corpora: pathlib.Path, output: pathlib.Path, settings: DemoSettings) -> None:
-    """Runs the whole demo."""
     folders.claim(output, flag="--output_dir")
     began = time.monotonic()
 

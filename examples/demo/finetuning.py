@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class DemoTask(abc.ABC):
-    """A task of the demo and its labelled texts; rates are those to choose from on the dev texts."""
+    """A task of the demo and its labelled texts; learning rates are chosen on the dev texts."""
 
     recipe: str
     pretrained_rates: tuple[float, ...]
@@ -52,12 +52,12 @@ class DemoTask(abc.ABC):
     def answers(
         self, folder: pathlib.Path, test: "ExampleSet", predictions: Mapping[str, np.ndarray]
     ) -> list[tuple[str, str, str]]:
-        """Returns texts, true answers and a model's answers, for people."""
+        """Returns texts, true answers and a model's answers, for the page."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Arm:
-    """How well the model did from one beginning: the metric on the test texts, for each seed.
+    """The metric on the test texts from one beginning, for each seed.
 
     `tried` has the metric on the dev texts by learning rate, with the first seed; `folder` is its run.
     """
@@ -80,7 +80,7 @@ class DemoResult:
 
     @property
     def scores(self) -> dict[str, tuple[float, ...]]:
-        """The ways of learning, and the metric of each on the test texts for each seed."""
+        """The metric of each way of learning on the test texts, for each seed."""
         return {
             "XLNet, pretrained": self.pretrained.test,
             "XLNet from scratch": self.scratch.test,
@@ -89,12 +89,12 @@ class DemoResult:
 
     @property
     def medians(self) -> dict[str, float]:
-        """The ways of learning, and the median of each."""
+        """The median of each way of learning."""
         return {name: float(np.median(values)) for name, values in self.scores.items()}
 
 
 class FineTuning:
-    """Fine-tunes for a task; runs that are finished are not done again."""
+    """Fine-tunes for a task; finished runs are not repeated."""
 
     def __init__(self, task: DemoTask, output: pathlib.Path):
         self._task, self._output = task, output

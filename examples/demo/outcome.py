@@ -1,4 +1,4 @@
-"""What the demos have found out, and how they say so in the terminal and in report.json."""
+"""The demos' results, and their form in the terminal and in report.json."""
 
 import dataclasses
 import functools
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class DemoOutcome:
-    """What a demo has found out: its history, fillings by sentence, the result and seconds.
+    """The results of a demo: its history, fillings by sentence, the fine-tuning's result and seconds.
 
     `unigram_entropy` is the loss in nats of the best guess that ignores the context, on the held-out
     documents.
@@ -32,7 +32,7 @@ class DemoOutcome:
 
     @functools.cached_property
     def pretraining(self) -> dict[str, float]:
-        """Figures of the pretraining: name -> value."""
+        """Figures of the pretraining by name."""
         first, *_, last = [line for line in self.history if line["kind"] == "dev"]
         speeds = [line["tokens_per_second"] for line in self.history if line["kind"] == "train"]
         return {
@@ -47,7 +47,7 @@ class DemoOutcome:
         }
 
     def commands(self) -> list[str]:
-        """Returns three commands that use what the demo has made."""
+        """Returns three commands that use the demo's results."""
         finetuned, task = self.result.pretrained.folder, self.result.task
         *_, sentence = self.filled
         return [
@@ -57,7 +57,7 @@ class DemoOutcome:
         ]
 
     def lines(self) -> list[str]:
-        """Returns what the terminal shows at the end."""
+        """Returns the lines to show at the end."""
         figures = self.pretraining
         lines = [fill_mask.describe(sentence, found) for sentence, found in self.filled.items()]
         task, width = self.result.task, max(map(len, self.result.scores))
@@ -78,7 +78,6 @@ class DemoOutcome:
         ]
 
     def write_report(self) -> None:
-        """Writes report.json."""
         report = {
             **self.pretraining,
             "task": self.result.task.NAME,

@@ -1,4 +1,4 @@
-"""The demos' result as one page that needs nothing else: pictures are part of it."""
+"""The demos' results as one self-contained page with pictures."""
 
 import html
 import pathlib

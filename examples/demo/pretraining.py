@@ -1,4 +1,4 @@
-"""The first half of the demos: from text to a pretrained model. What an earlier run has finished is kept."""
+"""The first half of the demos: from text to a pretrained model. Results of an earlier run are kept."""
 
 import pathlib
 

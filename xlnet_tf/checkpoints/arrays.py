@@ -1,4 +1,4 @@
-"""Arrays by name, each read only when it is asked for: a checkpoint costs one array of memory, not all."""
+"""Arrays by name, each read on demand: a checkpoint takes the memory of one array, not of all."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,7 +33,7 @@ class Arrays(Mapping[str, np.ndarray]):
         return cls({name: Entry(array.shape, lambda array=array: array) for name, array in arrays.items()})
 
     def checked(self, files: Iterable[str]) -> "Arrays":
-        """Returns the same; before the first array is read, files are compared with their SHA256SUMS."""
+        """Returns the same arrays; before the first is read, `files` are compared with their SHA256SUMS."""
         files = list(files)
 
         @functools.cache
@@ -64,7 +64,6 @@ class Arrays(Mapping[str, np.ndarray]):
 
     @property
     def entries(self) -> dict[str, Entry]:
-        """The arrays' entries by name."""
         return dict(self._entries)
 
     @property

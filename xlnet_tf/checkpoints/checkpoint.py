@@ -25,13 +25,13 @@ class Checkpoint:
     """Weights under our names, and the architecture they belong to.
 
     Attributes:
-        source: where they came from: the path that was asked for, or the name in the hub with its commit.
+        source: their origin: the requested path, or the name in the hub with its commit.
         format: "original", "hugging_face" or "ours".
-        arrays: the weights by our names; each is read when asked for. What names.py does not know keeps the
-            name it has in the file.
-        stripped: names of what the file also holds but no model needs: optimizer slots, counters.
-        config_fields: fields of Hugging Face's config.json, if the architecture comes from one next to the
-            weights.
+        arrays: the weights by our names, each read on demand. Variables that names.py does not know keep the
+            name in the file.
+        stripped: names of optimizer slots and counters in the file, which no model needs.
+        config_fields: fields of Hugging Face's config.json, if the architecture comes from one in the
+            weights' folder.
     """
 
     path: str
@@ -43,7 +43,7 @@ class Checkpoint:
     source: str = ""
 
     def path_of(self, name: str) -> str:
-        """Returns the path of a file in the folder of the weights, whether it is there or not.
+        """Returns the path of a file in the folder of the weights, whether it exists or not.
 
         The tokenizer's may be made from tokenizer.json (see model_file).
         """
@@ -56,13 +56,13 @@ class Checkpoint:
         return os.path.join(folder, name)
 
     def without(self, names: Collection[str]) -> "Checkpoint":
-        """Returns the same without some of its arrays."""
+        """Returns the checkpoint without some of its arrays."""
         entries = {name: entry for name, entry in self.arrays.entries.items() if name not in names}
         return dataclasses.replace(self, arrays=Arrays(entries))
 
     @functools.cached_property
     def card(self) -> ModelCard:
-        """What the files next to the weights say of the model."""
+        """The model card, read from the files in the folder of the weights."""
         known = {hugging_face_config.CONFIG_FILE: self.config_fields} if self.config_fields else None
         return ModelCard.read(os.path.dirname(self.path), known)
 

@@ -1,4 +1,4 @@
-"""What of a checkpoint fits a model: every variable is accounted for."""
+"""Compares a checkpoint with a model: every variable is accounted for."""
 
 import dataclasses
 import math
@@ -13,7 +13,7 @@ Shape = tuple[int | None, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Coverage:
-    """The comparison of a checkpoint with what is expected of it.
+    """The comparison of a checkpoint with the expected variables.
 
     Attributes:
         loaded: names to shapes that agree.
@@ -70,7 +70,7 @@ class Coverage:
         return not (self.missing or self.other_shape or self.unexpected)
 
     def problems(self) -> str:
-        """Returns one line that names what is off, shortened to the first few of each kind."""
+        """Returns one line with the first few problems of each kind."""
         kinds = {
             "missing": list(self.missing),
             "unexpected": list(self.unexpected),
@@ -86,7 +86,7 @@ class Coverage:
         )
 
     def table(self) -> str:
-        """Returns the coverage as a table for a person: parts in rows, and below them what is off."""
+        """Returns a readable table of the coverage: parts in rows, problems below."""
         columns = ("loaded", "missing", "unexpected", "other_shape", "unused", "new")
         by_part: dict[str, dict[str, int]] = {}
         parameters: dict[str, int] = {}

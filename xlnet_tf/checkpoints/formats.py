@@ -39,13 +39,11 @@ FORMATS = ("ours", "original", "hugging_face")
 
 @contextlib.contextmanager
 def building_from(checkpoint: Checkpoint) -> Iterator[set[str]]:
-    """Gives the variables of a model, while it is built, the values of a checkpoint at once.
+    """Initializes the variables of a model, while it is built, with the values of a checkpoint.
 
-    To draw random numbers first takes longer than to read the weights. Initializers still draw their seeds:
-    weights that the checkpoint lacks, such as a new head's, are the same with and without this.
-
-    Yields:
-        The names of the variables that have their values, for `load_into`.
+    Drawing random numbers first would take longer than reading the weights. Initializers still draw their
+    seeds, so weights that the checkpoint lacks, such as a new head's, are the same with and without this.
+    Yields the names of the initialized variables, for `load_into`.
     """
     loaded = set()
 
@@ -73,19 +71,16 @@ def load_into(
 ) -> Coverage:
     """Loads a checkpoint of any format into a model.
 
-    A head that the checkpoint has and the model has not is left aside: that is how a pretrained model
-    becomes an encoder. The vector that the query stream starts from, which only a language model reads, keeps
-    its initial value in other models if the checkpoint lacks it. Anything else that does not fit is an error,
-    so that no part of a model stays random by accident.
+    A head that only the checkpoint has is ignored: that is how a pretrained model becomes an encoder. The
+    vector that the query stream starts from, which only a language model reads, keeps its initial value in
+    other models if the checkpoint lacks it. Anything else that does not fit is an error, so that no part of a
+    model stays random by accident.
 
     Args:
         model: an encoder, or a model with one in its attribute `encoder`; its variables are built.
-        strict: raise for what does not fit; if not, load what fits and report the rest.
+        strict: raise UserError for what does not fit; if not, load what fits, at least something.
         new: parts of the model that the checkpoint may lack, by their first scope: ("classification_imdb",).
-        loaded: names of the variables that have the checkpoint's values already, of `building_from`.
-
-    Raises:
-        UserError: the checkpoint does not fit, or, strict or not, nothing of it fits.
+        loaded: names of the variables that `building_from` has initialized.
 
     Example:
         >>> print(load_into(model, "xlnet_cased_L-12_H-768_A-12").table())
@@ -115,7 +110,8 @@ def save_model(
 ) -> None:
     """Writes a model in our format, as `from_pretrained`, `export` and `open_checkpoint` read it.
 
-    Besides the weights and the architecture it writes how the model reads texts and what its outputs mean.
+    Besides weights and architecture it writes how the model reads texts and what its outputs mean. It refuses
+    a folder that holds something else, or files that would be taken for this model's.
 
     Args:
         tokenizer: the model's, which is then written as well; without it, copy spiece.model to the folder.
@@ -124,9 +120,6 @@ def save_model(
         >>> save_model(model, "sentiment", tokenizer)
         >>> XLNetClassifier.from_pretrained("sentiment").labels
         ['bad', 'good']
-
-    Raises:
-        UserError: the folder holds something else, or files of a model that would be taken for this one's.
     """
     folders.claim(folder, folders.WEIGHTS, flag="folder")
     others = (*COMPANIONS, *WEIGHTS)
@@ -144,7 +137,7 @@ def write_model(
     tokenizer: XLNetTokenizer | None = None,
     card: ModelCard | None = None,
 ) -> None:
-    """Does what `save_model` does, in a folder of the caller's own: a run's best weights, say."""
+    """Does what `save_model` does, unchecked, in a folder of the caller's own, such as best weights."""
     folder = os.fspath(folder)
     arrays = Arrays.of({names.canonical(variable.name): variable.numpy() for variable in model.variables})
     tf.io.gfile.makedirs(folder)
@@ -160,12 +153,12 @@ def write_model(
 
 
 def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict: bool = True) -> Coverage:
-    """Writes a checkpoint in any format: weights, architecture, what lies next to them, checksums.
+    """Writes a checkpoint in any format: weights, architecture, other files and checksums.
 
     Args:
         format: "ours", "original" or "hugging_face".
-        strict: raise for a checkpoint whose encoder is incomplete, or that has unknown variables; if not,
-            leave the latter out.
+        strict: raise UserError for unknown variables; if not, leave them out. An incomplete encoder is always
+            an error.
 
     Returns:
         What was written (`loaded`) and what was not.
@@ -203,14 +196,14 @@ def _check_same_model(folder: str, source: str):
 
 
 def _model_of(source: str) -> str:
-    """Returns the folder or the name of the model that weights are of, whichever of them it is now."""
+    """Returns the folder or name of the model that weights belong to."""
     folder, _, name = source.partition("@")[0].rpartition("/")
     is_file = re.fullmatch(r".*\.(safetensors|json|bin|ckpt)|.*ckpt-\d+", name)
     return os.path.realpath((folder if is_file else f"{folder}/{name}").removesuffix(f"/{BEST}"))
 
 
 def _warn_of_others(folder: str, written: Collection[str], format: str):
-    """Warns of files that a folder had before, and that count as those of the weights written now."""
+    """Warns of older files in a folder that would be taken for those of the new weights."""
     before = {"ours": (), "hugging_face": (OUR_FILE,), "original": (OUR_FILE, *HUGGING_FACE_WEIGHTS)}[format]
     others = dict.fromkeys(COMPANIONS, "takes it for this model's")
     others |= dict.fromkeys(before, "gets those weights instead of the new ones")
@@ -260,7 +253,7 @@ def _write(checkpoint: Checkpoint, card: ModelCard, folder: str, format: str) ->
 
 
 def differences(checkpoint: Checkpoint, format: str) -> list[str]:
-    """Returns how a model that others read in a format differs from these weights, a line each."""
+    """Returns how a model that others read in a format differs from these weights, one per line."""
     if format == "hugging_face":
         return hugging_face.differences(checkpoint)
     lines = []
@@ -272,7 +265,7 @@ def differences(checkpoint: Checkpoint, format: str) -> list[str]:
 
 
 def check(checkpoint: Checkpoint) -> Coverage:
-    """Compares a checkpoint with its architecture: all of the encoder, and whatever heads it has."""
+    """Compares a checkpoint with its architecture: the whole encoder, and whatever heads it has."""
     if checkpoint.config is None:
         raise UserError(
             f"there is no architecture next to {checkpoint.path}: give its {CONFIG_FILE} or config.json."

@@ -80,10 +80,7 @@ def read_hugging_face(path: str, config: XLNetConfig | None, values: dict[str, A
 
 
 def write_hugging_face(checkpoint: Checkpoint, folder: str) -> list[str]:
-    """Writes model.safetensors, config.json and the tokenizer as `from_pretrained` reads them.
-
-    Returns the files' names.
-    """
+    """Writes model.safetensors, config.json and the tokenizer for `from_pretrained`; returns the names."""
     arrays, config = checkpoint.arrays, checkpoint.config
     if config.n_head * config.d_head != config.d_model:
         raise UserError(
@@ -119,7 +116,7 @@ def write_hugging_face(checkpoint: Checkpoint, folder: str) -> list[str]:
 
 
 def differences(checkpoint: Checkpoint) -> list[str]:
-    """Returns what a model with these weights does here and Hugging Face's do otherwise, a line each."""
+    """Returns how Hugging Face's model with these weights differs from ours, one per line."""
     settings, cleaning = checkpoint.card.settings, checkpoint.card.cleaning
     summary = settings.get("summary")
     heads = _pooled_heads(checkpoint.arrays)
@@ -177,7 +174,7 @@ def _is_weight_file(name: Any) -> bool:
 
 
 def _pooled_head(values: dict[str, Any], entries: dict[str, Entry]) -> str:
-    """Returns what logits_proj is for us."""
+    """Returns our name of the head in logits_proj."""
     for name, type_ in {"architectures": list, "problem_type": str, "finetuning_task": str}.items():
         if not isinstance(values.get(name), (type_, type(None))):
             raise UserError(f"{CONFIG_FILE}: {name} is {values[name]!r}; expected a {type_.__name__}.")
@@ -210,7 +207,7 @@ def _pooled_heads(arrays: Arrays) -> list[str]:
 
 
 def _may_pool(arrays: Arrays) -> bool:
-    """Returns whether a head reads a pooled vector, or is one that Hugging Face lacks and so may read it."""
+    """Returns whether a head reads a pooled vector, or is unknown to Hugging Face and might."""
     tasks = map(task_registry.entry_for_scope, map(names.head_scope, arrays))
     return bool(_pooled_heads(arrays)) or any(task and not task.hugging_face for task in tasks)
 
@@ -233,7 +230,7 @@ def _config_fields(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _head_fields(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Returns the fields of a config.json that say which model class has the heads, and of their outputs."""
+    """Returns the fields of a config.json about the model class of the heads, and their outputs."""
     arrays = checkpoint.arrays
     scopes, pooled = {names.head_scope(name) for name in arrays}, _pooled_heads(arrays)
     if len(pooled) == 1 and task_registry.entry_for_scope(pooled[0]).hugging_face == _SEQUENCE_MODEL:
@@ -256,7 +253,7 @@ def _head_fields(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _label_fields(checkpoint: Checkpoint, head: str) -> dict[str, Any]:
-    """Returns the fields of a config.json that say how many classes a head has, and their labels."""
+    """Returns the fields of a config.json about a head's classes and their labels."""
     size = checkpoint.arrays.shapes[f"{head}/logits/bias"][0]
     labels = checkpoint.card.labels_of(head.partition("_")[0]) or ()
     if labels and len(labels) != size:
@@ -283,7 +280,7 @@ def _untie(arrays: Arrays, config: XLNetConfig) -> Arrays:
 
 
 def _tie(arrays: Arrays, config: XLNetConfig) -> tuple[Arrays, XLNetConfig]:
-    """Ties the biases if all layers have the same, or else says that they are untied."""
+    """Ties the biases if all layers have the same; otherwise sets untie_r."""
     entries = arrays.entries
     copies = {
         bias: [f"layer_{layer}/attention/{bias}" for layer in range(config.n_layer)] for bias in _BIASES

@@ -1,4 +1,4 @@
-"""The fields of Hugging Face's config.json: the architecture and the settings that they stand for here."""
+"""Converts the fields of Hugging Face's config.json to our architecture and settings, and back."""
 
 import dataclasses
 import re
@@ -38,7 +38,7 @@ _UNNAMED = re.compile(r"LABEL_\d+")  # labels that nobody named
 
 
 def is_config(values: dict[str, Any]) -> bool:
-    """Returns whether fields are of Hugging Face's config.json, and not of an xlnet_config.json."""
+    """Returns whether fields are those of Hugging Face's config.json rather than of an xlnet_config.json."""
     return not values.keys().isdisjoint({"model_type", "vocab_size", "attn_type", "transformers_version"})
 
 
@@ -79,7 +79,7 @@ def check_summary(values: Mapping[str, Any], projection: bool, path: str) -> Non
 
 
 def write_activation(projection: bool) -> str:
-    """Returns the field summary_activation; transformers 5 takes no null for none."""
+    """Returns the field summary_activation; transformers 5 does not accept null for none."""
     return "tanh" if projection else ""
 
 
@@ -92,7 +92,7 @@ def write_config(config: XLNetConfig) -> dict[str, Any]:
 
 
 def write_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of settings, which go by their names here; others are left out."""
+    """Returns the fields of settings, given by our names; unknown ones are left out."""
     names = _SETTINGS | _TRAINING_SETTINGS
     return {external: settings[name] for external, name in names.items() if name in settings}
 
@@ -104,7 +104,7 @@ def write_labels(labels: Sequence[str]) -> dict[str, Any]:
 
 
 def read_labels(values: dict[str, Any], path: str) -> tuple[str, ...] | None:
-    """Returns the labels of the classes in order, None if they have no names."""
+    """Returns the labels of the classes in order; None if they have no names."""
     by_id = values.get("id2label") or {}
     try:
         by_number = {int(index): str(label) for index, label in by_id.items()}

@@ -1,4 +1,4 @@
-"""model.json, the model card: what the weights of a model do not say.
+"""model.json, the model card: facts about a model that its weights do not contain.
 
 Runs, conversions, exports and `save_model` write it. Other files next to weights are read into the same card:
 params.yaml, manifest.json and metrics.json of our runs, which earlier versions wrote instead of it, and
@@ -168,11 +168,11 @@ class ModelCard:
         return self.labels if self.task in (None, task) else None
 
     def with_origin(self, how: str, path: str, **changes: Any) -> Self:
-        """Returns the card of what was made of the weights at a path; `how` is such as "converted_from"."""
+        """Returns the card with an origin: `how`, such as "converted_from", and the path of the weights."""
         return dataclasses.replace(self, origin={**self.origin, how: path}, **changes)
 
     def write(self, folder: str) -> None:
-        """Writes model.json; what is not known is left out."""
+        """Writes model.json; unknown fields are left out."""
         values = {name: getattr(self, name) for name in _FIELDS}
         values["cleaning"] = self.cleaning and self.cleaning.to_dict()
         known = {name: value for name, value in values.items() if value or name == "settings"}
@@ -181,13 +181,13 @@ class ModelCard:
 
 
 def is_run(folder: str) -> bool:
-    """Returns whether a folder is of a fine-tuned run, converted or not, and not of other weights."""
+    """Returns whether a folder is of a fine-tuned run, converted or not."""
     manifest = epath.Path(folder) / MANIFEST_FILE
     return manifest.exists() and files.read_json(manifest).get("kind") == "examples"
 
 
 def task_of(variables: Iterable[str]) -> str | None:
-    """Returns the task that variables, by our names, have the only head of; None if there is no such."""
+    """Returns the task of the only head among these variables (our names); None if it is not certain."""
     scopes = set(map(names.head_scope, variables))
     tasks = {task.name for scope in scopes if (task := task_registry.entry_for_scope(scope))}
     if not tasks and names.LANGUAGE_MODEL_HEAD in scopes:
@@ -217,7 +217,7 @@ def _of_card(read: files.FieldsReader, folder: str) -> dict[str, Any]:
 
 
 def check_serving(options: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Returns how texts are answered, as model.json has it: without types of Python's and numpy's own."""
+    """Returns serving options in the form of model.json, without Python's and numpy's own types."""
     plain = {name: _plain(value) for name, value in options.items()}
     _check_types(plain, _SERVING_TYPES, where)
     alert = plain.get("alert") or {}
@@ -252,7 +252,7 @@ def _of_hugging_face(read: files.FieldsReader, folder: str) -> dict[str, Any]:
 
 
 def _of_run(read: files.FieldsReader, folder: str) -> dict[str, Any]:
-    """Returns what the files of a run say: manifest.json, params.yaml and metrics.json."""
+    """Returns the fields in the files of a run: manifest.json, params.yaml and metrics.json."""
     fields: dict[str, Any] = {}
     if (manifest := read(MANIFEST_FILE)) is not None:
         fields |= _of_manifest(manifest, f"{folder}/{MANIFEST_FILE}")
@@ -277,7 +277,7 @@ def split_metrics(metrics: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _of_manifest(manifest: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Returns what the manifest of the data says that a model was trained on."""
+    """Returns the fields in the manifest of the data that a model was trained on."""
     if not manifest_checksum.pop_checksum(dict(manifest)):
         raise manifest_checksum.broken(path)
     settings = manifest.get("settings", {})
@@ -302,13 +302,13 @@ def _are_strings(values: Any) -> bool:
 
 
 def _checked(settings: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Returns the settings of models that a file has; one of a wrong type is an error."""
+    """Returns the model settings in a file; a wrong type is an error."""
     _check_types(settings, _TYPES, f"{path}: ")
     return {name: value for name, value in settings.items() if name in _TYPES and value is not None}
 
 
 def _check_types(values: Mapping[str, Any], types: Mapping[str, type], where: str, section: str = "") -> None:
-    """Raises UserError for a value that is not of its name's type; others, and null, are left alone."""
+    """Raises UserError for a value of the wrong type; unknown names and null are ignored."""
     for name, value in values.items():
         expected = types.get(section + name)
         allowed = (expected, type(None), *[int] * (expected is float))

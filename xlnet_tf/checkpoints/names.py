@@ -1,4 +1,4 @@
-"""What each variable is called: by us, by the original and by Hugging Face. One table holds all of it.
+"""The names of each variable: ours, the original's and Hugging Face's, in one table.
 
 Our names are the canonical ones: a checkpoint of any format is read into them, and written from them. The
 table covers the encoder and every head of the original and of Hugging Face; a layer that wants to take over
@@ -236,7 +236,7 @@ def to_canonical(arrays: Arrays, column: str) -> Arrays:
 
 
 def _read(name: str, entry: Entry, column: str) -> Iterator[tuple[str, Entry]]:
-    """Yields what an array of a format is for us."""
+    """Yields our names and entries of a format's array."""
     for row in _all_rows():
         location = row.locations[column]
         match = location and location.match(name)
@@ -258,11 +258,9 @@ def _read(name: str, entry: Entry, column: str) -> Iterator[tuple[str, Entry]]:
 
 
 def from_canonical(arrays: Arrays, column: str) -> Arrays:
-    """Renames our arrays to a format's; those of heads that it has no name for keep this project's.
+    """Renames our arrays to a format's; those of heads without a name there keep ours.
 
-    Raises:
-        UserError: the format has no name for a variable of the encoder, or an array that stacks all layers
-            would have holes.
+    Raises UserError if a variable of the encoder has no name, or a stack of all layers would have holes.
     """
     entries, stacks = {}, {}
     for name, entry in arrays.entries.items():
@@ -289,7 +287,7 @@ def from_canonical(arrays: Arrays, column: str) -> Arrays:
 
 
 def heads_without_name(arrays: Arrays, column: str) -> list[str]:
-    """Returns the heads with variables that a format has no name for, so that its models leave them out."""
+    """Returns the heads that a format has no names for, so that its models leave them out."""
     heads = {name: head_scope(name) for name in arrays if known(name) and head_scope(name) != "encoder"}
     return sorted({head for name, head in heads.items() if not _row(name).locations[column]})
 

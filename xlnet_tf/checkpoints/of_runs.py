@@ -1,4 +1,4 @@
-"""Where a run keeps its checkpoints, MODEL_DIR/ckpt-STEP, and its losses, MODEL_DIR/history.jsonl."""
+"""The checkpoints of a run, MODEL_DIR/ckpt-STEP, and its losses, MODEL_DIR/history.jsonl."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def optimizer_state(checkpoint: Checkpoint) -> OptimizerState | None:
 
 
 def check_name(path: str) -> None:
-    """Raises a UserError if TensorFlow could not read a checkpoint at a path: it takes it as a pattern."""
+    """Raises UserError for a path that TensorFlow would take for a pattern."""
     if found := [character for character in "*?[\\" if character in path]:
         raise UserError(
             f"{path} has {' and '.join(found)} in its name: TensorFlow takes that as a pattern, and reads no "
@@ -64,7 +64,7 @@ def newest_first(model_dir: str) -> list[str]:
 
 
 def runs_below(folder: str) -> str:
-    """Says which runs, of several seeds or of a sweep, lie in a folder; "" if none do."""
+    """Returns a hint about the runs in a folder, of several seeds or a sweep; "" if there are none."""
     kinds = (folders.RUN, folders.RUNS)
     below = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder))
     names = [name for name in below if name != BEST and folders.look(f"{folder}/{name}")[0] in kinds]
@@ -77,7 +77,7 @@ def runs_below(folder: str) -> str:
 def kept(model_dir: str) -> list[str]:
     """Returns the weights that a run has kept: its checkpoints by step, then the folder of its best weights.
 
-    The last of them are what the run's folder stands for, whoever reads it. Other folders have none.
+    The last of them are those that the run's folder stands for. Other folders have none.
     """
     paths = newest_first(model_dir)[::-1]
     if tf.io.gfile.exists(f"{model_dir}/{BEST}/{METRICS_FILE}"):  # written last

@@ -23,7 +23,7 @@ _SAVED_MODEL = "saved_model.pb"
 
 
 def open_checkpoint(path: str | os.PathLike, config_file: str | None = None) -> Checkpoint:
-    """Opens a checkpoint of any format; weights are read when they are asked for.
+    """Opens a checkpoint of any format; weights are read on demand.
 
     Args:
         path: a folder (of a run, of the original's files, of Hugging Face's, or of weights that
@@ -31,9 +31,6 @@ def open_checkpoint(path: str | os.PathLike, config_file: str | None = None) -> 
             a model of the Hugging Face hub (see hub.locate). A run stands for the weights that did best on
             dev, where they were kept, else for the newest checkpoint; RUN/ckpt-STEP is a certain one.
         config_file: its xlnet_config.json or config.json, if that does not lie next to the weights.
-
-    Raises:
-        UserError: no checkpoint is there, or its files are damaged or not those of their SHA256SUMS.
 
     Example:
         >>> checkpoint = open_checkpoint("xlnet_cased_L-12_H-768_A-12")
@@ -59,7 +56,7 @@ def read_architecture(path: str | os.PathLike) -> XLNetConfig:
 
 
 def _open(weights: str, config: XLNetConfig | None, values: dict[str, Any]) -> Checkpoint:
-    """Opens weights of an architecture, which was read from these fields of a config."""
+    """Opens weights, given their architecture and the config fields that it was read from."""
     if tensorflow_files.is_tensorflow(weights):
         return tensorflow_files.read_tensorflow(weights, config)
     if weights.endswith(".safetensors"):
@@ -102,7 +99,7 @@ def _find_weights(path: str) -> str:
 
 
 def _of_keras(files: Sequence[str]) -> str:
-    """Says what to do with what Keras or TensorFlow has saved; empty if none of the files is such."""
+    """Returns advice about files that Keras or TensorFlow saved; "" if there are none."""
     if keras := [file for file in files if file.endswith((".keras", ".h5", ".hdf5", "keras_metadata.pb"))]:
         how = "tf_keras.models.load_model"
         if keras[0].endswith(".weights.h5"):

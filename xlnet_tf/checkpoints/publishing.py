@@ -1,4 +1,4 @@
-"""Publishes a model on the Hugging Face hub: weights, tokenizer, and a README.md with what is known of it."""
+"""Publishes a model on the Hugging Face hub: weights, tokenizer, and a README.md that describes it."""
 
 import contextlib
 import dataclasses
@@ -47,9 +47,9 @@ _MOST_OF_A_REASON = 300  # characters: the hub lists all licenses
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What only the publisher knows of a model; each may be empty, and is then left out.
+    """Facts that only the publisher knows; empty ones are left out.
 
-    The license is spelled as the hub calls it (apache-2.0, mit, ...), the language is a code (en, zh, ...).
+    The license is spelled as on the hub (apache-2.0, mit, ...), the language is a code (en, zh, ...).
     """
 
     license: str = ""
@@ -73,7 +73,7 @@ class Facts:
 def prepared(
     model_dir: str, facts: Facts, format: str = "hugging_face", name: str = "OWNER/NAME"
 ) -> Iterator[epath.Path]:
-    """Writes what is to be published to a temporary folder, without paths of this machine."""
+    """Writes the files to publish to a temporary folder, without local paths in them."""
     checkpoint = open_checkpoint(model_dir)
     if not epath.Path(checkpoint.path_of(TOKENIZER_FILE)).exists():
         raise UserError(
@@ -151,8 +151,7 @@ def readme(
 def push(folder: epath.Path, name: str, *, private: bool = False, update: bool = False) -> str:
     """Uploads a prepared folder in one commit, to a new model unless `update`; returns the commit's address.
 
-    Raises:
-        UserError: the hub refuses, or cannot be reached. The message says if a new, empty model is left.
+    If the hub refuses or cannot be reached, the UserError says if a new, empty model is left.
     """
     library = _library()
     check_name(name)
@@ -176,7 +175,7 @@ def push(folder: epath.Path, name: str, *, private: bool = False, update: bool =
 
 
 def check_name(name: str) -> None:
-    """Raises UserError unless a name is OWNER/NAME, as the hub takes it."""
+    """Raises UserError unless a name has the hub's form OWNER/NAME."""
     if not _NAME.fullmatch(name):
         raise UserError(f"{name} is not the name of a model: expected OWNER/NAME")
     _library()  # or says what to install
@@ -223,7 +222,7 @@ def _library() -> Any:
 
 
 def _metrics(card: ModelCard, model_dir: str) -> Mapping[str, Any]:
-    """Returns those of the weights, or of a run's last evaluation."""
+    """Returns the metrics of the weights, or of the run's last evaluation."""
     path = f"{model_dir}/{HISTORY}"
     metrics = card.metrics
     if not metrics and epath.Path(path).exists():

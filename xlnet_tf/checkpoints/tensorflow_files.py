@@ -1,4 +1,4 @@
-"""TensorFlow checkpoints: the original's, in and out, and those of our runs, which are named by objects."""
+"""TensorFlow checkpoints: reads and writes the original's, and reads those of our runs (object-based)."""
 
 import math
 import os
@@ -124,7 +124,7 @@ def _model_variables(graph: bytes) -> dict[str, str]:
 
 
 def _is_model(key: list[str], is_run: bool) -> bool:
-    """Tells a model's variable from others by its path; a model that was compiled holds its optimizer."""
+    """Returns whether a path is of a model's variable; a compiled model also holds its optimizer."""
     return (key[0] == "model" or not is_run) and not {"optimizer", ".OPTIMIZER_SLOT"} & set(key)
 
 

@@ -63,9 +63,9 @@ class _Tensor(NamedTuple):
 
 
 class _Unpickler(pickle._Unpickler):
-    """Follows a pickle that describes tensors, and refuses any other.
+    """Interprets a pickle that describes tensors, and refuses any other.
 
-    It is the one in Python: that in C makes room for whatever number a pickle says it will remember.
+    It is Python's own: the C version allocates whatever number of memo entries a pickle claims.
     """
 
     def find_class(self, module: str, name: str) -> Any:
@@ -94,11 +94,7 @@ class _Unpickler(pickle._Unpickler):
 
 
 def read_torch_file(path: str) -> Arrays:
-    """Opens a file that `torch.save(model.state_dict(), path)` has written; its tensors are read as float32.
-
-    Raises:
-        UserError: the file is damaged, or asks for more than tensors.
-    """
+    """Opens a file of `torch.save(model.state_dict(), path)`; its tensors are read as float32."""
     try:
         with files.local(path) as here:
             file = open(here, "rb")  # noqa: SIM115 -- its tensors are read from it later
@@ -134,7 +130,7 @@ def read_torch_file(path: str) -> Arrays:
 
 
 def _reason(error: Exception) -> str:
-    """Returns what an error says, shortened: it may quote the file."""
+    """Returns an error's message, shortened, as it may quote the file."""
     return str(error)[:_SHOWN] or type(error).__name__
 
 

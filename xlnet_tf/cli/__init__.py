@@ -1,1 +1,1 @@
-"""What all commands share: arguments, completion in shells, Ctrl-C. Begin with `command_line.py`."""
+"""Shared by all commands: arguments, completion in shells, Ctrl-C. Begin with `command_line.py`."""

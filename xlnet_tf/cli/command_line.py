@@ -1,4 +1,4 @@
-"""What all commands share: a --help that shows all flags, and one line about arguments that are wrong."""
+"""The command line of all commands: a --help with all flags, and one-line errors for wrong arguments."""
 
 import difflib
 import itertools
@@ -73,8 +73,7 @@ def parse(argv: Sequence[str], positional: str | None = None) -> list[str]:
     of the main module. It exits with status 0, and so do absl's other help flags. Wrong or missing arguments
     exit with status 1 and one line on stderr.
 
-    Args:
-        positional: the flag that an argument without a name stands for; None: there is no such.
+    `positional` is the flag that an argument without a name sets, if any.
     """
     values, problem = flags.FLAGS, ""
     argv = _named(argv, positional, values) if positional else argv
@@ -104,13 +103,13 @@ def parse(argv: Sequence[str], positional: str | None = None) -> list[str]:
 
 
 def _named(argv: Sequence[str], flag: str, values: flags.FlagValues) -> list[str]:
-    """Returns the arguments with a flag's name for the first of them that has none."""
+    """Puts the flag's name before the first argument that has none."""
     index = _unnamed(argv, values)
     return [*argv[:index], f"--{flag}={argv[index]}", *argv[index + 1 :]] if index else list(argv)
 
 
 def _unnamed(argv: Sequence[str], values: flags.FlagValues) -> int:
-    """Returns the index of the first argument that is neither a flag nor a flag's value; 0: there is none."""
+    """Returns the index of the first argument that is neither a flag nor a flag's value; 0: none is."""
     for index, (before, word) in enumerate(itertools.pairwise(argv), 1):
         name = before.lstrip("-")
         is_value = before.startswith("-") and name in values and not values[name].boolean
@@ -120,12 +119,12 @@ def _unnamed(argv: Sequence[str], values: flags.FlagValues) -> int:
 
 
 def require_one_of(*names: str) -> None:
-    """Makes a command that is given none of some flags end with an error; --help says so, too."""
+    """Requires at least one of these flags; --help says so, too."""
     flags.register_multi_flags_validator(names, lambda values: any(values.values()), "expected one of them")
 
 
 def _absurd(flag: flags.Flag) -> str:
-    """Says what is wrong with a flag whose number is NaN, infinite or not of 64 bits; "" if nothing is."""
+    """Returns what is wrong with a flag whose number is NaN, infinite or above 64 bits; "" if nothing is."""
     for value in flag.value if isinstance(flag.value, list) else [flag.value]:
         if isinstance(value, float) and not math.isfinite(value):
             return f"--{flag.name}={value}: expected a finite number"
@@ -135,19 +134,19 @@ def _absurd(flag: flags.Flag) -> str:
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """Returns the known name that a misspelt one means, most likely; "" if it is like none."""
+    """Returns the known name that is most similar to a misspelt one; "" if none is."""
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.7)), "")
 
 
 def did_you_mean(
     name: str, known: Mapping[str, str], others: Mapping[str, str] = OTHER_NAMES, between: str = "_"
 ) -> str:
-    """Returns which known names an unknown one means, most likely, as the end of a message; "" if none.
+    """Returns the end of a message that suggests known names for an unknown one; "" without a suggestion.
 
     Args:
-        known: names, with what the message calls each.
-        others: names of other programs, with those of ours, separated by blanks.
-        between: the parts of a name.
+        known: names, with their form in the message.
+        others: names in other programs, each with ours, separated by blanks.
+        between: the separator of a name's parts.
     """
     likely = [other for other in others.get(name, "").split() if other in known]
     likely = likely or sorted(other for other in known if name in other.split(between))
@@ -156,7 +155,7 @@ def did_you_mean(
 
 
 def _required(values: flags.FlagValues) -> list[list[str]]:
-    """Returns groups of flags; one of each must be given, as validators fail before any flag is parsed."""
+    """Returns groups of flags of which one each must be given; validators fail as no flag is parsed yet."""
     groups = []
     for validator in {validator for name in values for validator in values[name].validators}:
         try:
@@ -167,7 +166,7 @@ def _required(values: flags.FlagValues) -> list[list[str]]:
 
 
 def _problem(error: Exception, values: flags.FlagValues, required: Sequence[Sequence[str]]) -> str:
-    """Says what is wrong with the flags, and what would be right."""
+    """Returns what is wrong with the flags, and what would be right."""
     if isinstance(error, flags.UnrecognizedFlagError):
         tip = did_you_mean(error.flagname, {name: f"--{name}" for name in values})
         return f"there is no flag --{error.flagname}{tip}"
@@ -189,7 +188,7 @@ def _problem(error: Exception, values: flags.FlagValues, required: Sequence[Sequ
 
 
 def _example(positional: str | None, values: flags.FlagValues) -> str:
-    """Returns the docstring's shortest example for a command that lacks its argument."""
+    """Returns the docstring's shortest example if the command lacks its argument."""
     if not positional or values[positional].present:
         return ""
     lines = map(str.strip, (sys.modules["__main__"].__doc__ or "").splitlines())
@@ -221,7 +220,7 @@ def _help(values: flags.FlagValues, required: Sequence[Sequence[str]]) -> str:
 
 
 def spelled(text: str) -> str:
-    """Returns a text in which `python -m run_scripts.X` is written as the user's own program calls it."""
+    """Replaces `python -m run_scripts.X` in a text by the user's way to call it."""
     return getattr(sys.modules["__main__"], "spelled", str)(text)
 
 
@@ -230,8 +229,7 @@ def described(
 ) -> list[tuple[str, str]]:
     """Returns the names and meanings of a command's flags, the required ones first and marked.
 
-    Args:
-        required: groups of flags, of which one each must be given; None: as the validators say.
+    `required` has groups of flags, of which one each must be given; None: the validators decide.
     """
     own = {flag.name: flag for flag in _flags_of_command(values)}
     marks = dict.fromkeys(own, "")
@@ -254,14 +252,14 @@ def _flags_of_command(values: flags.FlagValues) -> list[flags.Flag]:
 
 
 def _wrapped(paragraph: str) -> str:
-    """Returns a paragraph in lines that fit the terminal; one with commands or a table stays as it is."""
+    """Wraps a paragraph to the terminal's width, unless it has commands or a table."""
     if re.search("^ ", paragraph, re.MULTILINE):
         return paragraph
     return textwrap.fill(paragraph, flags.get_help_width(), break_on_hyphens=False, break_long_words=False)
 
 
 def _syntax(flag: flags.Flag) -> str:
-    """Returns what values a flag takes, in words: absl says "integer >= -1" of some."""
+    """Returns what values a flag takes, in words; absl's own text is like "integer >= -1"."""
     text = flag.parser.syntactic_help
     if match := re.fullmatch(r"(integer|number) (>=|<=) (\S+)", text):
         kind = {"integer": "an integer", "number": "a number"}[match[1]]
@@ -270,7 +268,7 @@ def _syntax(flag: flags.Flag) -> str:
 
 
 def _describe(flag: flags.Flag) -> str:
-    """Returns a flag's help, the values that it takes, and its default."""
+    """Returns a flag's help, its allowed values and its default."""
     text, notes = flag.help, [_syntax(flag)]
     if isinstance(flag, flags.EnumFlag):  # absl puts the values before the help, as one long word
         text = text.removeprefix(f"<{'|'.join(flag.parser.enum_values)}>: ")

@@ -1,6 +1,6 @@
-"""What a shell's Tab key completes: the commands of a program, a command's flags, and their values.
+"""Completes commands, flags and their values with the Tab key of a shell.
 
-The shell runs the program with the line in its environment, and argcomplete prints what may come next.
+The shell runs the program with the line in its environment, and argcomplete prints the possible next words.
 """
 
 import argparse
@@ -14,7 +14,7 @@ _BEFORE_ARGUMENTS = "_ARGCOMPLETE"  # set if a shell asks: of how many words the
 
 
 def script(program: str, shell: str) -> str:
-    """Returns what a shell evaluates to complete a program."""
+    """Returns the code that a shell evaluates to complete a program."""
     import argcomplete  # here and below: its import is not for those who only run a command
 
     return argcomplete.shellcode([program], shell=shell)
@@ -30,12 +30,12 @@ def typed_words() -> list[str]:
 
 
 def set_command(words: int) -> None:
-    """Sets of how many words, the program's included, the command is whose flags a shell asks for."""
+    """Sets the number of words (with the program) of the command whose flags are completed."""
     os.environ[_BEFORE_ARGUMENTS] = str(words)
 
 
 def complete_word(next_words: Mapping[str, str]) -> None:
-    """Prints which words may come next for the shell, with what they mean, and exits."""
+    """Prints the possible next words and their meanings for the shell, and exits."""
     parser = argparse.ArgumentParser(add_help=False)
     group = parser.add_subparsers()
     for word, meaning in next_words.items():
@@ -45,7 +45,7 @@ def complete_word(next_words: Mapping[str, str]) -> None:
 
 
 def complete_flags(known: Iterable[flags.Flag]) -> None:
-    """Prints which flags or values of flags may come next for the shell, and exits."""
+    """Prints the possible next flags or values of flags for the shell, and exits."""
     from argcomplete.completers import ChoicesCompleter
 
     parser = argparse.ArgumentParser()

@@ -22,9 +22,9 @@ _STDERR = 2
 
 
 def end_while_importing() -> None:
-    """Lets a command (`python -m PACKAGE.X`, xlnet-tf) that is asked to end while it imports do so at once.
+    """Lets a command (`python -m PACKAGE.X`, xlnet-tf) end at once on a signal while it imports.
 
-    To be called by the package, which is imported first; in any other program it does nothing.
+    The package calls it, as it is imported first; in any other program it does nothing.
     """
     if sys.argv[0] == "-m" or sys.argv[0].endswith("/xlnet-tf"):  # only then: later it is the command's path
         for number in unignored_signals():
@@ -35,8 +35,8 @@ class Signals:
     """Turns Ctrl-C and SIGTERM, inside of a `with` block, into a KeyboardInterrupt.
 
     Attributes:
-        received: number of the first signal; None while there is none. The KeyboardInterrupt may come out of
-            the block as another exception.
+        received: number of the first signal; None if there was none. The KeyboardInterrupt may leave the
+            block as another exception.
     """
 
     received: int | None = None
@@ -71,7 +71,7 @@ class Signals:
     def exit(self) -> None:
         """Prints the line of the signal and exits; a second signal ends the process at once.
 
-        Threads that still compute have some seconds to end.
+        Other threads have a few seconds to end.
         """
         import threading
 
@@ -90,7 +90,7 @@ class Signals:
         raise KeyboardInterrupt
 
     def _raise_later(self, unraisable: object) -> None:
-        """Repeats a signal that came while Python could raise nothing, as in `__del__`."""
+        """Repeats a signal that came where Python could not raise, as in `__del__`."""
         if not issubclass(unraisable.exc_type, KeyboardInterrupt):
             self._unraisable(unraisable)
         elif self.received:
@@ -99,7 +99,7 @@ class Signals:
             threading.Timer(0.05, os.kill, (os.getpid(), self.received)).start()
 
     def _watch(self, reader: int) -> None:
-        """Ends the process if the main thread is not in Python to handle a signal."""
+        """Ends the process if the main thread does not return to Python to handle a signal."""
         with os.fdopen(reader, "rb", buffering=0) as numbers:
             while read := numbers.read(1):
                 if read[0] in self._before and not self._handled.wait(_GRACE_SECONDS):
@@ -108,9 +108,9 @@ class Signals:
 
 
 def blocked(start: Callable, *arguments: object) -> object:
-    """Calls a function whose new threads and processes are not to see Ctrl-C, and returns its result.
+    """Calls a function whose new threads and processes do not receive Ctrl-C, and returns its result.
 
-    A terminal sends it to all processes of a command. One is to answer, and ends the others.
+    A terminal sends it to all processes of a command; only one should handle it and end the others.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -120,7 +120,7 @@ def blocked(start: Callable, *arguments: object) -> object:
 
 
 def end_processes(others: Iterable[object]) -> None:
-    """Ends the processes that this one has started with `multiprocessing`, except some."""
+    """Ends the processes that this one has started with `multiprocessing`, except `others`."""
     import multiprocessing  # not in commands that need none
 
     for process in set(multiprocessing.active_children()).difference(others):
@@ -128,7 +128,7 @@ def end_processes(others: Iterable[object]) -> None:
 
 
 def unignored_signals() -> list[int]:
-    """Returns the signals that whoever started this process has not told it to ignore."""
+    """Returns the signals that the parent process has not set to be ignored."""
     return [number for number in EXIT_STATUS if signal.getsignal(number) != signal.SIG_IGN]
 
 

@@ -1,4 +1,4 @@
-"""What a decoder reads of a layer once, for all its steps: its weights, cast, and its position keys.
+"""The parts of a layer that a decoder reads once for all steps: its cast weights and position keys.
 
 Keys are cached transposed, [B, N, H, S]: with the few queries of a step, their product then takes a CPU 0.57
 of the time.
@@ -20,7 +20,7 @@ from xlnet_tf.layers.positions import RelativePositions
 
 
 class CachedLayer(NamedTuple):
-    """A block of the encoder, with weights in the type that it computes in."""
+    """A block of the encoder, with its weights in the compute type."""
 
     block: TransformerBlock
     attention: AttentionWeights
@@ -58,7 +58,7 @@ class CachedLayer(NamedTuple):
 
 
 class HeadRecorder:
-    """Kernels that record the heads projected by given weights, known by their identity."""
+    """Kernels that record the heads projected by given weights, which they recognise by identity."""
 
     def __init__(self, kernels: Kernels, weights: Sequence[tf.Variable]):
         self._kernels = kernels
@@ -86,13 +86,10 @@ def shape_of(tensor: tf.Tensor) -> list[int | tf.Tensor]:
 
 
 def put(cached: tf.Tensor, fresh: tf.Tensor, slot: tf.Tensor, axis: int, xla: bool) -> tf.Tensor:
-    """Writes keys or values into a cache: in place, but for XLA.
+    """Writes `fresh`, C slots from `slot` on, into cached keys [B, N, H, S] or values [B, N, S, H], in place.
 
-    XLA knows no strided update at a slot that is not constant.
-
-    Args:
-        cached: keys [B, N, H, S] or values [B, N, S, H]; `fresh` has C slots, of which `slot` is the first.
-        axis: the axis of the slots, 3 for keys and 2 for values.
+    XLA has no strided update at a slot that is not constant, so there it selects. `axis` is that of the
+    slots: 3 for keys, 2 for values.
     """
     if xla:
         owner = tf.range(shape_of(cached)[axis]) - slot

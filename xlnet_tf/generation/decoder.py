@@ -37,7 +37,7 @@ class Cache(NamedTuple):
         keys, values: each layer's, [B, N, H, S] and [B, N, S, H].
         positions: [B, S] int32, of the tokens in the slots.
         visible: [B, C, S] bool, the slots that each candidate sees.
-        used: slots that are taken, a scalar; those after them are free.
+        used: number of used slots, a scalar; the slots after them are free.
     """
 
     keys: tuple[tf.Tensor, ...]
@@ -66,8 +66,8 @@ class Cache(NamedTuple):
 class CachedDecoder:
     """Predicts tokens in any factorization order, for C candidates of each text.
 
-    The model's weights are read here, not in the loop over steps, in which casts and 8-bit weights then cost
-    nothing: make the decoder in the graph that uses it.
+    It reads the model's weights when it is created, not in the loop over steps, where casts and 8-bit weights
+    then cost nothing: create it in the graph that uses it.
     """
 
     def __init__(self, model: XLNetPretrainer, layout: TextLayout, candidates: int = 1, xla: bool = False):
@@ -97,12 +97,10 @@ class CachedDecoder:
         self._lm_bias = tf.cast(model.lm_bias, tf.float32)
 
     def start(self, targets: tf.Tensor) -> tuple[tf.Tensor, Cache]:
-        """Reads the context, with room for what will be written, and predicts targets from the context alone.
+        """Reads the context and predicts targets, positions [B, P] int32 (-1: empty), from it alone.
 
-        Targets are positions [B, P] int32; -1 is an empty slot.
-
-        Returns:
-            Their logits [B, P, V] float32, meaningless for empty slots, and the cache.
+        Returns their logits [B, P, V] float32, meaningless for empty slots, and the cache, with room for what
+        will be written.
         """
         layout = self._layout
         features = {
@@ -137,10 +135,8 @@ class CachedDecoder:
     ) -> tuple[tf.Tensor, Cache]:
         """Reads the tokens [B, C] written last at positions [B, C], and predicts targets from all.
 
-        Targets are positions [B, C, P] int32; -1 is an empty slot.
-
-        Returns:
-            Their logits [B, C, P, V] float32, meaningless for empty slots, and the cache.
+        Targets are positions [B, C, P] int32 (-1: empty). Returns their logits [B, C, P, V] float32,
+        meaningless for empty slots, and the cache.
         """
         batch, candidates, num_targets = shape_of(targets)
         d_model = self._mask_embedding.shape[0]

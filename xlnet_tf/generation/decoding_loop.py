@@ -19,12 +19,12 @@ from xlnet_tf.text.special_tokens import PAD_ID
 
 
 class DecodedTokens(NamedTuple):
-    """What has been written.
+    """The tokens written so far.
 
     Attributes:
         tokens: [B, C, G] int32, in the order of writing; PAD after the last one.
         log_probs: [B, C, G] float32, of each token given all before it, in nats; 0 after the last one.
-        unfinished: [B, C] bool, where more is to be written.
+        unfinished: [B, C] bool, candidates that need more tokens.
     """
 
     tokens: tf.Tensor
@@ -33,7 +33,7 @@ class DecodedTokens(NamedTuple):
 
     @classmethod
     def nothing(cls, order: tf.Tensor, candidates: int) -> Self:
-        """Returns what is written before the first step of an order [B, G]."""
+        """Returns the state before the first step of an order [B, G]."""
         batch, steps = shape_of(order)
         return cls(
             tokens=tf.fill([batch, candidates, steps], PAD_ID),
@@ -90,10 +90,9 @@ def search(
 ) -> DecodedTokens:
     """Writes the likeliest candidates that beam search finds for each text, best first.
 
-    Candidates compete by the probability of all that they have written. It is not divided by a power of
-    their length: between texts of one length that would change nothing, and texts that a stop symbol ends
-    are then compared by how likely they are. Where there are fewer texts than beams, the others have a
-    log-probability of -inf.
+    Candidates compete by the probability of all that they have written, without a length penalty: it would
+    change nothing between texts of one length, and texts that a stop symbol ends compare by their likelihood.
+    If there are fewer texts than beams, the others have a log-probability of -inf.
     """
     decoder = CachedDecoder(model, layout, beams, xla)
     logits, cache = decoder.start(layout.order[:, :1])

@@ -24,10 +24,10 @@ _SHORTEST = len(_ENDS) + 1  # which has room for text
 
 
 class Vectors(NamedTuple):
-    """What a model makes of texts.
+    """The vectors of texts.
 
     Attributes:
-        mean: [B, D] float32, the mean of the text's tokens, SEP and CLS left out; zeros for an empty text.
+        mean: [B, D] float32, the mean of the text's tokens without SEP and CLS; zeros for an empty text.
         cls: [B, D] float32, CLS, the last token.
         tokens: [B, T, D] float32, each token; zeros for padding.
     """
@@ -42,9 +42,9 @@ class TextVectors:
     """The vectors of N texts.
 
     Attributes:
-        mean, cls: float32 [N, D], as Vectors has them.
-        tokens: for each text float32 [tokens, D], SEP and CLS last; None if they were not asked for.
-        pieces: for each text those tokens; None as well.
+        mean, cls: float32 [N, D], as in Vectors.
+        tokens: for each text float32 [tokens, D], SEP and CLS last; None if not requested.
+        pieces: for each text those tokens; None likewise.
     """
 
     mean: np.ndarray

@@ -1,4 +1,4 @@
-"""Texts with gaps: reads `<mask>` as one, and puts pieces into them.
+"""Texts with gaps: reads `<mask>` as a gap, and fills gaps with pieces.
 
 Shapes: B batch, T tokens, G gaps, C fillings of a text.
 """
@@ -58,13 +58,11 @@ def check_gaps(
 def gaps(
     tokenizer: GraphTokenizer, texts: tf.Tensor, longest: int | None = None
 ) -> tuple[TextLayout, tf.Tensor]:
-    """Reads texts in which `<mask>` marks the gaps, which are filled from left to right.
+    """Reads texts in which `<mask>` marks the gaps, in the order from left to right.
 
-    A text is cut into pieces at its marks: a mark with a space before or after it is a word, or the begin or
-    end of one. What is longer than `longest` tokens, gaps included, loses its end.
-
-    Returns:
-        The texts' layout, and which of them were cut, bool [B].
+    A text is split at its marks: a mark with a space before or after it is a word, or the start or end of
+    one. Texts longer than `longest` tokens, gaps included, lose their end. Returns the layout, and which
+    texts were cut, bool [B].
     """
     with tf.device("/CPU:0"):
         parts = tf.strings.split(texts, MARK)  # [B, (parts)]

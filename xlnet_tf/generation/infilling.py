@@ -1,7 +1,7 @@
 """Fills gaps of texts: several at once, jointly, in any order or the easiest first.
 
-A model that predicts masked words apart from each other gives p(New) and p(York), which also fit "New
-Angeles" and "Los York". A factorization order gives p(New) p(York | New).
+A model that predicts masked words independently gives p(New) and p(York), which also fit "New Angeles" and
+"Los York". A factorization order gives p(New) p(York | New).
 
 Shapes: B batch, T tokens, G tokens to write, C candidates of a text, K guesses, V vocabulary.
 """
@@ -80,10 +80,9 @@ def fill_jointly(
 def fill_easiest_first(
     model: XLNetPretrainer, layout: TextLayout, sampling: Sampling, xla: bool = False
 ) -> tuple[DecodedTokens, tf.Tensor]:
-    """Fills gaps in an order that the model finds: always the one next whose best piece is likeliest.
+    """Fills gaps in an order that the model finds: always the gap whose best piece is likeliest.
 
-    Returns:
-        What was written, one candidate of each text, and the order in which it was: [B, G] int32, positions.
+    Returns the result, one candidate per text, and the order of filling: positions [B, G] int32.
     """
     gaps = layout.order
     steps = shape_of(gaps)[1]
@@ -123,11 +122,9 @@ def fill_easiest_first(
 def fill_stepwise(model: XLNetPretrainer, layout: TextLayout, tokens: tf.Tensor) -> tf.Tensor:
     """Predicts all gaps of one text (B = 1) after each step of filling them, from none to S.
 
-    `tokens` [S] int32, S <= G, is what the first gaps of the order are filled with.
-
-    Returns:
-        [S + 1, G, V] float32, log-probabilities in nats. A gap that is filled stays predicted from what came
-        before it, as in `fill_jointly`; all others see no gap but the filled ones.
+    `tokens` [S] int32, S <= G, fill the first gaps of the order. Returns log-probabilities [S + 1, G, V]
+    float32 in nats. A filled gap stays predicted from what came before it, as in `fill_jointly`; the others
+    see only the filled gaps.
     """
     count = shape_of(tokens)[0]
     every = TextLayout(

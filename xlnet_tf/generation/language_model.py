@@ -69,8 +69,8 @@ class XLNetLanguageModel:
 
         Args:
             path: folder of a run, or of the original's or Hugging Face's files, with spiece.model.
-            **options: XLNetEncoder's. A run's uniform_when_blind, which no language model can have, does not
-                count: a token that sees nothing is predicted from nothing.
+            **options: XLNetEncoder's. uniform_when_blind is off even if the run had it: a language model's
+                first token must be predicted from nothing.
         """
         source = Pretrained(path)
         options = {"uniform_when_blind": False, **options}
@@ -104,9 +104,6 @@ class XLNetLanguageModel:
             seed: a continuation depends on it and on the prompt's position in the list, not on other prompts.
             stop: pieces, such as "." or "<eop>", that end a text, as its last one.
             batch_size: texts that are read together.
-
-        Raises:
-            UserError: the prompts are not a list of strings, one is too long, or a setting is out of range.
         """
         ids = self._encode_prompts(prompts, max_new_tokens)
         settings = same_for_all(len(ids), temperature, top_k, top_p, seed)

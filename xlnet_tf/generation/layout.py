@@ -1,4 +1,4 @@
-"""Which tokens of a text are given, and where and in which order the others are written.
+"""Which tokens of a text are given, and the positions and order of those to write.
 
 Shapes: B batch, T tokens, G tokens to write.
 """
@@ -45,9 +45,9 @@ def check_others_are_seen(encoder: XLNetEncoder):
 
 
 def by_length(lengths: Sequence[int], batch_size: int) -> Iterator[np.ndarray]:
-    """Deals rows into batches of rows of about the same length; of long ones fewer are read together.
+    """Deals rows into batches of similar length; long rows come in smaller batches.
 
-    What takes more than a few seconds shows its progress.
+    It shows progress if it takes more than a few seconds.
     """
     check_range(
         "batch_size", batch_size, is_whole(batch_size) and batch_size >= 1, "a whole number of at least 1"
@@ -94,8 +94,8 @@ def continuation(
     Args:
         ids: [B, T] int32, the prompts, padded on the right with anything; a prompt may be empty.
         lengths: [B] int32, pieces of each prompt.
-        new_tokens: [B] int32, the tokens to write after each prompt, at most
-        most: G, a scalar; static where XLA is to compile the graph.
+        new_tokens: [B] int32, the tokens to write after each prompt, at most `most`.
+        most: G, a scalar; static if XLA is to compile the graph.
     """
     width = ids.shape[1] or tf.shape(ids)[1]
     steps = tf.range(most)[None]

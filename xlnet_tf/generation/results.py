@@ -63,7 +63,7 @@ class Guess(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class FilledText:
-    """What a text's gaps may be filled with.
+    """The candidates for a text's gaps.
 
     Attributes:
         fillings: joint fillings of all gaps, best first.

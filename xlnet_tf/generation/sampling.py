@@ -89,9 +89,9 @@ def check_range(name: str, value: object, is_right: bool, expected: str):
 def uniform_draws(seeds: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
     """Draws numbers from [0, 1) for each row: [B, G] float32.
 
-    Equal seeds give equal numbers, whatever the device and the compiler.
+    Equal seeds give equal numbers on every device and compiler; TensorFlow's own generators differ under XLA.
 
-    Source: SplitMix64 (Steele, Lea and Flood, 2014). TensorFlow's own generators differ under XLA.
+    Source: SplitMix64 (Steele, Lea and Flood, 2014).
     """
     bits = stream(tf.cast(seeds, tf.uint64), count)
     return tf.cast(tf.bitwise.right_shift(bits, tf.constant(40, tf.uint64)), tf.float32) / 2**24

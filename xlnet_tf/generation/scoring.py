@@ -58,8 +58,8 @@ def score_texts(
     """Scores texts, each as a whole: time grows with the square of the longest.
 
     Args:
-        contexts: what stands before each text, given and not scored; None: nothing. A text and its
-            context have at most layout.LONGEST pieces.
+        contexts: the given, unscored text before each text; None: nothing. A text and its context have at
+            most layout.LONGEST pieces.
         order: one of ORDERS, or for each text the numbers of its pieces, from 0, in the order of prediction.
         batch_size: B, texts scored together; of about the same length, since all are padded to the longest.
         run: the model's graphs, for calls that follow each other; None: new ones.
@@ -104,9 +104,7 @@ def join_contexts(
     """Puts contexts, which are given and not scored, before texts: both ragged [B, (pieces)] int32.
 
     SEP and CLS, which no token of a text would see, are left out, and segments, since there is but one.
-
-    Returns:
-        The model's features [B, T], padded on the right, and is_scored [B, T] bool.
+    Returns the model's features [B, T], padded on the right, and is_scored [B, T] bool.
     """
     ids = tf.concat([contexts, texts], axis=1)
     features = {

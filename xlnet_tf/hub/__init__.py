@@ -1,6 +1,6 @@
-"""Models by name: of the Hugging Face hub, or of the original's releases, as folders of this machine.
+"""Models by name, from the Hugging Face hub or the original's releases, as local folders.
 
-Begin with locating.py: everything that takes a path of a model asks it first. releases.py has the table of
+Begin with locating.py: everything that takes a model's path calls it first. releases.py has the table of
 released models, and fetches the original's archives.
 """
 

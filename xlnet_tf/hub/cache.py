@@ -1,8 +1,8 @@
-"""A model's files fetched into the hub's cache: resumed where an earlier process broke off, and checked.
+"""Fetches a model's files into the hub's cache: resumes interrupted downloads, and checks digests.
 
 The cache's layout is huggingface_hub's, which other programs share: blobs/DIGEST, snapshots/COMMIT/FILE and
-refs/BRANCH. That library begins an interrupted file again (since 1.1 or so), and waits as long as a server
-asks, so it is asked for the session, the headers and its errors only.
+refs/BRANCH. That library restarts interrupted files from the beginning (since about 1.1), and waits as long
+as a server asks, so we use only its session, headers and errors.
 """
 
 import contextlib
@@ -36,15 +36,15 @@ _SHORT_BYTES = 10 << 20  # a file of fewer shows no progress
 
 
 def fetch(library: Any, name: str, revision: str | None, info: Any, wanted: Sequence[str]) -> str:
-    """Returns the cache's folder of a commit, with the wanted files, each with the digest that the hub says.
+    """Fetches the wanted files of a model into the cache; returns the folder of the commit.
 
     Args:
         library: huggingface_hub.
         revision: None: the main branch.
-        info: what the hub says of the model, with its commit and its files.
+        info: the hub's description of the model, with its commit and its files.
 
     Raises:
-        UserError: a file came with another digest; it is removed, so that the next call fetches it again.
+        UserError: a file came with a wrong digest; it is removed, so that the next call fetches it again.
     """
     model = pathlib.Path(library.constants.HF_HUB_CACHE, f"models--{name.replace('/', '--')}")
     folder = model / "snapshots" / info.sha
@@ -67,7 +67,7 @@ def fetch(library: Any, name: str, revision: str | None, info: Any, wanted: Sequ
 
 
 def digest_and_size(file: Any) -> tuple[str, int]:
-    """Returns a file's digest and bytes, as the hub says them; the cache names content after the digest."""
+    """Returns a file's digest and bytes by the hub's description; the cache names content by the digest."""
     digest, size = (file.lfs.sha256, file.lfs.size) if file.lfs else (file.blob_id, file.size)
     if not _DIGEST.fullmatch(digest) or size < 0:
         raise ValueError(f"{file.rfilename} has the digest {digest} and the size {size}")
@@ -75,7 +75,7 @@ def digest_and_size(file: Any) -> tuple[str, int]:
 
 
 def is_intact(path: str) -> bool:
-    """Returns whether a file of the cache is, offline, what it was when it was checked."""
+    """Returns, without the network, whether a cached file is unchanged since it was checked."""
     try:
         checked = files.read_text(_note(path)).partition(" ")[0]
     except FileNotFoundError:
@@ -88,13 +88,13 @@ def _note(path: str | os.PathLike) -> pathlib.Path:
 
 
 def _seen(path: pathlib.Path, checked: str) -> str:
-    """Returns what is noted of a file once its digest is known."""
+    """Returns the note about a file whose digest is known."""
     status = path.stat()
     return f"{checked} {status.st_size} {status.st_mtime_ns}"
 
 
 def _is_intact(path: pathlib.Path, expected: str) -> bool:
-    """Returns whether a file has a digest, which is computed anew only if its size or its time changed."""
+    """Returns whether a file has this digest, computing it only if the file's size or time changed."""
     note, seen = _note(path), _seen(path, expected)
     if note.exists() and files.read_text(note) == seen:
         return True
@@ -105,7 +105,7 @@ def _is_intact(path: pathlib.Path, expected: str) -> bool:
 
 
 def _digest(path: pathlib.Path, like: str) -> str:
-    """Returns the sha256 of a file, or, where `like` is one, the name that git gives its content."""
+    """Returns a file's sha256, or git's name of its content, whichever kind `like` is."""
     if len(like) == _SHA256_DIGITS:
         return files.sha256(path)
     content = path.read_bytes()
@@ -114,7 +114,7 @@ def _digest(path: pathlib.Path, like: str) -> str:
 
 @contextlib.contextmanager
 def _locked(library: Any, blob: pathlib.Path, **options: Any) -> Iterator[None]:
-    """Holds the lock with which the library, too, keeps two processes from fetching one file."""
+    """Holds the library's lock on a file, which keeps two processes from fetching it."""
     lock = blob.parents[2] / ".locks" / blob.parents[1].name / f"{blob.name}.lock"
     for folder in (lock.parent, blob.parent):
         files.make_folder(folder)
@@ -123,7 +123,7 @@ def _locked(library: Any, blob: pathlib.Path, **options: Any) -> Iterator[None]:
 
 
 def _download(library: Any, address: str, blob: pathlib.Path, size: int) -> None:
-    """Fetches a file of so many bytes, from where a part of it ends; again as long as more of it comes."""
+    """Fetches a file, from the end of a partial one; retries as long as more of it comes."""
     part = pathlib.Path(f"{blob}{_PART}")
     name = address.rpartition("/")[2]
     is_short = size < _SHORT_BYTES
@@ -179,7 +179,7 @@ def _link(blob: pathlib.Path, path: pathlib.Path) -> None:
 
 
 def _remove_abandoned(library: Any, model: pathlib.Path) -> None:
-    """Removes parts of files that no process is fetching any more."""
+    """Removes partial files that no process is fetching."""
     for part in (model / "blobs").glob(f"*{_PART}"):
         blob = part.with_name(part.name.partition(".")[0])
         with contextlib.suppress(TimeoutError), _locked(library, blob, timeout=0.01):
@@ -187,12 +187,12 @@ def _remove_abandoned(library: Any, model: pathlib.Path) -> None:
 
 
 def is_of_library(error: Exception) -> bool:
-    """Returns whether the hub's library, or what it asks the hub with, has raised this error."""
+    """Returns whether an error comes from the hub's library or its HTTP client."""
     return type(error).__module__.partition(".")[0] in ("huggingface_hub", "httpx", "httpx2", "httpcore2")
 
 
 def patiently(ask: Callable[[], _Answer]) -> _Answer:
-    """Returns what `ask` does, again after the seconds that a busy server names, if they are few."""
+    """Calls `ask`, retrying after the delay that a busy server asks for, if it is short."""
     for _ in range(_MOST_TRIES - 1):
         try:
             return ask()
@@ -206,10 +206,7 @@ def patiently(ask: Callable[[], _Answer]) -> _Answer:
 
 
 def asked_to_wait(error: Exception) -> str | None:
-    """Returns for how many seconds a busy server asks to wait, "" if it does not say; None: it is not busy.
-
-    A server names seconds or a date.
-    """
+    """Returns the seconds that a busy server asks to wait, "" if it does not say; None: it is not busy."""
     answer = getattr(error, "response", None) or error  # of httpx; of urllib
     status = getattr(answer, "status_code", getattr(answer, "code", None))
     if status not in _BUSY:
@@ -227,7 +224,7 @@ def asked_to_wait(error: Exception) -> str | None:
 
 
 def not_a_hub(error: Exception) -> str:
-    """Returns what to do about an answer that the hub's library, or this project, cannot make sense of."""
+    """Returns advice about an answer that neither the hub's library nor this project understands."""
     return (
         f"something does not answer as a Hugging Face hub does ({first_line(error)}). Perhaps a proxy or a "
         "login page: open https://huggingface.co (or what HF_ENDPOINT says) in a browser, and start again"

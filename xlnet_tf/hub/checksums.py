@@ -1,7 +1,7 @@
-"""The checksums of a model's files: SHA256SUMS next to them, as `sha256sum` writes and checks it.
+"""The checksums of a model's files: SHA256SUMS in their folder, as `sha256sum` writes and checks it.
 
-Our tools write one with the weights that they write. Files from elsewhere have one if their publisher has it,
-or somebody has made it (`sha256sum * > SHA256SUMS`).
+Our tools write one with the weights. Files from elsewhere have one if their publisher or their user made it
+(`sha256sum * > SHA256SUMS`).
 """
 
 import hashlib
@@ -19,14 +19,14 @@ _LINE = re.compile(r"([0-9a-fA-F]{64}) [ *](?:\./)?(.+)")
 
 
 def write(folder: epath.PathLike, names: Iterable[str]) -> None:
-    """Writes the checksums of a folder's files, replacing all that are there."""
+    """Writes the checksums of a folder's files, replacing the existing list."""
     folder = epath.Path(folder)
     text = "".join(f"{files.sha256(folder / name)}  {name}\n" for name in names)
     files.write(folder / FILE_NAME, text)
 
 
 def update(folder: epath.PathLike, names: Iterable[str]) -> None:
-    """Replaces the checksums of files that were written to a folder or removed from it, if it has any."""
+    """Updates the checksums of files that were written to a folder or removed from it, if it has a list."""
     folder = epath.Path(folder)
     if (folder / FILE_NAME).exists():
         listed = _read(folder / FILE_NAME)
@@ -38,19 +38,14 @@ def update(folder: epath.PathLike, names: Iterable[str]) -> None:
 
 
 def remove(folder: epath.PathLike) -> None:
-    """Removes the checksums of a folder whose files are about to be written: none are better than old."""
+    """Removes the checksums of a folder before its files are overwritten: outdated ones would be wrong."""
     (epath.Path(folder) / FILE_NAME).unlink(missing_ok=True)
 
 
 def check(path: epath.PathLike, content: bytes | None = None) -> None:
-    """Compares a file with its checksum, if there is one.
+    """Compares a file with its checksum, if there is one; `content` is the file's if it was read already.
 
-    Args:
-        path: the file's path.
-        content: the file's content, if it has been read.
-
-    Raises:
-        UserError: the file is another, or the list of checksums is damaged.
+    Raises UserError if they differ, or the list of checksums is damaged.
     """
     path = epath.Path(path)
     listed = path.parent / FILE_NAME

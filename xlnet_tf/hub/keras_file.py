@@ -1,4 +1,4 @@
-"""Models in .keras files, which tf_keras' `save` wrote, as folders of this machine."""
+"""Unpacks models in .keras files, which tf_keras' `save` writes, to local folders."""
 
 import atexit
 import functools
@@ -16,11 +16,7 @@ ENDING = ".keras"
 
 
 def unpacked(path: str) -> str:
-    """Returns a folder, kept until the process ends, with the model of a .keras file.
-
-    Raises:
-        UserError: it is not a model of this project.
-    """
+    """Returns a folder, kept until the process ends, with the model of a .keras file."""
     return _unpacked(path, os.stat(path).st_mtime_ns)
 
 

@@ -1,11 +1,11 @@
-"""Models by name: `hf://OWNER/NAME[@REVISION]` becomes a folder of this machine.
+"""Models by name: `hf://OWNER/NAME[@REVISION]` becomes a local folder.
 
     located = hub.locate("hf://xlnet/xlnet-base-cased")
     located.folder, located.source      # a folder of the cache, hf://xlnet/xlnet-base-cased@<commit>
 
 The Hugging Face hub's own library fetches the files: huggingface_hub, the extra `hub`. Its cache, tokens
 (HF_TOKEN), offline mode (HF_HUB_OFFLINE=1) and address (HF_ENDPOINT) apply. Only files that this project
-reads are fetched. A model that cannot be fetched is an error: nothing else ever takes its place.
+reads are fetched. A model that cannot be fetched is an error; there is no fallback.
 """
 
 import contextlib
@@ -61,12 +61,9 @@ _ORIGINAL_SHARD = re.compile(r"xlnet_model\.ckpt\.data-\d+-of-\d+")
 
 
 class Located(NamedTuple):
-    """Where a model is.
+    """A model's folder (for a path, the path), and its source, which `locate` takes, too.
 
-    Attributes:
-        folder: on this machine or a file system; for a path, the path.
-        source: what it was fetched from, with the commit or the sha256, which `locate` takes, too; for a
-            path, the path.
+    The source of a fetched model has its commit or sha256; that of a path is the path.
     """
 
     folder: str
@@ -77,12 +74,12 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
     """Finds a model by its path or name; a name's files are fetched unless the cache has them.
 
     Args:
-        path: a path, which goes first where it exists, also of a .keras file; hf://OWNER/NAME[@REVISION], or
-            plain OWNER/NAME, unless that begins with a folder of this machine or with runs/; or the folder's
-            name of a model of the original's (see releases.released).
+        path: an existing path, also of a .keras file, has precedence; hf://OWNER/NAME[@REVISION], or plain
+            OWNER/NAME unless that begins with a local folder or with runs/; or the folder name of one of the
+            original's models (see releases.released).
 
     Raises:
-        UserError: the hub has no such model, cannot be asked, or sent damaged files.
+        UserError: the hub has no such model, cannot be reached, or sent damaged files.
         FileNotFoundError: nothing is at a path that looks like a name, and the hub has no such model either.
     """
     if not isinstance(path, str | os.PathLike):
@@ -119,16 +116,10 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
 
 
 def require(path: str | None, what: str = "") -> None:
-    """Looks for a model before TensorFlow is loaded, which takes much longer. A name's files are fetched.
+    """Checks that a model exists before TensorFlow is loaded, which is slow; fetches a name's files.
 
-    Paths of other file systems are left to what reads them.
-
-    Args:
-        path: None or "": there is none to look for.
-        what: the beginning of the message about a path, such as "init_checkpoint: ".
-
-    Raises:
-        UserError, FileNotFoundError: as `locate`; or nothing is at a path of this machine.
+    Paths of other file systems are not checked. `what` begins the message about a path, as "init_checkpoint:
+    ". Raises the errors of `locate`, and FileNotFoundError for a missing local path.
     """
     if not path:
         return
@@ -140,12 +131,12 @@ def require(path: str | None, what: str = "") -> None:
 
 
 def not_there(path: str) -> FileNotFoundError:
-    """Returns the error about a path at which there is nothing, and no checkpoint that it begins."""
+    """Returns the error about a path where there is no file, folder or checkpoint prefix."""
     return FileNotFoundError(f"there is no checkpoint at {path}{did_you_mean(path)}: {EXPECTED}.")
 
 
 def commit_of_data_set(name: str, revision: str | None = None) -> str | None:
-    """Asks the hub for the commit of a data set; offline, returns the revision as it is."""
+    """Asks the hub for the commit of a data set; offline, returns the revision unchanged."""
     import huggingface_hub as library
     import huggingface_hub.constants  # which is not loaded with it
 
@@ -160,7 +151,7 @@ def commit_of_data_set(name: str, revision: str | None = None) -> str | None:
 
 
 def did_you_mean(path: str) -> str:
-    """Returns, in brackets, which paths and released models have almost this name; "" if there are none."""
+    """Returns a hint, in brackets, with similar paths and released models; "" if there are none."""
     released = {release.name.rpartition("/")[2]: release.name for release in releases.RELEASES}
     name, short = os.path.basename(path), _letters(path)
     begun = [each for each in released if len(short) > 5 and _letters(each).startswith(short)]
@@ -173,7 +164,7 @@ def did_you_mean(path: str) -> str:
 
 
 def unread_tokenizer(names: Sequence[str]) -> str:
-    """Returns which of a folder's files hold a tokenizer that is not read, for messages; "" if none does."""
+    """Returns a part of a message about tokenizer files that are not read; "" if there are none."""
     found = [name for name in names if name.endswith(".model")]
     return f", and {', '.join(found)} {'is' if len(found) == 1 else 'are'} not read" if found else ""
 
@@ -184,7 +175,7 @@ def _letters(path: str) -> str:
 
 
 def _similar_paths(path: str) -> list[str]:
-    """Returns the paths of this machine with almost the same parts."""
+    """Returns local paths with similar parts."""
     folder, name = os.path.split(path)
     found = []
     for parent in [folder] if not folder or os.path.exists(folder) else _similar_paths(folder):
@@ -195,13 +186,13 @@ def _similar_paths(path: str) -> list[str]:
 
 
 def _is_local(path: str) -> bool:
-    """Returns whether what could be a name of the hub is a path, of what is there or was meant to be."""
+    """Returns whether what could be a name of the hub is meant as a local path."""
     first = path.partition("/")[0]
     return first == "runs" or os.path.isdir(first)
 
 
 def _fetch(library: Any, name: str, revision: str | None, tokenizer_only: bool) -> str:
-    """Returns the cache's folder of a commit, which is called after it, with the files that are needed."""
+    """Fetches the files that are needed; returns the cache's folder, which is named after the commit."""
     if library.constants.HF_HUB_OFFLINE:
         folder = library.snapshot_download(name, revision=revision, local_files_only=True, allow_patterns=[])
         names = os.listdir(folder)
@@ -226,7 +217,7 @@ def _fetch(library: Any, name: str, revision: str | None, tokenizer_only: bool) 
 
 
 def _info(ask: Callable[..., Any], name: str, revision: str | None, **options: Any) -> Any:
-    """Returns what the hub says of a model or a data set: at least its commit and its files."""
+    """Returns the hub's description of a model or data set: at least its commit and its files."""
     try:
         info = ask(name, revision=revision, timeout=_SECONDS, **options)
         for file in info.siblings if options else ():
@@ -241,7 +232,7 @@ def _info(ask: Callable[..., Any], name: str, revision: str | None, **options: A
 
 
 def _wanted(names: Sequence[str], name: str, tokenizer_only: bool) -> list[str]:
-    """Returns the files to fetch of those that a model has."""
+    """Returns which of a model's files to fetch."""
     tokenizer = [file for file in TOKENIZERS if file in names][:1]
     if tokenizer_only:
         if not tokenizer:

@@ -31,16 +31,14 @@ _FILES = ("xlnet_config.json", "spiece.model", "xlnet_model.ckpt.")
 
 @dataclasses.dataclass(frozen=True)
 class Release:
-    """A model that somebody published.
+    """A published model.
 
     Attributes:
         name: what `from_pretrained`, `--init_checkpoint` and `--tokenizer` take.
-        language: its texts' language.
         size: its preset or its shape.
-        gigabytes: size of its weights, about.
+        gigabytes: approximate size of its weights.
         address: its page or archive.
-        licence: as its publisher names it.
-        sha256: of the archive, if its publisher names one; None: the first download's counts on this machine.
+        sha256: of the archive, if published; None: the first download's is recorded and compared later.
     """
 
     name: str
@@ -71,7 +69,7 @@ RELEASES = (
 
 
 def released() -> tuple[Release, ...]:
-    """Returns the released models that this project reads, with their addresses."""
+    """Returns the released models that this project reads."""
     return RELEASES
 
 
@@ -85,13 +83,13 @@ def archive_of(path: str) -> Release | None:
 
 
 def fetch(release: Release) -> tuple[str, str]:
-    """Fetches and unpacks the archive of a release, unless the cache has it.
+    """Fetches and unpacks the archive of a release, unless the cache has it; resumes a partial download.
 
-    A download that broke off is continued. The archive's sha256 is compared with the release's, or, where its
-    publisher names none, with that of the first download on this machine.
+    The archive's sha256 is compared with the release's or, if that is unknown, with that of the first
+    download on this machine.
 
     Returns:
-        The folder, and the address with the archive's sha256, which `archive_of` knows again.
+        The folder, and the address with the archive's sha256, which `archive_of` recognises.
     """
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "xlnet_tf"
     folder, archive = cache / release.name, cache / f"{release.name}.zip"
@@ -165,7 +163,7 @@ def _check(archive: pathlib.Path, release: Release, recorded: pathlib.Path) -> s
 
 
 def _unpack(archive: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
-    """Writes the files of a release, whatever folder of the archive they are in, next to their folder."""
+    """Unpacks a release's files, whatever their folder in the archive, into a temporary folder."""
     unfinished = folder.with_suffix(".unpacking")
     try:
         with zipfile.ZipFile(archive) as packed:

@@ -38,10 +38,8 @@ class _RecordingKernels(ReferenceKernels):
 def attention_maps(encoder: XLNetEncoder, features: Mapping[str, Any]) -> AttentionMaps:
     """Computes what `encoder(features)` does, and keeps the attention probabilities of each layer.
 
-    Args:
-        encoder: any; not in training.
-        features: as the encoder takes them; `output_positions` is ignored, as the maps cover all tokens. All
-            probabilities are in memory at once: for short texts.
+    All probabilities are in memory at once: use it for short texts. `output_positions` is ignored, as the
+    maps cover all tokens.
 
     Source: paper section 2.3; the probabilities times the values of a layer are its attention.
     """

@@ -32,9 +32,6 @@ class XLNetClassifier(PooledHead):
 
     Returns: logits [B, C] float32; their softmax (with multi_label, their sigmoid) are the probabilities.
 
-    Raises:
-        UserError: head_name cannot be part of a variable's name, or there are not num_labels labels.
-
     Example:
         >>> model = XLNetClassifier.from_pretrained("xlnet_cased_L-12_H-768_A-12", labels=["no", "yes"])
         >>> model.compile("adam", tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True))
@@ -73,9 +70,6 @@ class XLNetClassifier(PooledHead):
                 out, or must agree with it.
             head_name: which head, if the checkpoint has several; one that it lacks is new.
             **options: options of this class and XLNetEncoder: dropout, summary, ...
-
-        Raises:
-            UserError: the checkpoint does not fit, labels or head are unclear, or no such option exists.
         """
         source = Pretrained.open(path)
         head = source.find_labeled_head("classification", labels, head_name)
@@ -136,7 +130,7 @@ class XLNetRegressor(PooledHead):
 def classification_losses(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     """The cross entropy in nats, with a softmax over the classes; also for choices and for tagged tokens.
 
-    `logits` are [..., C], `labels` [...] integers from 0; -1, an unknown label, has no loss and no gradient.
+    `logits` are [..., C], `labels` [...] integers from 0; the unknown label -1 has no loss and no gradient.
     """
     chosen = tf.one_hot(labels, logits.shape[-1])
     return -tf.reduce_sum(chosen * tf.nn.log_softmax(logits), axis=-1)

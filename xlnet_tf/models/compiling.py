@@ -1,4 +1,4 @@
-"""The losses and metrics of `compile` for heads that answer logits: tf_keras takes them for probabilities."""
+"""Adapts `compile`'s losses and metrics to heads that return logits; tf_keras expects probabilities."""
 
 import math
 from collections.abc import Mapping
@@ -55,17 +55,14 @@ _WITHOUT_LOGITS = {  # which know no logits
 
 
 def for_logits(argument: str, values: Any, outputs: Outputs) -> Any:
-    """Returns losses or metrics that take a head's outputs for what they are.
+    """Returns losses or metrics that treat a head's outputs as logits.
 
-    A name or a function of tf_keras stands for its form for logits. What users wrote themselves, such as
-    subclasses, is left alone.
+    Names and functions of tf_keras become their forms for logits. The user's own objects, such as subclasses,
+    stay unchanged.
 
     Args:
         argument: compile's argument: loss, metrics or weighted_metrics; messages name it.
         outputs: what the outputs are, by name if there are several; None: unknown.
-
-    Raises:
-        UserError: an object does not fit the outputs.
     """
     if not values or outputs is None:
         return values
@@ -116,14 +113,11 @@ def _fitting(argument: str, value: Any, outputs: str) -> Any:
 
 
 def check_labels(argument: str, values: Any, outputs: Outputs, labels: Any, logits: Any) -> None:
-    """Raises ValueError if a loss or metric would compare logits with the numbers of classes.
+    """Raises ValueError if a loss or metric would compare logits with class numbers.
 
-    With a teacher's logits, which have the logits' shape, it may. The error is a built-in one, because `fit`
-    wraps others.
-
-    Args:
-        argument, values, outputs: see `for_logits`.
-        labels, logits: a batch's, by name if there are several outputs.
+    A teacher's logits, which have the same shape, are fine. The error is a built-in one, because `fit` wraps
+    others. The labels and logits are a batch's, by name if there are several outputs; for the other arguments
+    see `for_logits`.
     """
     if isinstance(outputs, Mapping):
         for name, kind in outputs.items():
@@ -152,7 +146,7 @@ def _path(library: Any) -> str:
 
 
 def _as_object(library: Any, value: Any) -> Any:
-    """Returns the object of tf_keras that a name, configuration or function stands for; None for others."""
+    """Returns the tf_keras object that a name, configuration or function stands for; None for others."""
     if isinstance(value, str | Mapping):
         value = library.get(value)
     if not getattr(value, "__module__", "").startswith("tf_keras."):
@@ -164,7 +158,7 @@ def _as_object(library: Any, value: Any) -> Any:
 
 
 def _changes(built: Any) -> dict[str, Any] | None:
-    """Returns the options that make a loss or metric take logits: none if it does; None if no option does."""
+    """Returns the options that make a loss or metric take logits: {} if it does already; None if none do."""
     if type(built).__name__ in _WITHOUT_LOGITS:
         return None
     config = built.get_config()

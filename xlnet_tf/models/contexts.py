@@ -101,9 +101,9 @@ class ContextBuilder:
         return masks.segment_mismatch(self.features["input_type_ids"], memory_len, queries)
 
     def _visible(self, queries: tf.Tensor | None = None) -> tf.Tensor | None:
-        """Combines factorization order, padding, direction of attention and memory; None hides nothing.
+        """Combines factorization order, padding, direction and memory: [B, T or Q, K]; None hides nothing.
 
-        With queries [B, Q] int32, positions in the segment, it does so for them alone: [B, Q, K].
+        `queries` [B, Q] int32, positions in the segment, restrict it to these.
         """
         features = self.features
         num_queries = self.query_len if queries is None else tf.shape(queries)[1]

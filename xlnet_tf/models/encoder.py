@@ -148,9 +148,6 @@ class XLNetEncoder(ShapeFreeModel):
             path: a run (its best weights, if kept), or files of the original or Hugging Face (see
                 checkpoints.open_checkpoint).
             **options: options of the class: dropout, memory_len, ...
-
-        Raises:
-            UserError: there is no whole encoder, or no such option.
         """
         source = Pretrained.open(path)
         [settings] = source.options(options, cls)

@@ -1,4 +1,4 @@
-"""Gradient checkpointing: a block's activations are computed again in the backward pass, and not kept."""
+"""Gradient checkpointing: recomputes a block's activations in the backward pass instead of keeping them."""
 
 import functools
 from collections.abc import Callable
@@ -9,11 +9,11 @@ from xlnet_tf.layers.kernels import control_dependency_zero
 
 
 def recomputed(call: functools.partial, memory_gradient: bool) -> Callable:
-    """Returns the call of a block that keeps nothing for its gradient but its inputs: streams and memory.
+    """Returns the call of a block that keeps only its inputs for the gradient: streams and memory.
 
-    What is drawn from the seed, or made for a row's direction, is made to wait for them: a compiler that saw
-    that it is the same as before would keep it, for all layers. Projected positions are kept: they do not
-    grow with the rows. Only what is an argument of `again` gets a gradient.
+    Values from the seed or the rows' directions must wait for the inputs: a compiler that finds them
+    unchanged would keep them for all layers. Projected positions are kept: they do not grow with the rows.
+    Only the arguments of `again` get a gradient.
     """
     seed, positions, memory = (call.keywords[name] for name in ("seed", "positions", "memory"))
 

@@ -1,4 +1,4 @@
-"""What the heads share: an encoder that reads the text, and layers built under the table's names."""
+"""Shared by all heads: an encoder that reads the text, and layers with the names of checkpoints/names.py."""
 
 import copy
 import dataclasses
@@ -50,9 +50,9 @@ class EncoderModel(ShapeFreeModel):
         raise NotImplementedError
 
     def head_outputs(self) -> compiling.Outputs:
-        """Returns what the outputs are, for `compile`: of models/compiling.py, by name if there are several.
+        """Returns what the outputs are (see models/compiling.py) for `compile`, by name if there are several.
 
-        None, where nobody says it: losses and metrics are left as they are.
+        None means unknown: losses and metrics are left unchanged.
         """
         return None
 
@@ -128,7 +128,7 @@ class XLNetHead(EncoderModel):
 
     @property
     def trainable_weights(self):
-        """Not the query stream's embedding, which no head reads: nothing would be left to it but decay."""
+        """Excludes the query stream's embedding, which no head reads: it would only decay."""
         unread = getattr(self.encoder, "mask_embedding", None)
         return [weight for weight in super().trainable_weights if weight is not unread]
 
@@ -170,9 +170,6 @@ class XLNetHead(EncoderModel):
             probabilities, where a text may have several; value; entities; answer, start, end, score and
             answers; answer, option and probabilities; scores and order.
 
-        Raises:
-            UserError: the model has no tokenizer (set model.tokenizer), or inputs are wrong.
-
         Example:
             >>> XLNetClassifier.from_pretrained("runs/reviews").answer(["A fine film."])
             [{'label': 'positive', 'score': 0.98, 'probabilities': {'negative': 0.02, 'positive': 0.98}}]
@@ -188,7 +185,7 @@ class XLNetHead(EncoderModel):
         return vars(self)["_answering"][1].ask(texts, inputs, batch_size)
 
     def _warn_of_new_head(self):
-        """Warns once if the head has the random weights that it began with."""
+        """Warns once if the head still has its initial random weights."""
         kernel, begun = self.__dict__.pop("_new_head", (None, None))
         if kernel is not None and np.array_equal(kernel.numpy(), begun):
             logging.warning(
@@ -198,11 +195,7 @@ class XLNetHead(EncoderModel):
             )
 
     def encode(self, features: Mapping[str, Any], training: bool | None):
-        """Reads the text.
-
-        Returns:
-            Its vectors [B, T, D], or [B, Q, D] of output_positions, and the seed of the head's dropout.
-        """
+        """Reads the text; returns its vectors ([B, T, D], or [B, Q, D] of output_positions) and a seed."""
         seed = step_seed(features, training)
         if seed is not None:
             features = {**features, "dropout_seed": seed}
@@ -215,7 +208,7 @@ class XLNetHead(EncoderModel):
 
 
 def _as_array(values: Any) -> Any:
-    """Returns lists of numbers as an array: tf_keras would take a list for those of several outputs."""
+    """Returns a list of numbers as an array: tf_keras would take a list for several outputs."""
     first = values
     while isinstance(first, (list, tuple)) and first:
         first = first[0]

@@ -1,4 +1,4 @@
-"""What a checkpoint, and the files next to it, show of a model: settings, head and labels."""
+"""Reads a model's settings, head and labels from a checkpoint and the files in its folder."""
 
 import inspect
 import os
@@ -53,7 +53,7 @@ class Pretrained:
 
     @classmethod
     def open(cls, path: "Source") -> "Pretrained":
-        """Opens a checkpoint, unless it is open already: so each of its files is opened once."""
+        """Opens a checkpoint unless it is open already, so that each of its files is opened once."""
         return path if isinstance(path, Pretrained) else cls(path)
 
     def load_tokenizer(self) -> XLNetTokenizer:
@@ -64,7 +64,7 @@ class Pretrained:
         return self._tokenizer
 
     def options(self, given: Mapping[str, Any], *models: type[tf_keras.Model]) -> list[dict[str, Any]]:
-        """Deals options out to classes, by their keyword-only arguments, with the checkpoint's settings."""
+        """Deals options out to classes, by their keyword-only arguments; the checkpoint's are defaults."""
         accepted = [keyword_options(model) - {"name", "labels"} for model in models]
         known = set().union(*accepted)
         hints.refuse(set(given) - known, known)
@@ -72,11 +72,11 @@ class Pretrained:
         return [{name: options[name] for name in names if name in options} for names in accepted]
 
     def find_head(self, head_kind: str, task: str | None = None) -> Head:
-        """Finds out which head a model is to have.
+        """Finds the head that a model is to have.
 
         Args:
-            head_kind: as Task.head_kind has it. There may be several heads that are named after what they
-                were trained for, too, such as "classification".
+            head_kind: as in TaskEntry.head_kind, such as "classification"; a checkpoint may have several such
+                heads.
             task: which of several; None: the only one, or a new one. One that is not there is new.
         """
         scopes = set(map(names.head_scope, self.checkpoint.arrays))
@@ -97,7 +97,7 @@ class Pretrained:
         return Head(scope, scope not in matching)
 
     def other_heads(self) -> str:
-        """Returns what to say of the heads that there are, where another one is asked for."""
+        """Returns a part of a message about the existing heads, if another one is requested."""
         scopes = sorted(set(map(names.head_scope, self.checkpoint.arrays)))
         tasks = {scope: task for scope in scopes if (task := task_registry.entry_for_scope(scope))}
         loaded = (
@@ -145,7 +145,7 @@ class Pretrained:
         return head._replace(labels=chosen or stored or tuple(map(str, range(size))))
 
     def pooling_options(self, head: Head) -> dict[str, bool]:
-        """Returns what the checkpoint says of the vector that a head reads, as options of the model."""
+        """Returns the pooling of a head's input, as options of the model."""
         if head.new:
             return {}
         projection = names.PROJECTION in self.checkpoint.arrays

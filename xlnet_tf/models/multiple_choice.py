@@ -28,9 +28,6 @@ class XLNetMultipleChoice(PooledHead):
 
     Returns: logits [B, C] float32.
 
-    Raises:
-        UserError: (call) the features' width is not a multiple of C.
-
     Source: paper appendix A.4 (RACE); function_builder.py get_race_loss.
     """
 

@@ -54,9 +54,6 @@ class XLNetPretrainer(EncoderModel):
 
         Args:
             **options: options of XLNetEncoder: dropout, memory_len, ...
-
-        Raises:
-            UserError: the checkpoint lacks the encoder or the language-model head, or no such option exists.
         """
         source = Pretrained.open(path)
         [settings] = source.options(options, XLNetEncoder)

@@ -32,7 +32,7 @@ def encode_long(
     memory as well, so that whole segments of it change nothing.
 
     The gradient flows back through the memory within blocks of memory_gradient + 1 segments, counted from the
-    end of the row: that of the last segment reaches memory_gradient segments back.
+    end of the row; with S - 1 or more, through all.
 
     Args:
         encoder: with segment_len, one of memory_len > 0.
@@ -40,14 +40,9 @@ def encode_long(
             output_positions (see XLNetEncoder) and, without segment_len, position_keys, or packed_start and
             packed_source (see `packed_source`).
         segment_len: tokens of a segment; 0 reads all T at once.
-        memory_gradient: segments that the gradient of the last one reaches back through the memory; S - 1 and
-            more: all.
 
     Returns:
         [B, T, D]; of output_positions, [B, Q, D].
-
-    Raises:
-        UserError: the encoder has no memory, or T is not a multiple of segment_len.
 
     Source: paper section 2.4.
     """
@@ -100,17 +95,16 @@ def _encode_segments(
 def packed_source(
     starts: tf.Tensor, input_mask: tf.Tensor, rows: int | tf.Tensor, micro_batches: int = 1
 ) -> tf.Tensor:
-    """Says which token stands where once texts are packed: several in a row, with padding after the last.
+    """Returns which token is at each place of packed rows: int32 [M * R, T], -1 for padding.
+
+    Tokens are numbered within the B / M * S * T of their micro-batch.
 
     Args:
-        starts: [B, S] int32, where each of a row's S texts begins in the R packed rows of its micro-batch, if
-            those lie one after the other.
+        starts: [B, S] int32, where each of a row's S texts begins in the R packed rows of its micro-batch,
+            counted through the rows one after the other.
         input_mask: [B, S * T], 1 for tokens and 0 for padding, on either side.
         rows: R.
-        micro_batches: M, in which the B rows are, one after the other.
-
-    Returns:
-        [M * R, T] int32: the token's place among the B / M * S * T of its micro-batch; -1 for padding.
+        micro_batches: M; the B rows are theirs, one micro-batch after the other.
     """
     width = input_mask.shape[1] // starts.shape[1]  # T
     begins = tf.reshape(starts, [micro_batches, 1, -1])  # [M, 1, texts]

@@ -23,10 +23,10 @@ class ShapeFreeModel(tf_keras.Model):
     """A model that `build()` alone builds; `tf_keras.models.load_model` then finds its variables in place.
 
     Attributes:
-        tokenizer: the model's own, as `from_pretrained` finds it next to the weights; None if none is known.
+        tokenizer: the model's own, which `from_pretrained` finds in the folder of the weights, or None;
             `save` and `save_pretrained` keep it.
-        card: what was known of the weights that it was made from; None for a new model.
-        folder: with the weights that it was made from, head included; None if there is none.
+        card: the card of the weights that it was made from; None for a new model.
+        folder: the folder of those weights, head included; None if there is none.
     """
 
     tokenizer: XLNetTokenizer | None = None
@@ -136,10 +136,7 @@ class ShapeFreeModel(tf_keras.Model):
             self.tokenizer = XLNetTokenizer.from_pretrained(folder)
 
     def _assert_weights_created(self):
-        """Creates the weights if there are none yet.
-
-        A private method of tf_keras, which calls it where weights are read; its own only refuses.
-        """
+        """Creates the weights if needed; tf_keras calls it where weights are read, and itself refuses."""
         if not self.built:
             self.build()
 

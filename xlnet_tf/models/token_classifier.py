@@ -45,8 +45,7 @@ class XLNetTokenClassifier(XLNetHead):
     def from_pretrained(cls, path: Source, labels: Sequence[str] | None = None, **options) -> Self:
         """Builds the tagger of a checkpoint: with its head, or with a new one on pretrained weights.
 
-        Args:
-            labels: as in XLNetClassifier.from_pretrained.
+        For `labels` see XLNetClassifier.from_pretrained.
         """
         source = Pretrained.open(path)
         head = source.find_labeled_head("tagging", labels)

@@ -18,7 +18,7 @@ _BLOCK_CHARACTERS = 1 << 21
 
 
 class BatchEncoder:
-    """Cleans and encodes texts: by their fragments in large batches, if the model lets it."""
+    """Cleans and encodes texts, by their fragments in large batches if the model allows it."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class BatchEncoder:
         return self._commas.split(ids, lengths)
 
     def _encode_block(self, cleaned: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Encodes cleaned texts by their fragments where that is sure; returns (ids [N], lengths [texts])."""
+        """Encodes cleaned texts, by fragments where that is safe; returns (ids [N], lengths [texts])."""
         if self._fragments is None:
             return self._encode_whole(cleaned)
         ids, lengths, done = self._fragments.encode(cleaned)

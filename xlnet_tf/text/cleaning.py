@@ -1,4 +1,4 @@
-"""Text cleaning before SentencePiece: one small set of rules, each of them a setting."""
+"""Text cleaning before SentencePiece: a small set of rules, each with its own setting."""
 
 import dataclasses
 import functools
@@ -45,7 +45,6 @@ class CleaningConfig:
     collapse_whitespace: bool = True
 
     def to_dict(self) -> dict[str, bool]:
-        """Returns the settings as a dict that JSON can hold."""
         return dataclasses.asdict(self)
 
     @classmethod
@@ -69,7 +68,7 @@ DEFAULT_CLEANING = CleaningConfig()
 
 
 def read_cleaning(folder: str | os.PathLike) -> CleaningConfig:
-    """Returns how the texts of a model or of records were cleaned; by default as for the cased models."""
+    """Returns how texts of a model or of records were cleaned; the default is the cased models' way."""
     read = files.fields_reader(folder)
     if (manifest := read(MANIFEST_FILE)) is not None and "cleaning" not in manifest:
         raise UserError(
@@ -79,9 +78,9 @@ def read_cleaning(folder: str | os.PathLike) -> CleaningConfig:
 
 
 def find(read: files.FieldsReader, folder: str | os.PathLike) -> CleaningConfig | None:
-    """Returns how texts were cleaned; None if no file says.
+    """Returns how texts were cleaned according to the files that `read` reads; None if none of them says.
 
-    `read` reads our manifest.json and model.json, and Hugging Face's tokenizer_config.json.
+    They are our manifest.json and model.json, and Hugging Face's tokenizer_config.json.
     """
     external: dict[str, bool] = {}
     if "cleaning" in (fields := read(MANIFEST_FILE) or {}):
@@ -121,7 +120,7 @@ def clean_text(text: str, config: CleaningConfig = DEFAULT_CLEANING) -> str:
 
 
 def clean_texts(texts: Sequence[str], config: CleaningConfig = DEFAULT_CLEANING) -> list[str]:
-    """Cleans many texts: `clean_text` of each, fast, for only those that need it are looked at one by one."""
+    """Cleans many texts as `clean_text` does, fast: it processes only those that need it one by one."""
     texts = list(texts)
     but_case = dataclasses.replace(config, lower=False)
     for index in _changing(texts, but_case):
@@ -130,7 +129,7 @@ def clean_texts(texts: Sequence[str], config: CleaningConfig = DEFAULT_CLEANING)
 
 
 def _changing(texts: Sequence[str], config: CleaningConfig) -> Sequence[int]:
-    """Returns the indices of all texts that cleaning changes, and of a few that it may change."""
+    """Returns the indices of all texts that cleaning changes, and of a few that it may leave unchanged."""
     data = ("\n" + "\n".join(texts) + "\n").encode("utf-8", "surrogatepass")
     code = np.frombuffer(data, np.uint8)
     newline = code == ord("\n")
@@ -168,7 +167,7 @@ def _changed_characters(data: bytes, config: CleaningConfig) -> np.ndarray:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _changes(character: str, config: CleaningConfig) -> bool:
-    """Whether cleaning changes a character that is not ASCII; its neighbours make no difference."""
+    """Returns whether cleaning changes a non-ASCII character, which does not depend on its neighbours."""
     return clean_text(f"a{character}a", config) != f"a{character}a"
 
 

@@ -46,7 +46,7 @@ class CommaRule:
 
     @functools.cached_property
     def parts(self) -> dict[int, list[tuple[str, int]]]:
-        """What becomes of the pieces that the rule splits: by id, (piece, id) of each part."""
+        """The parts of the pieces that the rule splits: id -> (piece, id) of each part."""
         return {
             piece_id: self._parts(piece)
             for piece_id, piece in enumerate(self._pieces)
@@ -60,7 +60,7 @@ class CommaRule:
 
     @functools.cached_property
     def _table(self) -> tuple[np.ndarray, np.ndarray]:
-        """What becomes of each piece: int32 [V], how many parts it has, and int32 [V, most], their ids."""
+        """The number of parts of each piece, int32 [V], and their ids, int32 [V, most]."""
         most = max(map(len, self.parts.values()), default=1)
         counts = np.ones(len(self._pieces), np.int32)
         ids = np.zeros((len(counts), most), np.int32)
@@ -89,7 +89,7 @@ class CommaRule:
         return list(zip(encode(text, out_type=str), encode(text, out_type=int), strict=True))
 
     def _piece_id(self, piece: str) -> int:
-        """Returns a piece's id; text that spells a control symbol is unknown text."""
+        """Returns a piece's id; text that looks like a control symbol is unknown text."""
         piece_id = self._processor.piece_to_id(piece)
         return UNK_ID if self._processor.is_control(piece_id) else piece_id
 

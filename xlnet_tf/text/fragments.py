@@ -1,4 +1,4 @@
-"""Encodes many texts by their fragments: what lies between borders that no piece of the vocabulary crosses.
+"""Encodes many texts by their fragments: the text between borders that no piece of the vocabulary crosses.
 
 A text's pieces are those of its fragments, one after another, and fragments repeat: words do, with the space
 before them, and what punctuation cuts off. So each is encoded once, and texts are put together from them.
@@ -46,9 +46,9 @@ class _Fragments:
     """Fragments as pieces.
 
     Args:
-        ids: int32 [N], the pieces of all, one after another.
+        ids: int32 [N], the pieces of all fragments, one after another.
         lengths: int32 [F], pieces of each.
-        reach: float32 [F], the longest text, in pieces, that surely splits the fragment like this.
+        reach: float32 [F], the longest text, in pieces, in which the fragment is certainly split like this.
     """
 
     ids: np.ndarray
@@ -70,7 +70,7 @@ class _Fragments:
 
 
 def has_fragments(table: PieceTable) -> bool:
-    """Returns whether texts of a SentencePiece model are their fragments, one after another."""
+    """Returns whether a SentencePiece model encodes a text by its fragments, one after another."""
     trainer, normalizer = table.trainer, table.normalizer
     return (
         trainer.model_type == trainer.UNIGRAM
@@ -83,8 +83,8 @@ def has_fragments(table: PieceTable) -> bool:
 class FragmentEncoder:
     """Encodes batches of texts and remembers their fragments; threads may share it.
 
-    `split` is what is done to pieces after SentencePiece, to each by itself; it takes and returns the pieces
-    of all texts and how many each has, int32 [N] and int32 [texts].
+    `split` is applied to the pieces after SentencePiece; it takes and returns the pieces of all texts, int32
+    [N], and how many each has, int32 [texts].
     """
 
     def __init__(self, table: PieceTable, processor: sentencepiece.SentencePieceProcessor, split: Split):
@@ -105,9 +105,9 @@ class FragmentEncoder:
         """Encodes the texts that their fragments determine.
 
         Returns:
-            (ids, lengths, done): int32 [N], the pieces of all those texts one after another; int32 [texts],
-            how many each has; bool [texts], which texts these are. The others, to be encoded as a whole, have
-            no pieces. None are done where fragments are too long to repeat, or texts have line ends.
+            (ids, lengths, done): int32 [N], the pieces of these texts one after another; int32 [texts], how
+            many each has; bool [texts], which texts these are. The others need encoding as a whole and have
+            no pieces. None are done if fragments are too long to repeat, or texts have line ends.
         """
         # Each text gets the space that SentencePiece puts before it, and a line end.
         data = (" " + "\n ".join(texts) + "\n").encode()
@@ -149,12 +149,12 @@ class FragmentEncoder:
             return self._known.take(rows)
 
     def _forget(self) -> None:
-        """Starts with no fragments; the line end, which is in no text, has no pieces and stops nothing."""
+        """Forgets all fragments but the line end, which is in no text, has no pieces and blocks no text."""
         self._rows = {b"\n": 0}
         self._known = _Fragments(np.zeros(0, np.int32), np.zeros(1, np.int32), np.full(1, np.inf, np.float32))
 
     def _encode_fragments(self, fragments: list[bytes]) -> _Fragments:
-        """Encodes fragments that are met for the first time; the longest come first."""
+        """Encodes new fragments; the longest come first."""
         lengths, reach = np.zeros(len(fragments), np.int32), np.zeros(len(fragments), np.float32)
         usable = [
             row
@@ -175,7 +175,7 @@ class FragmentEncoder:
         return _Fragments(*self._split(self._piece_ids[pieces], lengths), reach)
 
     def _is_unchanged(self, fragment: bytes) -> bool:
-        """Whether SentencePiece leaves a fragment as it is before it splits it."""
+        """Returns whether SentencePiece's normalization leaves a fragment unchanged."""
         text = "x" + fragment.decode()  # spaces that begin a text would be stripped
         return self._processor.normalize(text).replace(UNDERLINE, " ") == f" {text}"
 
@@ -213,7 +213,7 @@ def _flags_of_pairs(pieces: Sequence[str]) -> np.ndarray:
 
 
 def _scores(table: PieceTable) -> np.ndarray:
-    """Returns float64 [V], what SentencePiece adds up when it encodes; NaN for pieces that no text spells."""
+    """Returns float64 [V], the scores that SentencePiece adds up; NaN for pieces that no text spells."""
     is_normal, is_symbol = table.types == _Piece.NORMAL, table.types == _Piece.USER_DEFINED
     scores = np.where(is_normal, table.scores, np.nan)
     largest = max(table.scores[is_normal].max(), np.finfo(np.float32).tiny)

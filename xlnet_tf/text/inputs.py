@@ -17,7 +17,7 @@ def text_list(texts: object, name: str) -> list[str]:
 
 
 def check_no_table(texts: object, name: str):
-    """Raises UserError, which calls the value by its name, if it is a table: iterating gives column names."""
+    """Raises UserError, which calls the value `name`, for a table: iterating it gives column names."""
     if hasattr(texts, "columns"):
         raise UserError(
             f"{name} is a {type(texts).__name__}; expected one of its columns, such as table['text']."
@@ -25,7 +25,7 @@ def check_no_table(texts: object, name: str):
 
 
 def check_text(text: object, name: str):
-    """Raises UserError, which calls the value by its name, unless it is a string that UTF-8 can hold."""
+    """Raises UserError, which calls the value `name`, unless it is a string that UTF-8 can encode."""
     if not isinstance(text, str):
         decode = "; decode it: .decode('utf-8')" if isinstance(text, bytes) else ""
         raise UserError(f"{name} is {short_repr(text)}; expected a string{decode}.")

@@ -1,4 +1,4 @@
-"""Where the files of a tokenizer lie, and how the texts next to it are cleaned."""
+"""Finds the files of a tokenizer, and how its texts are cleaned."""
 
 import dataclasses
 import os
@@ -15,7 +15,7 @@ from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 
 def cleaning_for(path: str | os.PathLike, **options: bool | None) -> CleaningConfig:
-    """Returns how to clean texts for a tokenizer: as the options say, else as files next to it do."""
+    """Returns how to clean texts for a tokenizer: by the options, else by the files in its folder."""
     located = locate_tokenizer(path)
     folder = tokenizer_folder(located)
     stated = cleaning_lib.find(files.fields_reader(folder), folder)

@@ -33,7 +33,7 @@ _OTHER = "OTHER"
 
 
 def count_dropped_marks(texts: Sequence[str]) -> dict[str, int]:
-    """Counts by script the characters of raw texts that lose something where accents are not kept.
+    """Counts, by script, the characters of raw texts that lose a mark if accents are not kept.
 
     Scripts have Unicode's names: LATIN, CYRILLIC, DEVANAGARI; marks that belong to none count as OTHER.
     """
@@ -59,7 +59,6 @@ class DroppedMarks:
         self._warned = False
 
     def add(self, *texts: str) -> None:
-        """Counts texts."""
         if self._cleaning.keep_accents:
             return
         for text in texts:
@@ -71,7 +70,7 @@ class DroppedMarks:
             self._count()
 
     def warn(self) -> None:
-        """Warns, once, if more than a few letters lose a mark that makes them what they are."""
+        """Warns, once, if more than a few letters become other letters without their marks."""
         self._count()
         if self._warned or not (counts := letters_lost(self._counts, self._characters)):
             return
@@ -104,7 +103,7 @@ class DroppedMarks:
 
 
 def warn_of_dropped_marks(texts: Iterable[str], cleaning: CleaningConfig) -> None:
-    """Warns if cleaning will make other words of some."""
+    """Warns if cleaning turns words into other words."""
     marks = DroppedMarks(cleaning)
     for text in texts:
         marks.add(text)

@@ -1,4 +1,4 @@
-"""Which characters of a raw text each piece stands for, through cleaning and SentencePiece's normalisation.
+"""Maps pieces to the characters of the raw text, through cleaning and SentencePiece's normalization.
 
 Every step maps each of its output characters to the offset in the raw text where it begins. A character ends
 where the next one that begins elsewhere does, so that what one raw character becomes (a fraction, a ligature)
@@ -25,10 +25,10 @@ class Encoded(NamedTuple):
     """The pieces of a text and their offsets in it.
 
     Attributes:
-        ids: piece ids, as `XLNetTokenizer.encode` gives them; T of them.
-        begins: int32 [T], the first character of each piece in the raw text, whitespace before it left out.
-        ends: int32 [T], the character after its last. A piece that is whitespace alone is empty (begins[i] ==
-            ends[i]) and lies where the next piece begins.
+        ids: [T] piece ids, as of `XLNetTokenizer.encode`.
+        begins: int32 [T], the first character of each piece in the raw text, without whitespace before it.
+        ends: int32 [T], the character after its last. A piece that is only whitespace is empty (begins[i] ==
+            ends[i]), at the begin of the next piece.
     """
 
     ids: list[int]
@@ -37,7 +37,7 @@ class Encoded(NamedTuple):
 
 
 def check_offsets(tokenizer: XLNetTokenizer, file: str, needed_by: str) -> None:
-    """Raises UserError if a tokenizer does not give offsets for every text, as with byte fallback."""
+    """Raises UserError if a tokenizer cannot give offsets for every text, as with byte fallback."""
     if tokenizer.piece_table.trainer.byte_fallback:
         raise UserError(
             f"{file} has byte fallback, so its pieces cannot be located in a text, as {needed_by} needs: "
@@ -46,11 +46,9 @@ def check_offsets(tokenizer: XLNetTokenizer, file: str, needed_by: str) -> None:
 
 
 def encode_with_offsets(tokenizer: XLNetTokenizer, text: str) -> Encoded:
-    """Encodes a raw text and finds each piece in it: `text[begins[i]:ends[i]]` is what piece i was made of.
+    """Encodes a raw text and finds each piece in it: piece i was made of `text[begins[i]:ends[i]]`.
 
-    Returns:
-        Ids and spans. Spans are in the order of the text; two of them overlap only where one character became
-        several pieces.
+    Spans are in the order of the text; two overlap only if one character became several pieces.
     """
     cleaned, cleaned_begins = clean_with_offsets(text, tokenizer.cleaning)
     normalized, offsets = tokenizer.normalize(cleaned)
@@ -75,11 +73,10 @@ def encode_with_offsets(tokenizer: XLNetTokenizer, text: str) -> Encoded:
 
 
 def clean_with_offsets(text: str, config: CleaningConfig) -> tuple[str, np.ndarray]:
-    """Cleans a text as `clean_text` does and says where its characters come from.
+    """Cleans a text as `clean_text` does, and returns the origin of its characters.
 
-    Returns:
-        The cleaned text and int64 [its length + 1], the offset in `text` where each of its characters, and
-        what comes after the last, begins.
+    The offsets, int64 [length of the cleaned text + 1], say where each character, and what follows the last,
+    begins in `text`.
     """
     if config.collapse_whitespace:
         text = text.rstrip()
@@ -102,7 +99,7 @@ def clean_with_offsets(text: str, config: CleaningConfig) -> tuple[str, np.ndarr
 def _substitute(
     pattern: re.Pattern, replace: Callable[[re.Match], str], text: str, begins: np.ndarray
 ) -> tuple[str, np.ndarray]:
-    """`pattern.sub(replace, text)`, with `begins`: what replaces a match begins where the match does."""
+    """Does `pattern.sub(replace, text)` and updates `begins`: a replacement begins where its match does."""
     parts, offsets, done = [], [], 0
     for match in pattern.finditer(text):
         replacement = replace(match)

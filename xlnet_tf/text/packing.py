@@ -1,7 +1,7 @@
 """Packs the pieces of one text, or of two, into the sequence of fixed length that XLNet is fine-tuned on.
 
 One text becomes [A SEP CLS], two become [A SEP B SEP CLS]. CLS is the last token that is not padding,
-whichever side is padded. No mask is stored: padding is where the id is PAD_ID, which no text can spell.
+whichever side is padded. No mask is stored: padding is where the id is PAD_ID, which no text can produce.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ Ids = Sequence[int] | np.ndarray
 
 
 class Packed(NamedTuple):
-    """A sequence of T tokens: int32 ids and uint8 segments, of which only the equal ones matter."""
+    """A sequence of T tokens: int32 ids and uint8 segments, whose numbers matter only for equality."""
 
     input_ids: np.ndarray
     segment_ids: np.ndarray
@@ -29,15 +29,11 @@ class Packed(NamedTuple):
 def pack(ids_a: Ids, ids_b: Ids | None = None, *, seq_len: int, padding: str = "left") -> Packed:
     """Puts special tokens around one text or two, cuts what is too long, and pads what is too short.
 
+    To know what is cut, call `truncated` first.
+
     Args:
         ids_a: piece ids of the first text, without special tokens.
         padding: "left", as the original pads for all tasks but one, or "right", as it does for SQuAD.
-
-    Returns:
-        The sequence. To know what was cut, call `truncated` first.
-
-    Raises:
-        UserError: seq_len leaves no room for text, or the side is unknown.
 
     Example:
         >>> pack([17, 18], [19], seq_len=8)
@@ -65,10 +61,8 @@ def pack(ids_a: Ids, ids_b: Ids | None = None, *, seq_len: int, padding: str = "
 def truncated(ids_a: Ids, ids_b: Ids | None, seq_len: int) -> tuple[Ids, Ids | None, int]:
     """Cuts texts at their ends so that they fit a sequence of T tokens with its special ones.
 
-    The longer of two texts gives, piece by piece, and the second one where both are equally long.
-
-    Returns:
-        Both texts, and how many pieces were dropped.
+    The longer of two texts loses piece by piece; if both are equally long, the second one does. Returns both
+    texts, and how many pieces were dropped.
     """
     lengths = [len(ids_a), 0 if ids_b is None else len(ids_b)]
     room = seq_len - (2 if ids_b is None else 3)

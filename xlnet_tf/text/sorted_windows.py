@@ -1,4 +1,4 @@
-"""Rows are sorted by size, window by window, and dealt into batches of rows of like size."""
+"""Sorts rows by size within windows, and deals them into batches of similar size."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,11 +18,11 @@ def sorted_windows(
     """Yields windows of rows, each with its batches: indices of its rows, largest first.
 
     Args:
-        size: returns the size of a row; one of size None is in no batch.
-        batch: rows of a batch, or how many there are in one that begins with a row of this size.
-        most_rows: after which a window ends.
-        most: total size from which on a window ends.
-        earlier_first: which of two rows of one size comes first.
+        size: returns the size of a row; rows of size None are in no batch.
+        batch: rows of a batch, or a function from the size of a batch's first row to their number.
+        most_rows: rows after which a window ends.
+        most: total size at which a window ends.
+        earlier_first: whether the earlier or the later of two equally large rows comes first.
     """
     window: list[_Row] = []
     sizes: list[int | None] = []

@@ -82,10 +82,6 @@ class XLNetTokenizer(Vocabulary):
     Args:
         model_file: path of a SentencePiece model, local or gs://.
         model_proto: the serialized SentencePiece model, instead of `model_file`.
-
-    Raises:
-        UserError: the model is not a SentencePiece model, lacks XLNet's special symbols, does not mark the
-            begin of words, or differs from the file in SHA256SUMS next to it.
     """
 
     def __init__(
@@ -209,7 +205,7 @@ class XLNetTokenizer(Vocabulary):
 
     @functools.cached_property
     def original_word_starts(self) -> np.ndarray:
-        """Bool [V]: the original's rule for pieces that start a word.
+        """Bool [V]: pieces that start a word by the original's rule.
 
         Such a piece begins with SentencePiece's underline or with '<', or is one ASCII punctuation mark.
         """
@@ -236,10 +232,10 @@ class XLNetTokenizer(Vocabulary):
         max_length: int | None = None,
         **unknown: Any,
     ) -> Any:
-        """Cleans and encodes a text, or several.
+        """Cleans and encodes a text, or several texts.
 
         Args:
-            text_pair: its second text, or theirs, which needs special tokens between the two.
+            text_pair: the second text, or the texts' second ones; needs special tokens between the two.
             add_special_tokens: put SEP and CLS around the texts, as the models read them.
             padding: "longest" (or True) or "max_length" pads on the left.
             truncation: whether to cut to max_length.
@@ -269,11 +265,10 @@ class XLNetTokenizer(Vocabulary):
         return [piece for piece, _ in self.commas.encode(clean_text(text, self.cleaning))]
 
     def normalize(self, cleaned: str) -> tuple[str, list[int]]:
-        """Applies SentencePiece's own normalisation, which precedes its splitting, to a cleaned text.
+        """Applies SentencePiece's own normalization to a cleaned text.
 
-        Returns:
-            The normalized text, spaces written as underlines, and the position in `cleaned` where each of its
-            characters, and what comes after the last, begins.
+        Returns the normalized text, with underlines for spaces, and the position in `cleaned` where each of
+        its characters, and what follows the last, begins.
         """
         return self._processor.normalize(cleaned, with_offsets=True)
 

@@ -1,8 +1,9 @@
 """tokenizer.json: a SentencePiece model and the cleaning of its texts as Hugging Face's tokenizers read them.
 
-Transformers 5 writes nothing else of a tokenizer, so it is read where there is no SentencePiece model. And
-without it, transformers 5 treats the user-defined pieces of the released models (`.`, `(`, `"`, `-`, ...) as
-special tokens and puts a space after each, so it splits `"well." he` differently from SentencePiece.
+Transformers 5 writes only this file of a tokenizer, so we read it if there is no SentencePiece model. We
+write it because without it transformers 5 treats the user-defined pieces of the released models (`.`, `(`,
+`"`, `-`, ...) as special tokens and puts a space after each, so it splits `"well." he` differently from
+SentencePiece.
 """
 
 import atexit
@@ -89,16 +90,16 @@ def _post_processor() -> dict[str, Any]:
 
 
 def model_file(folder: epath.PathLike) -> epath.Path:
-    """Returns the path of a folder's SentencePiece model, whether it is there or not.
+    """Returns the path of a folder's SentencePiece model, whether it exists or not.
 
-    Where a folder has tokenizer.json alone, the model is made from that.
+    If the folder has only tokenizer.json, the model is made from that.
     """
     file, source = epath.Path(folder) / TOKENIZER_FILE, epath.Path(folder) / TOKENIZER_JSON_FILE
     return file if file.exists() or not source.exists() else model_file_of(source)
 
 
 def model_file_of(source: epath.Path) -> epath.Path:
-    """Returns a SentencePiece model that is made from a tokenizer.json, and kept until the process ends."""
+    """Makes a SentencePiece model from a tokenizer.json; it is kept until the process ends."""
     return epath.Path(_made_of(str(source), source.stat().mtime))
 
 
@@ -156,7 +157,7 @@ def _model(values: dict[str, Any], path: str) -> ModelProto:
 
 
 def _type(number: int, score: float) -> int:
-    """Returns the type of a piece: a score of 0 means that it was not trained, but given."""
+    """Returns the type of a piece: a score of 0 means that it was not trained."""
     if number == special_tokens.UNK_ID:
         return _Piece.UNKNOWN
     if number < special_tokens.EOP_ID:

@@ -53,19 +53,16 @@ def train_tokenizer(
     seed: int = 0,
     show_progress: bool = False,
 ) -> XLNetTokenizer:
-    """Trains a unigram SentencePiece model on texts, cleaned as they will be cleaned for encoding.
+    """Trains a unigram SentencePiece model on texts, cleaned as for encoding.
 
-    SentencePiece trains in another process, as Python cannot handle Ctrl-C or SIGTERM while it does. That
-    process ends with this one.
+    SentencePiece trains in another process, as Python cannot handle Ctrl-C or SIGTERM meanwhile. That process
+    ends with this one. The result's `model_proto` is the file to save.
 
     Args:
         vocab_size: number of pieces V, special symbols included; the released models have 32,000.
         character_coverage: share of the text's characters that get a piece; the rest becomes `<unk>`.
-        max_sentences: sentences kept in memory, a random sample where there are more; more than 100, or 0 to
+        max_sentences: sentences kept in memory, a random sample if there are more; more than 100, or 0 to
             keep all.
-
-    Returns:
-        The tokenizer, with the special symbols at their fixed ids; its `model_proto` is the file to save.
 
     Source: the README of the original, section on SentencePiece.
     """
@@ -143,7 +140,7 @@ def _read_lines(stream: BinaryIO, log: queue.SimpleQueue) -> None:
 
 
 def _follow(log: queue.SimpleQueue, vocab_size: int, show_progress: bool) -> str:
-    """Shows how far SentencePiece is, up to the end of its log, which is None; returns the last line."""
+    """Shows SentencePiece's progress until its log ends with None; returns the last line."""
     line, last_line, bar = "", "", ProgressBar(disable=True)
     try:
         while line is not None:
@@ -188,7 +185,7 @@ def _sentences(texts: Iterable[str], cleaning: CleaningConfig) -> Iterator[str]:
 
 
 def _explain(message: str, vocab_size: int, character_coverage: float) -> str:
-    """Says what SentencePiece's error means for the caller."""
+    """Returns what SentencePiece's error means for the caller."""
     if largest := re.search(r"Vocabulary size too high.*?<= (\d+)", message):
         return (
             f"the text is too small for {vocab_size} pieces: set the vocabulary size to at most "

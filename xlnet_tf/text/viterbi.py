@@ -57,13 +57,10 @@ class Viterbi:
         return *self._read_back(sizes, row, last), leads[row[sizes] + np.arange(len(texts))]
 
     def _find_ways(self, text, offset, pieces, row, size):
-        """Finds the best ways from a text's begin to each of its bytes, as they lie by `row`.
+        """Finds the best ways from a text's begin to each of its bytes, which `row` maps to the results.
 
-        `text`, `offset` and `pieces` [M] say in which text a piece fits, where it begins, and which one it
-        is.
-
-        Returns:
-            float64 [size], the best way's lead; int32 [size], its last piece.
+        `text`, `offset` and `pieces` [M] are the text, begin and id of each piece that fits. Returns the best
+        way's lead, float64 [size], and its last piece, int32 [size].
         """
         best, second = np.full(size, -np.inf), np.full(size, -np.inf)
         last = np.zeros(size, np.int32)
@@ -138,10 +135,7 @@ class _Trie:
         self._pieces[node] = np.arange(len(pieces))
 
     def find(self, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns where pieces begin in uint8 [C], and which ones: int32 [M] each.
-
-        No piece has the last byte.
-        """
+        """Returns where pieces begin in uint8 [C], and which, int32 [M] each; none has the last byte."""
         starts = np.arange(len(data), dtype=np.int32)
         node = np.zeros(len(data), np.int32)
         matches, depth = [(starts[:0], node[:0])], 0

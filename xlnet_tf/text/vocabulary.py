@@ -26,13 +26,13 @@ TOKENIZER_FILE = "spiece.model"
 
 @dataclasses.dataclass(frozen=True)
 class PieceTable:
-    """What a SentencePiece model's file says, its pieces as columns.
+    """The content of a SentencePiece model's file, its pieces as columns.
 
     Attributes:
         pieces: [V], as they are spelled.
         scores: float64 [V].
         types: int [V], NORMAL and the others of `ModelProto.SentencePiece`.
-        trainer, normalizer: how the model was trained, and what it does to a text first.
+        trainer, normalizer: how the model was trained, and how it normalizes a text.
     """
 
     pieces: list[str]
@@ -49,7 +49,7 @@ class PieceTable:
         return cls(list(pieces), np.array(scores), np.array(types), model.trainer_spec, model.normalizer_spec)
 
     def splits_like(self, other: "PieceTable") -> bool:
-        """Returns whether both split all texts alike, whatever else their files say of their training."""
+        """Returns whether both split all texts alike, however they were trained."""
         columns = ("pieces", "scores", "types")
         return self.normalizer.precompiled_charsmap == other.normalizer.precompiled_charsmap and all(
             np.array_equal(getattr(self, name), getattr(other, name)) for name in columns

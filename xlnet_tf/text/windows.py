@@ -25,8 +25,8 @@ class Window(NamedTuple):
 def split_windows(tokens: int, room: int, stride: int) -> list[Window]:
     """Cuts a passage into windows of at most `room` tokens that together hold every token.
 
-    `stride` is from one window's begin to the next one's; at most `room` is used, so that none is left out.
-    No tokens have one window, of length 0.
+    `stride` is the distance of two windows' begins, capped at `room` so that no token is left out. An empty
+    passage has one window, of length 0.
     """
     stride = min(stride, room)
     firsts = [0]
@@ -36,10 +36,10 @@ def split_windows(tokens: int, room: int, stride: int) -> list[Window]:
 
 
 def best_windows(windows: Sequence[Window], tokens: int) -> np.ndarray:
-    """Returns for each token the window that shows most of what surrounds it: int64 [tokens].
+    """Returns for each token the window that shows most of its surroundings: int64 [tokens].
 
-    That is the one with the larger smaller side, left or right of the token; of equals, the longer one; of
-    these, the first. Source: run_squad.py of BERT and XLNet, which add 0.01 * length to the smaller side.
+    That is the window with the most tokens on the token's shorter side; of equals, the longer one; of these,
+    the first. Source: run_squad.py of BERT and XLNet, which add 0.01 * length to the shorter side.
     """
     first, length = np.array(windows)[:, :, None].transpose(1, 0, 2)  # [windows, 1]
     left = np.arange(tokens) - first
@@ -71,7 +71,7 @@ def pack_window(
 
 
 def token_position(token, question_len: int, segment_len: int = 0):
-    """Returns where a token of a window, or each of an array, counted in it, is in the packed window."""
+    """Returns the position in the packed window of a token (or of each in an array) of the window."""
     if not segment_len:
         return token
     room = window_room(question_len, segment_len)

@@ -23,9 +23,8 @@ class WordWindow(NamedTuple):
 def windows(lengths: Sequence[int], room: int, stride: int) -> list[WordWindow]:
     """Lays windows of whole words over a text; those that would predict nothing are left out.
 
-    A word is predicted by that window, of those that hold it, which shows most of the text around it: most
-    pieces on the side where it shows fewer. The stride between two starts, in pieces, is met only about:
-    windows start at words.
+    A word is predicted by the window that shows most of the text around it, that is, has most pieces on the
+    shorter side. The stride between two starts, in pieces, is approximate: windows start at words.
     """
     stops = np.cumsum(lengths)
     starts = stops - lengths

@@ -1,4 +1,4 @@
-"""What the TPU's compiler makes of a program, without a TPU."""
+"""Runs the TPU's compiler on a program, without a TPU, and reads its results."""
 
 import dataclasses
 import importlib.util
@@ -22,9 +22,9 @@ class Compiled:
     """A program that compiles for a topology; sizes are bytes in HBM, flops the compiler's count.
 
     Args:
-        outputs: all outputs, those that take over a parameter's memory, `aliased`, included.
-        temporaries: what the program needs in addition.
-        estimated_seconds: an estimate of the time: the compiler's or, where that is none, at peak rates.
+        outputs: all outputs, including `aliased`, those that reuse a parameter's memory.
+        temporaries: the additional memory.
+        estimated_seconds: the compiler's estimate of the time or, if there is none, the time at peak rates.
         is_at_peak: whether the estimate is Topology.seconds_at_peak.
     """
 
@@ -41,16 +41,16 @@ class Compiled:
 
     @property
     def hbm(self) -> int:
-        """Bytes of HBM that the program takes, all in all."""
+        """Total bytes of HBM that the program takes."""
         return self.arguments + self.outputs - self.aliased + self.temporaries + self.code
 
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """A program that fits into a topology's memory; no code was made of it.
+    """A program whose memory plan fits a topology; no code was generated.
 
-    `hbm` is for its arrays; the code, and what that needs for itself, are seen with the code only (one layer
-    of Base for v3: 0.83 GB of arrays, 1.03 in all).
+    `hbm` is the memory of its arrays; that of the code is known only after generating it (one layer of Base
+    for v3: 0.83 GB of arrays, 1.03 in all).
     """
 
     hbm: int
@@ -58,10 +58,9 @@ class Planned:
 
 @dataclasses.dataclass(frozen=True)
 class NotCompiled:
-    """A program that does not compile for a topology, or was not there, and why.
+    """A program that does not compile for a topology, or was missing, and why.
 
-    `arguments` are the parameters' bytes, without what the compiler adds to their ends; 0 if they are not
-    known.
+    `arguments` are the parameters' bytes, without the compiler's padding; 0 if unknown.
     """
 
     error: str
@@ -74,7 +73,7 @@ class NotCompiled:
 
     @property
     def hbm(self) -> int:
-        """Bytes of HBM that the program would take, about; 0 if the compiler does not say."""
+        """Approximate bytes of HBM that the program would take; 0 if the compiler does not say."""
         match = re.search(r"HLO temporaries \(([\d.]+)G\)", self.error)
         return self.arguments + int(float(match[1]) * 2**30) if match else 0
 
@@ -83,16 +82,16 @@ Outcome = Compiled | Planned | NotCompiled
 
 
 def check_installed() -> None:
-    """Raises UserError if the compiler is not here, before the time for tracing a program is spent."""
+    """Raises UserError if the compiler is missing, before time is spent on tracing a program."""
     for name in ("libtpu", "jax"):
         if not importlib.util.find_spec(name):
             raise _unavailable(f"No module named {name!r}")
 
 
 def too_large(memory: int, rows: int, topology: Topology) -> NotCompiled | None:
-    """Returns why a step is not even traced if what its rows remember is more than a core holds; else None.
+    """Returns an error if the memory of a step's rows alone exceeds a core's memory; else None.
 
-    Tracing takes as much memory of this machine.
+    Such a step is not even traced, as tracing takes as much memory of this machine.
     """
     if memory <= topology.hbm_bytes:
         return None
@@ -105,7 +104,7 @@ def too_large(memory: int, rows: int, topology: Topology) -> NotCompiled | None:
 
 
 def compile_program(hlo: bytes, topology: Topology, memory_only: bool = False) -> Outcome:
-    """Compiles a program for one core of a TPU; memory_only makes no code, which takes most of the time."""
+    """Compiles a program for one core of a TPU; memory_only skips generating code, the longest part."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "program.hlo"
         path.write_bytes(hlo)
@@ -134,7 +133,7 @@ def _unavailable(why: str) -> UserError:
 
 
 def read_result(result: dict, topology: Topology) -> Outcome:
-    """Reads what the compiler's process prints."""
+    """Parses the output of the compiler's process."""
     if "unavailable" in result:
         raise _unavailable(result["unavailable"])
     if "error" in result:

@@ -33,11 +33,11 @@ _WITHOUT_COST = 'custom_call_target="X64'
 
 
 class Unavailable(Exception):
-    """Something is not here that compiling needs."""
+    """Something that compiling needs is missing."""
 
 
 def main(hlo_path: str, slice_name: str, options: str, reports: str = "") -> None:
-    """Compiles a file and prints what came of it."""
+    """Compiles a file and prints the result."""
     os.environ["JAX_PLATFORMS"] = "cpu"  # topologies need no device
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # there is no metadata server to ask
     os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")  # others may compile as well
@@ -52,7 +52,7 @@ def main(hlo_path: str, slice_name: str, options: str, reports: str = "") -> Non
 
 
 def parse_hlo(hlo: bytes):
-    """Returns a program in MLIR, the form that compilers take."""
+    """Returns a program in MLIR, the compilers' input."""
     from jax._src.interpreters import mlir
     from jax._src.lib import _jax, xla_client
     from jax._src.lib.mlir import ir
@@ -70,7 +70,7 @@ def parameter_shapes(hlo: bytes) -> list:
 
 
 def for_one(device) -> tuple:
-    """Returns what a client compiles with for one device: options, and the list of devices."""
+    """Returns a client's arguments to compile for one device: options, and the list of devices."""
     import numpy as np
     from jax._src.lib import xla_client
 
@@ -138,7 +138,7 @@ def _figures(executable, seconds: float) -> dict:
 
 
 def _uncounted(executable) -> int:
-    """Counts what the compiler has no time for; 0 if the program cannot be read (libtpu 0.0.52, tpu7x)."""
+    """Counts operations without a time estimate; 0 if the program cannot be read (libtpu 0.0.52, tpu7x)."""
     try:
         return executable.hlo_modules()[0].to_string().count(_WITHOUT_COST)
     except Exception:  # of a type that moves between releases

@@ -1,4 +1,4 @@
-"""How many operations the matrix products of a training step take."""
+"""Counts the operations of a training step's matrix products."""
 
 from xlnet_tf.config import XLNetConfig
 
@@ -6,7 +6,7 @@ from xlnet_tf.config import XLNetConfig
 def forward_flops(
     config: XLNetConfig, batch_size: int, seq_len: int, num_predict: int, memory_len: int = 0
 ) -> dict[str, int]:
-    """Counts the multiplications and additions of our model's matrix products.
+    """Counts the multiplications and additions of our model's matrix products, by part of the network.
 
     With A = N * H, K = M + T keys and R distances, for each of B examples:
         keys and values       2 * 2 K D A per layer
@@ -16,13 +16,7 @@ def forward_flops(
     The content stream has Q = T and skips the last layer, where only its keys and values are read. In blocks
     of W queries it meets R = W + K distances, as on CPUs (`position_shift.block_positions`). The query stream
     has Q = P and R = T + K. The distances, half of which are the others negated, are projected once per
-    batch: 2 (K + 1) D A per layer.
-
-    Args:
-        batch_size, seq_len, num_predict, memory_len: B, T, P and M.
-
-    Returns:
-        part of the network -> floating-point operations of a forward pass.
+    batch: 2 (K + 1) D A per layer. The arguments after the config are B, T, P and M.
     """
     from xlnet_tf.layers.kernels.position_shift import block_len
 

@@ -1,4 +1,4 @@
-"""From a TensorFlow function to the program that a compiler gets: XLA's HLO."""
+"""Lowers a TensorFlow function to XLA's HLO, the program that a compiler takes."""
 
 import dataclasses
 import functools
@@ -17,12 +17,12 @@ _STATE_WORDS = 2  # of 64 bits, of a TPU's random number generator
 class Program:
     """A computation of one core.
 
-    Its parameters are the function's arguments and then the variables that it reads; its outputs are the
-    function's results and then the variables that it writes.
+    Its parameters are the function's arguments, then the variables that it reads; its outputs are the
+    function's results, then the variables that it writes.
 
     Args:
         hlo: a serialized HloModuleProto, not optimized yet.
-        lengths: what it was made for, by name: seq_len T and the like; empty if nobody said.
+        lengths: the sizes that it was made for, by name (seq_len T, ...); empty if unknown.
     """
 
     hlo: bytes
@@ -30,7 +30,6 @@ class Program:
 
     @functools.cached_property
     def module(self) -> hlo_pb2.HloModuleProto:
-        """The program, parsed."""
         return hlo_pb2.HloModuleProto.FromString(self.hlo)
 
     def loops_with_products(self) -> int:
@@ -56,16 +55,11 @@ def lower(
     inputs: Mapping[str, tf.TensorSpec],
     lengths: Mapping[str, int] | None = None,
 ) -> Program:
-    """Lowers a function with all that it does to variables.
+    """Lowers a function with all its effects on variables, which reuse their parameters' memory.
 
-    The lowering is that of this machine's TensorFlow for its own kind of device: it is the same HLO that a
-    TPU gets but for the operations that are written differently under layers.device.assume.
-
-    Args:
-        inputs: shape and type of each, all of them static.
-
-    Returns:
-        The program. Each variable that the function writes takes over its parameter's memory.
+    The lowering is that of this machine's TensorFlow for its own kind of device: the HLO equals a TPU's
+    except for operations that have another form under layers.device.assume. All shapes in `inputs` are
+    static.
     """
     names = sorted(inputs)
 
@@ -83,8 +77,8 @@ def lower(
 def _choose_generators(module: hlo_pb2.HloModuleProto):
     """Lets each device draw random numbers with its own generator, as TensorFlow does where it lowers for it.
 
-    A lowering for a CPU asks for Philox, which a TPU would have to compute step by step. Philox has a state
-    of three words; a TPU's generator takes the first two, key and counter.
+    A lowering for a CPU uses Philox, which a TPU would have to compute step by step. Philox has a state of
+    three words; a TPU's generator takes the first two, key and counter.
     """
     number = max(i.id for computation in module.computations for i in computation.instructions)
     for computation in module.computations:
@@ -108,7 +102,7 @@ def _choose_generators(module: hlo_pb2.HloModuleProto):
 
 
 def _take_out_unused(computation: hlo_pb2.HloComputationProto):
-    """Takes out the instructions that the result does not need, other than parameters."""
+    """Removes instructions that the result does not need, other than parameters."""
     operands = {i.id: [*i.operand_ids, *i.control_predecessor_ids] for i in computation.instructions}
     needed, reached = set(), [computation.root_id]
     while reached:
@@ -120,9 +114,9 @@ def _take_out_unused(computation: hlo_pb2.HloComputationProto):
 
 
 def _take_out_copies(module: hlo_pb2.HloModuleProto):
-    """Takes out the copies of what is written to variables: TensorFlow's runtime asks for them, not the step.
+    """Removes copies of values written to variables, which TensorFlow's runtime needs but not the step.
 
-    The TPU's compiler would refuse them. Each is what it copies; aliasing is decided later.
+    The TPU's compiler would refuse them; aliasing is decided later.
     """
     for computation in module.computations:
         copies = {i.id: i.operand_ids[0] for i in computation.instructions if i.opcode == "copy"}

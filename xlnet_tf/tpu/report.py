@@ -1,4 +1,4 @@
-"""What compiling came to, for people and as json."""
+"""Reports the results of compiling, as a table and as json."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ _AT_PEAK = (
 
 @dataclasses.dataclass(frozen=True)
 class CompiledBatch:
-    """A program that was compiled.
+    """A compiled program.
 
     Args:
-        largest: whether it is the largest batch that fits, as a search found.
-        ends_search: whether a search ended with it and found no largest batch.
-        length: that its rows are cut to; None: they are not.
+        largest: whether it is the largest batch that fits, as found by a search.
+        ends_search: whether a search ended with it without finding a largest batch.
+        length: the length that its rows are cut to; None: they are whole.
     """
 
     topology: Topology
@@ -41,7 +41,7 @@ class CompiledBatch:
     length: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the row as json has it; sizes in bytes."""
+        """Returns the row for json; sizes in bytes."""
         values = {
             "topology": self.topology.name,
             "batch_per_core": self.batch_per_core,
@@ -57,7 +57,7 @@ class CompiledBatch:
 
 
 def table(rows: Sequence[CompiledBatch], loops: int) -> str:
-    """Returns a table of all rows, and what to know about it."""
+    """Returns a table of all rows, with notes."""
     cells = [_HEADER, *(_cells(row) for row in rows if not isinstance(row.outcome, NotCompiled))]
     widths = [max(len(line[column]) for line in cells) for column in range(len(_HEADER))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in cells]
@@ -96,5 +96,5 @@ def _cells(row: CompiledBatch) -> tuple[str, ...]:
 
 
 def gigabytes(size: float) -> str:
-    """Returns a size in bytes for people."""
+    """Returns a size in bytes as readable text."""
     return f"{size / 1e9:.2f} GB"

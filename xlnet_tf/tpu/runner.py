@@ -1,6 +1,6 @@
-"""Runs a lowered program on a device that JAX has here, a CPU or a GPU: no TensorFlow is needed for it.
+"""Runs a lowered program on a device of JAX, a CPU or a GPU, without TensorFlow.
 
-Besides tpu.compiler the only file that knows private names of jaxlib.
+Only this file and tpu.compiler use private names of jaxlib.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ _SPREAD = 0.02  # of synthetic numbers, as of initial weights
 
 
 def save(path: str, hlo: bytes, *, batch_size: int, seq_len: int, flops: int, hardware: str) -> None:
-    """Writes a training step to run elsewhere, and next to it, as json, what it is."""
+    """Writes a training step to run elsewhere, with its description as json."""
     files.make_folder(pathlib.Path(path).parent)
     files.write(path, hlo)
     sizes = {"batch_size": batch_size, "seq_len": seq_len, "flops": flops, "hardware": hardware}
@@ -36,14 +36,13 @@ def load(path: str) -> tuple[bytes, dict[str, Any]]:
 
 
 class Runner:
-    """A compiled program on a device, its parameters synthetic: only its time means anything.
+    """A compiled program on a device, with synthetic parameters: only its time means anything.
 
     JAX looks for all kinds of devices unless its environment (JAX_PLATFORMS) names some.
 
     Attributes:
         values: the parameters' values, for the next run.
-        compile_seconds: time that compiling took.
-        temporaries: bytes that the program needs besides parameters and outputs, as the compiler plans it.
+        temporaries: bytes that the program needs besides parameters and outputs, by the compiler's plan.
     """
 
     def __init__(self, hlo: bytes, platform: str):
@@ -72,10 +71,7 @@ class Runner:
             ) from error
 
     def step(self) -> float:
-        """Runs the program once, and returns its seconds.
-
-        What it writes to variables is what it reads from them the next time.
-        """
+        """Runs the program once, and returns its seconds; the next run reads the variables that it writes."""
         start = time.perf_counter()
         with _named_errors(self._platform):
             outputs = self._executable.execute_sharded(self.values).disassemble_into_single_device_arrays()
@@ -89,7 +85,7 @@ class Runner:
 
 @contextlib.contextmanager
 def _named_errors(platform: str) -> Iterator[None]:
-    """Turns what JAX raises about a device, inside of a `with` block, into an error that helps."""
+    """Turns JAX's errors about a device, inside of a `with` block, into helpful ones."""
     try:
         yield
     except RuntimeError as error:
@@ -104,7 +100,7 @@ def _named_errors(platform: str) -> Iterator[None]:
 
 
 def _carried(module) -> dict[int, int]:
-    """Returns parameter -> the output that takes over its memory."""
+    """Returns parameter -> the output that reuses its memory."""
     entries = module.operation.attributes["mhlo.input_output_alias"]
     return {entry["alias"]["parameter_number"].value: entry["output_index"][0] for entry in entries}
 

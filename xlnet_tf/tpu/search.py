@@ -10,13 +10,13 @@ def largest_batch(
 ) -> tuple[int | None, dict[int, Outcome]]:
     """Searches the largest batch that compiles.
 
-    What a step needs grows nearly evenly with its rows, so that what batches need shows about where the limit
-    is. That only saves compilations: of the answer and of the next larger batch both were compiled. What does
-    not fit is refused before the longest part of compiling, so the search comes from above where it can.
+    Memory grows nearly linearly with the rows, so the batches tried show about where the limit is. This only
+    saves compilations: the answer and the next larger batch were both compiled. Batches that do not fit are
+    refused before the longest part of compiling, so the search approaches from above if it can.
 
     Returns:
-        The rows, 0 if not even the fewest fit, None if a batch was refused for another reason than memory:
-        that ends the search, and the limit is not known. And what each batch tried came to, in that order.
+        The rows (0 if not even the fewest fit; None if a batch was refused for another reason than memory,
+        which ends the search), and the outcome of each batch tried, in that order.
     """
     tried: dict[int, Outcome] = {}
     fits, too_large = 0, None  # in multiples
@@ -35,7 +35,7 @@ def largest_batch(
 
 
 def _next(fits: int, too_large: int | None, limit: int | None) -> int:
-    """Returns what to try, above what fits and below what is too large; if it can, just beyond the limit."""
+    """Returns the batch to try next, between fitting and too large; if possible just beyond the limit."""
     if too_large is None:
         # At most four times as many at once: two batches near each other say little about far ones.
         return 2 * fits if limit is None else max(min(limit + 1, 4 * fits), fits + 1)
@@ -45,7 +45,7 @@ def _next(fits: int, too_large: int | None, limit: int | None) -> int:
 
 
 def _limit(tried: dict[int, Outcome], hbm_bytes: int) -> float | None:
-    """Returns where the line through the two batches nearest to the memory's limit meets it, in rows."""
+    """Returns the rows at which the line through the two batches nearest to the memory's limit meets it."""
     known = [(rows, outcome.hbm) for rows, outcome in tried.items() if outcome.hbm]
     # No rows at all need the arguments, which are nearly the same for all batches.
     known += [

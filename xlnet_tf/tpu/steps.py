@@ -1,4 +1,4 @@
-"""The programs that a TPU's core runs: the trainer's own step, and what is served."""
+"""The programs that a TPU's core runs: the trainer's own step, and served signatures."""
 
 import copy
 import functools
@@ -30,11 +30,10 @@ def training_step(
     """Lowers one core's whole step of a training: forward, backward, clipping, update, memory, metrics.
 
     Args:
-        params: the experiment; task.train_data has the core's rows, of a set whose shapes are taken, however
-            few its records are.
-        gradient_only: leave out update and metrics; the gradients and the next memory are outputs then.
-        hardware: what the program is for, one of layers.kernels.device.HARDWARE.
-        length: that rows are cut to, or how many packed rows there are; None: they are whole.
+        params: the experiment; task.train_data has the core's rows and a set, of which only the shapes count.
+        gradient_only: leave out update and metrics; the outputs are then the gradients and the next memory.
+        hardware: the target, one of layers.kernels.device.HARDWARE.
+        length: the length that rows are cut to, or the number of packed rows; None: rows are whole.
     """
     one_row = copy.deepcopy(params.task)  # any set has one
     one_row.train_data.global_batch_size = 1
@@ -71,16 +70,11 @@ def _lengths(task: Task) -> dict[str, int]:
 
 
 def served_signature(path: str, rows: int, seq_len: int | None = None) -> Program:
-    """Lowers what a SavedModel computes of tokens, its signature `tokens`.
+    """Lowers the signature `tokens` of a SavedModel.
 
-    The graph is the exported one as it is. It was traced where it was exported, so that it shifts scores by
-    position; a step that is traced for a TPU rotates queries and keys (layers/kernels/position_rotation.py).
-
-    Args:
-        path: a version that run_scripts.export has written, VERSION included.
-
-    Raises:
-        UserError: there is no such signature, or it takes no such sequences.
+    The graph is used as exported. It was traced on the exporting machine, so it shifts scores by position; a
+    step that is traced for a TPU rotates queries and keys (layers/kernels/position_rotation.py). `path`
+    includes VERSION.
     """
     from xlnet_tf.text.graph import sentencepiece as graph_sentencepiece  # noqa: F401 (operations of the exported graph)
 
@@ -110,7 +104,7 @@ def served_signature(path: str, rows: int, seq_len: int | None = None) -> Progra
 
 
 def _longest(serve: Callable, path: str) -> int:
-    """Returns the most tokens that a signature takes, which its error names where it gets more."""
+    """Returns a signature's maximum of tokens, which its error for longer texts names."""
     tokens = tf.ones([1, _TOO_MANY_TOKENS], tf.int32)
     try:
         serve(**dict.fromkeys(serve.structured_input_signature[1], tokens))

@@ -1,4 +1,4 @@
-"""Data sets of given sizes and no content: what a training step reads, without having data."""
+"""Synthetic data sets of given sizes, to trace a training step without real data."""
 
 import numpy as np
 from etils import epath

@@ -13,9 +13,9 @@ class Topology:
     """A kind of TPU: one host's slice of it. Programs are compiled for one of its cores.
 
     Args:
-        hbm_bytes: memory of a core that the compiler lets a program use; it keeps a part for itself.
-        peak_flops, peak_bytes: operations in bfloat16 and bytes moved by a core in a second.
-        options: what else the compiler must know of the slice.
+        hbm_bytes: memory of a core that the compiler gives to a program, less than all of it.
+        peak_flops, peak_bytes: bfloat16 operations, and bytes moved, by a core per second.
+        options: further settings of the slice for the compiler.
     """
 
     name: str
@@ -63,7 +63,6 @@ TOPOLOGIES: Mapping[str, Topology] = {
 
 
 def find(name: str) -> Topology:
-    """Returns the topology of this name."""
     if name not in TOPOLOGIES:
         raise UserError(f"topology is {name!r}: expected one of {', '.join(TOPOLOGIES)}")
     return TOPOLOGIES[name]

@@ -118,10 +118,7 @@ def check_data(params, data: TaskData):
 
 
 def check_inputs(params, data: TaskData, replicas: int, hosts: int = 1):
-    """Reads a batch of each host's training and validation data, so that errors show before training.
-
-    Training data would otherwise be read only after the first evaluation.
-    """
+    """Reads a batch of each host's training and validation data, so that errors show before training."""
     batchings = [data.batching(True, replicas, params.trainer.accumulation_steps)]
     if params.task.validation_data.input_path:
         batchings.append(data.batching(training=False))

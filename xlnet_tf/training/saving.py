@@ -38,9 +38,6 @@ class Checkpoints(tf.train.CheckpointManager):
     Args:
         hold: while it is not 0, only explicitly requested checkpoints are saved: weights after which every
             step fails must not displace good ones.
-
-    Raises:
-        UserError: there are checkpoints, and none of them can be read.
     """
 
     def __init__(
@@ -267,13 +264,10 @@ def newest_intact(
     slices: Mapping[str, Sequence[str]] = MappingProxyType({}),
     on_any_host: Callable[[bool], bool] = bool,
 ) -> str | None:
-    """Returns the path of the newest checkpoint of which every byte can be read; warns of damaged ones.
+    """Returns the path of a run's newest intact checkpoint, all bytes of which it reads, or None.
 
     Args:
         slices: name of a variable -> the slices that this process reads; other variables are read whole.
-
-    Raises:
-        UserError: there are checkpoints, and none of them can be read.
     """
     damaged = []
     for path in newest_first(model_dir):

@@ -33,7 +33,6 @@ class Trainer(base_trainer.Trainer):
     """Trains and evaluates a `Task`. Create it under the strategy's scope.
 
     Args:
-        model: built, with all its variables.
         optimizer: not built.
         checkpoint_exporter: Model Garden's exporter of the best checkpoint, or None.
 
