@@ -163,9 +163,8 @@ def option_sequences(
     """Packs a question: one sequence for each of its C options, each with that option alone.
 
     The last `max_qa_len` pieces of question and option are kept, as the option mostly stands at the end. The
-    context is cut at its end to the remaining room.
-
-        The columns input_ids and segment_ids [C * T], T = seq_len.
+    context is cut at its end to the remaining room. All are piece ids. Returns the columns input_ids and
+    segment_ids [C * T], T = seq_len.
 
     Source: run_race.py of the original, whose shared list leaves the previous options in every sequence.
     """

@@ -80,7 +80,7 @@ class SquadColumns:
 
 
 def read_squad(path: epath.PathLike, columns: SquadColumns | None = None) -> SquadFile:
-    """Reads a file of questions: SQuAD's json (1.1, 2.0) or a table (`tables.read_table`), plain or packed."""
+    """Reads questions from SQuAD's json (1.1, 2.0) or a table (`tables.read_table`), plain or compressed."""
     if is_columnar(path) or unpacked_name(epath.Path(path)).endswith((".jsonl", ".csv", ".tsv")):
         return _read_rows(path, columns or SquadColumns())
     return _read_json(existing_file(path))

@@ -63,7 +63,7 @@ def decide(probabilities: np.ndarray) -> np.ndarray:
 
 
 def per_class_report(kind: str, labels: Sequence[str], targets: np.ndarray, outputs: np.ndarray) -> str:
-    """Returns a table of precision, recall and F1 of each class, and (one label a text) a confusion matrix."""
+    """Returns a table of precision, recall and F1 of each class, and for single labels a confusion matrix."""
     if kind == "multi_label":
         return _label_report(labels, targets, outputs)
     decided = decide(outputs)
