@@ -86,12 +86,9 @@ class Batches:
             raise UserError(f"sort_window is {self.window}: expected at least 1 batch")
 
     def cut(self, cut_to: Sequence[int] = (), multiple: int = MULTIPLE, least: int = 1) -> "Batches":
-        """Returns these batches by length, with rows cut to the given lengths.
+        """Returns these batches by length, with rows cut to `cut_to` (ascending; empty: chosen for the set).
 
-        Args:
-            cut_to: the lengths, ascending; empty: a few are chosen for the set.
-            multiple: each length is a multiple of this, except for the set's own row length.
-            least: the shortest length allowed.
+        Lengths are at least `least`, and multiples of `multiple` except for the set's own row length.
         """
         batches = dataclasses.replace(self, by_length=True)
         longest, most = int(batches._lengths.max()), self.examples.seq_len
@@ -110,11 +107,9 @@ class Batches:
         return dataclasses.replace(batches, cut_to=tuple(cut_to))
 
     def pack(self, micro_batches: int, steps: int) -> "Batches":
-        """Returns these batches with several examples per row.
+        """Returns these batches with several examples per row, for a number of steps.
 
-        Args:
-            micro_batches: their number in a step over all devices.
-            steps: steps that the possible row counts must cover.
+        `micro_batches` are those of a step over all devices.
         """
         if self.batch_size % micro_batches:
             raise UserError(
@@ -166,8 +161,7 @@ class Batches:
     def starts(self, step: int) -> np.ndarray:
         """Returns where texts begin in the packed rows of their micro-batch: int32 [batch_size, sequences].
 
-        Positions count through the rows one after the other; a text takes as much room as the longest of its
-        example.
+        Positions count through the rows; a text takes as much room as the longest of its example.
         """
         sequences = self.examples.sequences
         rooms = np.repeat(self._lengths[self.numbers(step)], sequences).reshape(self.micro_batches, -1)
@@ -254,16 +248,12 @@ def row_lengths(input_ids: np.ndarray, seq_len: int) -> np.ndarray:
 
 
 def choose_lengths(longest: Sequence[int], most: int, multiple: int = MULTIPLE, least: int = 1) -> list[int]:
-    """Chooses the few lengths that leave the least padding.
+    """Chooses at most 8 lengths, ascending, that leave the least padding; each saves at least 2 %.
 
     Args:
         longest: tokens of the longest row of each batch.
         most: tokens of a stored row.
         multiple: each length is a multiple of this, except for `most`.
-
-    Returns:
-        At most 8 lengths, ascending; the last holds the longest row. Each saves at least 2 % of the
-        positions.
     """
     needed = np.clip(np.maximum(longest, least), 1, most)
     rounded = np.minimum(-(-needed // multiple) * multiple, most)

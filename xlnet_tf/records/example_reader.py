@@ -253,10 +253,7 @@ class _ShardFiles:
 
 
 class ExampleTable:
-    """A set of examples in memory, read in a TensorFlow graph.
-
-    For hosts that cannot run our Python, such as those of a TPU that is reached by its name.
-    """
+    """A set of examples in memory, read in a TensorFlow graph, for hosts that cannot run our Python."""
 
     def __init__(self, examples: ExampleSet):
         self._examples = examples
@@ -272,8 +269,7 @@ class ExampleTable:
     ) -> tf.data.Dataset:
         """Returns the batches of `example_dataset`.
 
-        Args:
-            elements: for each batch the numbers of its examples, int64 [B], and its additional features.
+        `elements` has for each batch the numbers of its examples, int64 [B], and its additional features.
         """
         # Not constants of the graph, which must be small: tensors in the memory of the host that reads them.
         columns = {name: tf.constant(column) for name, column in self._columns.items()}

@@ -103,11 +103,11 @@ class ExampleSet(RecordSet):
         seq_len: T, tokens of a sequence.
         sequences: sequences of one example: the choices of a question, the candidates of a query.
         columns: name, type and length of each column.
-        settings: what the builder was asked for and the task must know: labels, windows, ...
+        settings: the builder's settings that the task needs: labels, windows, ...
         tokenizer: sha256 and vocab_size of the SentencePiece model.
         cleaning: the CleaningConfig.
-        statistics: counts for a person: truncated examples, ...
-        skipped: reason -> {"count", "places"}: what of the input is not in the set.
+        statistics: counts to show: truncated examples, ...
+        skipped: reason -> {"count", "places"}: inputs that are not in the set.
         sidecar_sha256: of examples.jsonl; "" for sets of earlier builds, which lack it.
     """
 
@@ -201,10 +201,7 @@ class ExampleSet(RecordSet):
         return map(self.read, self.shards)
 
     def lengths(self) -> np.ndarray:
-        """Returns the tokens of each example's longest sequence: int32 [records].
-
-        A set without `lengths.npz` is counted, and the result is stored if its folder is writable.
-        """
+        """Returns the tokens of each example's longest sequence, int32 [records], and stores new counts."""
         lengths = read_lengths(self.folder, self.digest, self.records, self.seq_len)
         if lengths is None:
             parts = [row_lengths(columns["input_ids"], self.seq_len) for columns in self.read_shards()]

@@ -101,12 +101,8 @@ class OnlineSampler:
         """Chooses exactly `goal` targets in each row of a part, as `spans.sample_targets` does: bool [B, L].
 
         A token's key is that of its span or, after all spans, of its word; the position breaks ties. The
-        smallest keys are the targets.
-
-        Args:
-            keys: uint64 [B].
-            starts: bool [B, L], where words start; the first column is True.
-            special: bool [B, L], never targets.
+        smallest keys are the targets. `starts` bool [B, L] has words' starts, its first column True;
+        `special` has no targets.
         """
         if not goal:
             return tf.zeros_like(special)

@@ -160,10 +160,9 @@ class _Streams:
         self.pass_starts = np.cumsum(self.pass_counts) - self.pass_counts
 
     def locate(self, number):
-        """Finds streams by their numbers [N]; in TensorFlow, so that it also runs inside the dataset's graph.
+        """Finds streams [N]: (shard, first record in it, number of segments, stream id), each int64 [N].
 
-        Returns:
-            (shard, first record in it, number of segments, stream id), each int64 [N].
+        In TensorFlow, so that it also runs inside the dataset's graph.
         """
         shard = tf.searchsorted(self.ends, number, side="right", out_type=tf.int64)
         local = number - tf.gather(self.ends - self.counts.sum(axis=1), shard)

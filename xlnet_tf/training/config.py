@@ -26,20 +26,21 @@ class TrainerConfig(cfg.TrainerConfig):
         accumulation_steps: micro-batches into which each replica splits its rows; memory for activations
             shrinks by it, numbers stay the same.
         recompute: gradient checkpointing: compute each block's activations again in the backward pass.
-        max_skipped_steps: steps that may be skipped in a row, for a loss or a gradient that is infinite, NaN
-            or a spike; then the run ends. So it does when of ten times as many more than half were skipped.
+        max_skipped_steps: the run ends after more skipped steps in a row (loss or gradient infinite, NaN or a
+            spike), or if more than half of ten times as many steps were skipped.
         spike_factor: a step is skipped if its loss is more than this many times the usual one; 0: never.
-        save_memory: keep the memory in checkpoints, so that a resumed run is as if it had not been stopped;
-            L * M * D numbers a row, 155 GB at the paper's size. Without, memory then begins empty.
+        save_memory: keep the memory in checkpoints, so that a resumed run equals an uninterrupted one; that
+            takes L * M * D numbers a row, 155 GB at the paper's size. If false, a resumed run begins with
+            empty memory.
         async_checkpoints: write checkpoints while training continues, from a copy in the memory of the hosts;
             false saves that memory, and training waits until a checkpoint is written.
         patience: evaluations without a better one after which the run ends; 0: it never ends early.
         max_hours: hours of training, over all starts of a run, after which it saves and ends; 0: no limit.
         check_data_gb: data up to this many gigabytes are compared with their checksums before the run begins,
-            and after an error that they may be to blame for; some seconds a gigabyte. Damage is found
-            without, when it is read; a shard of another set, with records of the same size, is not.
-        check_memory: refuse to train where a step needs twice the memory of a machine without accelerator.
-        profile_steps: "FIRST,LAST": the steps that a trace is written of; empty: none.
+            and after an error that they may have caused; some seconds per gigabyte. Larger data show damage
+            when it is read, but not a shard of another set with records of the same size.
+        check_memory: refuse to train if a step needs twice the memory of a machine without accelerator.
+        profile_steps: "FIRST,LAST": the steps to trace; empty: none.
     """
 
     optimizer_config: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
@@ -72,7 +73,7 @@ class RuntimeConfig(cfg.RuntimeConfig):
         distribution_strategy: off, one_device, mirrored, multi_worker_mirrored or tpu.
         num_gpus: GPUs to use; -1 for all that are visible.
         virtual_devices: if above 0, logical devices to split the CPU into, to try `mirrored` without GPUs.
-        deterministic: use only operations that repeat bit for bit; those of CPUs do, some of GPUs do not.
+        deterministic: use only operations with bit-for-bit equal results; on CPUs all have, on GPUs not all.
         mixed_precision_dtype: float32, bfloat16 or float16, the type of activations; weights stay float32.
     """
 
@@ -95,11 +96,9 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def override(params: cfg.ExperimentConfig, source: str | Mapping[str, Any], where: str):
-    """Overrides an experiment's settings.
+    """Overrides an experiment's settings by a mapping, a yaml file, or "trainer.train_steps=100,task.seed=1".
 
-    Args:
-        source: the fields by their names, a yaml file, or "trainer.train_steps=100,task.seed=1".
-        where: the origin of the settings, for error messages.
+    `where` is the origin of the settings, for error messages.
     """
     values = source if isinstance(source, Mapping) else _read(source, where)
     known = params.as_dict()

@@ -24,10 +24,7 @@ class Batching(abc.ABC):
     def dataset(
         self, input_context: tf.distribute.InputContext | None = None, start_step: int = 0
     ) -> tf.data.Dataset:
-        """Returns one host's batches, one per replica, in the order of the replicas.
-
-        The data continues after `start_step` steps.
-        """
+        """Returns one host's batches, one per replica, in the replicas' order, after `start_step` steps."""
 
     @property
     @abc.abstractmethod
@@ -41,9 +38,8 @@ class Batching(abc.ABC):
     def lengths_of_steps(self, first: int, steps: int, multiple: int | None = None) -> list[int | None]:
         """Returns for each step how many tokens its rows are cut to, or its number of packed rows.
 
-        Args:
-            first: the first of the steps, counted from 0.
-            multiple: dynamic lengths are rounded up to it; None: each length is one of `compiled_lengths`.
+        `first` counts from 0. Dynamic lengths are rounded up to `multiple`; None: use only
+        `compiled_lengths`.
         """
         return [None] * steps
 
@@ -67,20 +63,14 @@ class TaskData(abc.ABC):
 
     @abc.abstractmethod
     def batching(self, training: bool, replicas: int = 1, accumulation_steps: int = 1) -> Batching:
-        """Returns the rows of each step of training or, without `training`, of evaluation.
-
-        A training step is split into replicas * accumulation_steps micro-batches.
-        """
+        """Returns the rows of each step; training splits them into replicas * accumulation_steps parts."""
 
     @abc.abstractmethod
     def use_tf_reader(self, train_steps: int) -> None:
         """Switches to reading the data in TensorFlow alone, for hosts that do not run our Python."""
 
     def dev_set(self) -> str:
-        """Returns a digest of the dev set's content; called only if there is one.
-
-        Without an override, all dev sets count as the same.
-        """
+        """Returns a digest of the dev set's content; by default all dev sets count as the same."""
         return ""
 
     def warnings(self) -> list[str]:

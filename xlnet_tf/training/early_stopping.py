@@ -27,14 +27,10 @@ class HoursUsed(Exception):
 
 
 class Hours:
-    """Counts the hours that a run has trained, over all its starts, and ends it when they are used.
+    """Counts the hours that a run has trained, over all its starts, and ends it after `most` (0: no limit).
 
-    Waiting for a machine and the time before the first step do not count. The hours are written each minute,
-    so at most one minute is lost if the process is killed.
-
-    Args:
-        most: hours; 0: no limit.
-        write: whether this process writes them (only the chief should).
+    Waiting for a machine and the time before the first step do not count. If `write` (the chief's alone
+    should), the hours are written each minute, so at most one minute is lost if the process is killed.
     """
 
     def __init__(self, model_dir: str, most: float, write: bool, clock: Any = time):

@@ -9,13 +9,10 @@ from xlnet_tf.errors import UserError
 
 
 class Memory(tf.__internal__.tracking.Trackable):
-    """Variables that hold, per replica, the memory of its rows. Create it under the strategy's scope.
+    """Variables that hold, per replica, the memory of its `rows`. Create it under the strategy's scope.
 
     A checkpoint holds the rows in the order of the global batch, so that another number of replicas can
     resume from it. Each process writes and reads only the rows of its own replicas.
-
-    Args:
-        rows: B, rows of one replica.
 
     Attributes:
         saved: whether it is written to checkpoints, and restored from those that have it.

@@ -52,8 +52,8 @@ class OptimizerConfig(base_config.Config):
         decay_attention_biases: decay the attention biases (r_w, r_r, r_s) as the original does.
         scale_gradients: apply layer_decay to the clipped gradients of the layers, not to the learning rates,
             as the original does; Adam undoes nearly all of it.
-        updates_before: updates that have made the moments which a new run takes over from init_checkpoint;
-            its schedule begins there. 0: the moments begin at zero.
+        updates_before: number of updates in the moments that a new run takes over from init_checkpoint; its
+            schedule begins there. 0: the moments begin at zero.
     """
 
     learning_rate: float = 1e-4
@@ -286,10 +286,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
             self._correction.assign(tf.sqrt(bias_2) / bias_1)
 
     def update_step(self, gradient, variable):
-        """Updates one variable and its moments.
-
-        The gradient is dense, of the variable's shape, already summed over the replicas and clipped.
-        """
+        """Updates one variable and its moments; the gradient is dense, summed over replicas and clipped."""
         index = self._index_dict[self._var_key(variable)]
         m, v = self._momentums[index], self._velocities[index]
         gradient = tf.cast(gradient, variable.dtype)

@@ -8,13 +8,10 @@ from xlnet_tf.errors import UserError
 
 
 class Profile(contextlib.AbstractContextManager):
-    """Writes a trace of the steps from FIRST to LAST into the run's folder, inside of a `with` block.
+    """Writes a trace of the steps "FIRST,LAST" (empty: none) into the run's folder, inside of a `with` block.
 
     TensorBoard shows it (`tensorboard --logdir=MODEL_DIR`, with the package tensorboard-plugin-profile).
-
-    Args:
-        steps: "FIRST,LAST", counted from 1; empty: no trace. The first two loops of a process include
-            compilation, so choose later steps.
+    Steps count from 1. The first two loops of a process include compilation, so choose later steps.
     """
 
     def __init__(self, steps: str, model_dir: str):

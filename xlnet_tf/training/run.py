@@ -40,8 +40,6 @@ from xlnet_tf.training.trainer import Trainer
 def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir: str) -> dict[str, float]:
     """Trains to `params.trainer.train_steps`, evaluating at the start, at intervals and at the end.
 
-    Tasks that learn fast at the beginning have more evaluations there: see `Task.early_evaluations`.
-
     Returns:
         The metrics of the last evaluation; empty without validation data.
 

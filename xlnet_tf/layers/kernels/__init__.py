@@ -1,4 +1,4 @@
-"""The operations of the model that each kind of device runs best in a form of its own.
+"""The operations of the model that have a separate fast form on each kind of device.
 
 Layers state the equations with the operations of one `Kernels` object. Begin with `reference.py`, which
 computes each of them plainly: it runs without a graph, and is what tests compare the others with.

@@ -1,4 +1,4 @@
-"""Which kind of device the graph being traced is for: some operations are fast in another form on each."""
+"""The kind of device that the graph being traced is for: each runs some operations fast in another form."""
 
 import contextlib
 import contextvars
@@ -21,18 +21,18 @@ def hardware() -> str:
 
 
 def length_multiple() -> int | None:
-    """Returns what rows of any length are padded to a multiple of; None: a graph must know their length."""
+    """Returns the multiple that rows of any length are padded to; None: a graph must know their length."""
     return {"cpu": 1, "gpu": 8, "tpu": None}[hardware()]
 
 
 def is_compiled() -> bool:
-    """Returns whether XLA compiles all that runs, asked to or not: on TPUs."""
+    """Returns whether XLA compiles everything, requested or not, as on TPUs."""
     return hardware() == "tpu"
 
 
 @contextlib.contextmanager
 def assume(hardware: str | None) -> Iterator[None]:
-    """Traces what is inside for one of HARDWARE, to compile it ahead; None: for this machine's."""
+    """Traces the block for one of HARDWARE, to compile it ahead; None: for this machine's."""
     if hardware not in (None, *HARDWARE):
         raise ValueError(f"hardware is {hardware!r}: expected one of {', '.join(HARDWARE)}")
     token = _assumed.set(hardware)

@@ -1,4 +1,4 @@
-"""Random bits for dropout: what dropout costs is the drawing of them.
+"""Random bits for dropout, whose cost is drawing them.
 
 Every mask is a function of a seed, so that a training step is a function of its inputs alone: Keras' dropout
 draws from hidden state that no checkpoint holds. Kernels draw different masks from the same seed.

@@ -53,15 +53,11 @@ class RotatedKeys(NamedTuple):
 
 @functools.lru_cache(maxsize=16)
 def fewer_frequencies(d_model: int, reach: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Finds few frequencies whose sums are the encoding's sinusoids, for distances of -reach..reach.
-
-    Args:
-        d_model: D.
-        reach: the largest distance, in tokens.
+    """Finds few frequencies whose sums are the encoding's sinusoids, for distances up to `reach` tokens.
 
     Returns:
-        The frequencies [F], and the weights of the sums: for each of the D/2 sines, and for each of the
-        cosines, those of the F sines, or cosines, that make it: [F, D/2] twice. All float32.
+        The frequencies [F], and the weights of the sums for each of the D/2 sines and for each of the
+        cosines: [F, D/2] twice. All float32.
     """
     wanted = 10000.0 ** (-np.arange(0, d_model, 2) / d_model)  # falling
     distances = np.arange(reach + 1)[:, None]

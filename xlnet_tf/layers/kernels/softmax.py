@@ -1,9 +1,9 @@
 """The sum of values by the softmax of scores, with a gradient in fewer passes over the probabilities.
 
 Replaces softmax, dropout and matmul with their own gradients, which take more passes over all probabilities.
-What each key's part is compared with, sum_j w_j (v_j . g), is the result . g, if that is in float32. A
-rounded result would leave in the gradient what all tokens have in common: then the parts are summed,
-which is another pass. Numbers differ by rounding.
+The gradient of a score subtracts sum_j w_j (v_j . g) from each key's part; that sum is result . g if the
+result is in float32. With a rounded result, what all tokens have in common would not cancel in the gradient:
+then the parts are summed, in another pass. Numbers differ by rounding.
 """
 
 from collections.abc import Callable
@@ -64,7 +64,7 @@ def keep(probabilities: tf.Tensor, keep_mask: tf.Tensor) -> tf.Tensor:
 
 
 def keep_signs(probabilities: tf.Tensor, keep_mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Zeroes likewise; one array is kept for the gradient, not two: the sign says what was dropped."""
+    """Zeroes likewise, but keeps one array for the gradient, not two: the sign marks what was dropped."""
     signed = tf.where(keep_mask, probabilities, -probabilities)
     return tf.nn.relu(signed), tf.abs(signed)
 

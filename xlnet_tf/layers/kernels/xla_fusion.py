@@ -58,8 +58,8 @@ def xla_forward_backward(function: Callable) -> Callable:
 def xla_forward_linear(function: Callable) -> Callable:
     """Compiles a linear function of tensors, but not its gradient.
 
-    That needs none of the function's numbers, so TensorFlow's own costs nothing but itself; and at pads, into
-    which slices turn, XLA is slower than TensorFlow.
+    The gradient needs none of the function's numbers, so TensorFlow's own costs nothing extra; and XLA is
+    slower at the pads that slices turn into.
 
     Args:
         function: called with a list of constants, each a tensor or None, and a list of terms, the tensors in
@@ -85,7 +85,7 @@ def xla_forward_linear(function: Callable) -> Callable:
 
 
 def in_float32(function: Callable) -> Callable:
-    """Computes a function of tensors in float32, as its compiled form does, but leaves it to TensorFlow."""
+    """Computes a function of tensors in float32, as its compiled form does, but by TensorFlow."""
 
     @functools.wraps(function)
     def call(*tensors, **settings):

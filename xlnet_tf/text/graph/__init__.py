@@ -1,5 +1,5 @@
 """Text processing as TensorFlow operations, for exported models.
 
-Begin with `tokenizer.py`. A file equals the one of the same name in the folder above, where there is one;
-the tests hold them to each other.
+Begin with `tokenizer.py`. A file does the same as the one of that name in the folder above, if there is one;
+tests compare both.
 """

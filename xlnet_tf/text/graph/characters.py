@@ -1,4 +1,4 @@
-"""Characters of texts in graph: what character offsets count."""
+"""Characters of texts in graph, the unit of character offsets."""
 
 import tensorflow as tf
 
@@ -12,6 +12,6 @@ def characters(texts: tf.Tensor) -> tf.RaggedTensor:
 
 
 def substrings(codes: tf.Tensor, begins: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
-    """Cuts the strings [N] from `begins` to `ends` out of a text, which is not copied for each."""
+    """Cuts the strings [N] from `begins` to `ends` out of a text without copying it for each."""
     with tf.device(CPU):
         return tf.strings.unicode_encode(tf.gather(codes, tf.ragged.range(begins, ends)), "UTF-8")

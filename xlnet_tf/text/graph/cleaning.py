@@ -1,8 +1,8 @@
 """The cleaning of text as TensorFlow operations on code points: what `cleaning.clean_text` does, for a batch.
 
-Nothing is written down twice: the tables are made from what Python does with each character
-alone. That suffices, since what one character becomes depends on its neighbours in two cases only:
-the order of combining marks, which are dropped, and the Greek sigma that ends a word.
+The tables are generated from Python's results for single characters. That suffices, since the result depends
+on the neighbours in two cases only: the order of combining marks, which are dropped, and the Greek sigma that
+ends a word.
 """
 
 import functools
@@ -28,12 +28,12 @@ _CASED, _IGNORED = 1, 2
 
 
 class Cleaned(NamedTuple):
-    """The characters of N cleaned texts and where they come from.
+    """The characters of N cleaned texts and their origin.
 
     Attributes:
         codes: ragged int32 [N, (characters)], code points.
-        offsets: ragged int32 [N, (characters)], offset in the raw text of what each character was made of.
-        ends: int32 [N], the offset in the raw text where what comes after the last character begins.
+        offsets: ragged int32 [N, (characters)], offset of each character's origin in the raw text.
+        ends: int32 [N], the offset in the raw text of what follows the last character.
     """
 
     codes: tf.RaggedTensor
@@ -84,10 +84,9 @@ class GraphCleaner:
         return tf.where(space, _SPACE, codes), keep, ends
 
     def _lower_sigmas(self, codes, rows):
-        """Lower-cases the capital sigmas, all that is left: one that ends a word has a form of its own.
+        """Lower-cases the capital sigmas, the last capitals left: one that ends a word has a form of its own.
 
-        It ends a word if the nearest character before it that counts is a letter with case, and the nearest
-        one after it is not.
+        It ends a word if, ignoring certain characters, a letter with case precedes it and none follows.
         """
         letters = self._letters.lookup(codes)
         counted = tf.where(letters != _IGNORED)
@@ -115,14 +114,14 @@ def _join_quotes(codes, offsets):
 
 @functools.cache
 def _spaces() -> np.ndarray:
-    """Bool: what `str.split` splits at; no code point after the last is whitespace."""
+    """Returns which code points `str.split` splits at, up to the last one: bool."""
     spaces = [space.start() for space in re.finditer(r"\s", _all_characters())]
     return np.isin(np.arange(spaces[-1] + 2), spaces)
 
 
 @functools.cache
 def _character_table(lower: bool, keep_accents: bool) -> Replacements:
-    """What the rules for single characters make of each; a capital sigma stays one."""
+    """Returns the result of the single-character rules for each character; a capital sigma stays one."""
     rules = CleaningConfig(keep_accents=keep_accents, normalize_quotes=False, collapse_whitespace=False)
 
     def change(text: str) -> str:
@@ -141,7 +140,7 @@ def _character_table(lower: bool, keep_accents: bool) -> Replacements:
 
 @functools.cache
 def _letter_table() -> PageTable:
-    """Which characters have case and which are ignored, found out by what Python does with a sigma there."""
+    """Returns which characters have case and which are ignored, derived from Python's handling of a sigma."""
     sigma = chr(_CAPITAL_SIGMA)
 
     def ends_word(before: str) -> bool:
@@ -165,7 +164,7 @@ def _all_characters() -> str:
 def _blocks(is_special: Callable[[str], bool]) -> Iterator[str]:
     """Yields the blocks of characters, by their code points, that are special.
 
-    Most of the 1.1 million code points are not assigned or never change; to ask each takes a second.
+    Most of the 1.1 million code points are not assigned or never change; checking each takes a second.
     """
     characters = _all_characters()
     for first in range(0, _CODE_POINTS, _BLOCK):

@@ -39,7 +39,7 @@ class Aligner(tf.Module):
     def align(
         self, raw: tf.RaggedTensor, cleaned: Cleaned, texts: tf.Tensor, lengths: tf.RaggedTensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-        """Finds pieces, of these `visible_length`s [N, (pieces)], in raw texts [N, (characters)].
+        """Finds pieces with these `visible_length`s [N, (pieces)] in raw texts [N, (characters)].
 
         Returns:
             Begins and ends of the pieces, each ragged int32 [N, (pieces)], as in `offsets.Encoded`.
@@ -78,11 +78,10 @@ class Aligner(tf.Module):
 
 
 def _byte_places(cleaned: Cleaned, origins: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Finds where the bytes of cleaned texts come from, given the positions [N] of the raw texts.
+    """Finds the origin of the bytes of cleaned texts, given the positions [N] of the raw texts.
 
-    Returns:
-        int32 [K], position of each byte, the end of a text taken for one more, and int32 [N], which of them
-        is the first of each text.
+    Returns int32 [K], the position of each byte, with the end of a text as one more, and int32 [N], the first
+    of each text.
     """
     codes = cleaned.codes.values
     sizes = 1 + sum(tf.cast(codes >= first, tf.int32) for first in (0x80, 0x800, 0x10000))

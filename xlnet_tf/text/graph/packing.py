@@ -16,8 +16,8 @@ def pack(
 
     Args:
         ids_a, ids_b: ragged int32 [N, (pieces)], without special tokens; no ids_b without second texts.
-        seq_len: T, an int or an int32 scalar; room for the special tokens and a piece is the caller's care
-            where it is a tensor.
+        seq_len: T, an int or an int32 scalar; for a tensor, the caller checks that special tokens and a piece
+            fit.
 
     Returns:
         input_word_ids, input_mask (1: a token) and input_type_ids, each int32 [N, T].

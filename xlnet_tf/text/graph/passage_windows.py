@@ -76,9 +76,9 @@ def pack_segments(
 
 
 def window_tokens(answer_mask: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-    """Returns which tokens, counted in their window, are at positions [W, ...] of packed windows.
+    """Returns the tokens, numbered in their window, at positions [W, ...] of packed windows.
 
-    It is the window's length for CLS, and T for all else. `answer_mask` is that of text.windows.
+    CLS has the window's length as its number, everything else T. `answer_mask` is that of text.windows.
     """
     mask = tf.cast(answer_mask, tf.int32)
     tokens = tf.where(mask > 0, tf.cumsum(mask, axis=1, exclusive=True), tf.shape(mask)[1])

@@ -31,12 +31,12 @@ class PageTable:
 
 
 class Replaced(NamedTuple):
-    """What `Replacements.apply` makes of K values.
+    """The result of `Replacements.apply` for K values.
 
     Attributes:
-        values: int32 [R], what stands for the values, one after another.
-        sources: int32 [R], which of the K values each stands for.
-        positions: int32 [R], where in `Replacements.flat` each is from; -1: a value that stands for itself.
+        values: int32 [R], the replacements, one after another.
+        sources: int32 [R], which of the K values each replaces.
+        positions: int32 [R], the position of each in `Replacements.flat`; -1: an unchanged value.
     """
 
     values: tf.Tensor
@@ -45,9 +45,9 @@ class Replaced(NamedTuple):
 
 
 class Replacements:
-    """Replaces some integers below `size` by lists of integers; the others stand for themselves.
+    """Replaces some integers below `size` by lists of integers; the others stay unchanged.
 
-    `flat` has all lists one after another, as the mapping orders them.
+    `flat` has all lists one after another, in the mapping's order.
     """
 
     def __init__(self, lists: Mapping[int, Sequence[int]], size: int):

@@ -17,12 +17,9 @@ _TEXTS = (tf.TensorSpec([None], tf.string),)
 
 
 class GraphEncoded(NamedTuple):
-    """The pieces of N texts and their offsets in them, as `offsets.Encoded` has them for one.
+    """The pieces of N texts and their offsets, as `offsets.Encoded` has them for one text.
 
-    Attributes:
-        ids: ragged int32 [N, (pieces)].
-        begins: the same, the first character of each piece in the raw text (see `GraphTokenizer.valid`).
-        ends: the same, the character after its last.
+    Each is ragged int32 [N, (pieces)]; offsets count the characters of `GraphTokenizer.valid`.
     """
 
     ids: tf.RaggedTensor

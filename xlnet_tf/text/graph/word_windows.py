@@ -49,16 +49,13 @@ def word_windows(lengths: tf.Tensor, row: tf.Tensor, room: int, stride: int) -> 
 
 
 def _chains(heads: tf.Tensor, limits: tf.Tensor, lasts: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
-    """Returns the first words of all windows: from each text's first word on, what comes after it.
+    """Returns the first words of all windows, int64 [N], ascending, beginning with each text's first word.
 
     Args:
         heads: int64 [texts], the first word of each.
-        limits: int64 [W], for each word the end of its text, of
-        lasts: a window that begins with it, and
-        after: the begin of the next window.
-
-    Returns:
-        int64 [N], ascending.
+        limits: int64 [W], for each word the end of its text.
+        lasts: int64 [W], the end of a window that begins with the word.
+        after: int64 [W], the begin of the window after that.
     """
     starts = tf.TensorArray(tf.int64, size=0, dynamic_size=True, element_shape=[None], infer_shape=False)
     starts = starts.write(0, heads[:0])  # eagerly, nothing at all cannot be joined

@@ -42,8 +42,8 @@ class WordFinder(tf.Module):
     def __call__(self, texts: tf.Tensor, codes: tf.RaggedTensor) -> Words:
         """Finds the words of texts [B].
 
-        `codes` [B, (characters)] are their code points and those of a space after each of them, where pieces
-        may lie that are made of nothing.
+        `codes` [B, (characters)] are their code points with a space after each text, where empty pieces may
+        be.
         """
         encoded = self._texts.encode_with_offsets(texts)
         borders, unspaced = word_borders(codes)
@@ -122,9 +122,8 @@ def _split(begins: tf.Tensor, ends: tf.Tensor, cuts: tf.Tensor) -> _Parts:
 def word_borders(codes: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns where words may begin, as text.words.word_borders, for code points [B, (characters)].
 
-    Returns:
-        (borders, unspaced): bool [characters of all texts], whether a word may begin there, and whether that
-        character or the one before it is of a script without spaces between words.
+    The result is (borders, unspaced), bool [characters of all texts]: whether a word may begin there, and
+    whether that character or the one before it is of a script without spaces between words.
     """
     firsts, kinds = _kind_runs()
     kinds = tf.gather(kinds, tf.searchsorted(firsts, codes.flat_values, side="right") - 1)
