@@ -57,10 +57,7 @@ def train(
     overwrite: bool = False,
     **options,
 ) -> XLNetTokenizer:
-    """Trains a tokenizer on a corpus and writes PREFIX.model and PREFIX.vocab.
-
-    Options are those of `xlnet_tf.text.training.train_tokenizer`.
-    """
+    """Trains a tokenizer on a corpus, writes PREFIX.model and PREFIX.vocab; for options see text.training."""
     prefix = os.fspath(output_prefix)
     if not os.path.basename(prefix):
         raise errors.UserError(

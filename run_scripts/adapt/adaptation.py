@@ -106,10 +106,7 @@ class Adaptation:
             )
 
     def prepare(self) -> tuple[dict[str, Any], dict[str, Manifest]]:
-        """Chooses the texts, builds the records and completes the settings.
-
-        Returns the counts of documents, and the sets of records by the names of `texts`.
-        """
+        """Chooses texts, builds records, completes the settings; returns counts, and the sets by name."""
         work, choice = self.folder / WORK, None
         if not (work / COUNTS).exists():
             choice = texts.choose(self.texts, self.held_out, self.params.task.seed)

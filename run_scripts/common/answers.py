@@ -22,11 +22,9 @@ _CONTROLS = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}  # those that
 
 
 def rows_of_flags(pairs: Sequence[str], columns: Mapping[str, TensorInfo]) -> list[dict[str, Any]]:
-    """Reads rows from --input flags.
+    """Reads rows from --input flags NAME=VALUE; the second VALUE of a NAME is for the second row.
 
-    Args:
-        pairs: NAME=VALUE; the second VALUE of a NAME is for the second row.
-        columns: the model's inputs; single strings are given as they are, other values as JSON.
+    Single strings are given as they are, other values as JSON.
     """
     values: dict[str, list[Any]] = {}
     for pair in pairs:
@@ -165,12 +163,9 @@ def check_columns(row: Mapping[str, Any], names: Collection[str], chosen: Mappin
 def inputs_of_row(
     row: Mapping[str, Any], ranks: Mapping[str, int], chosen: Mapping[str, str], where: str = "the row"
 ) -> dict[str, str | list[str]]:
-    """Returns a row's texts by the names of the inputs.
+    """Returns a row's texts by the names of the inputs, of rank 1 (a text) or 2 (a list of texts).
 
-    Args:
-        ranks: 1: the input is a text; 2: a list of texts.
-        chosen: the column of each input.
-        where: location of the row, for messages.
+    `chosen` is the column of each input, `where` the row's location for messages.
     """
     check_columns(row, ranks, chosen, where)
     found = {name: row[chosen[name]] for name in ranks}

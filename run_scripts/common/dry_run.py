@@ -125,8 +125,7 @@ def check(params, task: Task, where: Machines, model_dir: str) -> str:
 def compiled(params, task: Task, where: Machines, price_per_hour: float | None = None) -> str:
     """Compiles the training step for one core of the TPU and describes its needs.
 
-    Raises:
-        UserError: it does not compile, or does not fit a core along with an evaluation's memory.
+    It must fit a core along with an evaluation's memory.
     """
     alone = copy.deepcopy(params)
     rows = params.task.train_data.global_batch_size // where.replicas
@@ -241,10 +240,7 @@ def _copies(saved: int, without_memory: int, hosts: int) -> str:
 
 
 def checkpoint_bytes(params, task: Task, weights: int, rows: int | None = None) -> int:
-    """Returns a checkpoint's size: weights and moments in float32, and the memory if it is saved.
-
-    `rows` are those whose memory is saved; None: those of a batch.
-    """
+    """Returns a checkpoint's bytes: weights and moments in float32, and the memory of `rows` if saved."""
     memory = _memory_bytes(params, task, params.task.train_data.global_batch_size if rows is None else rows)
     return 4 * weights * (1 + _ADAM_SLOTS) + memory * params.trainer.save_memory
 

@@ -36,11 +36,9 @@ class Report(NamedTuple):
 
 
 def report(task, examples, predictions, against=None, samples: int = resampling.SAMPLES) -> Report:
-    """Examines a Predictor's predictions for a set with answers.
+    """Examines a Predictor's predictions for a set with answers; without samples there are no intervals.
 
-    Args:
-        against: the task of another run and its predictions for the same set.
-        samples: number of bootstrap samples; 0: no intervals.
+    `against` is the task of another run and its predictions for the same set.
     """
     units, score = task.units(examples, predictions), _scorer(task)
     intervals = resampling.intervals(score, units, samples) if samples else {}

@@ -103,10 +103,7 @@ def recipes() -> dict[str, pathlib.Path]:
 
 
 def settings_file(source: str, flag: str = "--config_file") -> str:
-    """Returns the file of a recipe given by name; other sources of settings stay unchanged.
-
-    `flag` names the flag in messages.
-    """
+    """Returns the file of a recipe given by name; other sources stay unchanged. Messages name the flag."""
     known, name = recipes(), source.removesuffix(".yaml")
     if pathlib.Path(source).is_file() or not (name in known or re.fullmatch(r"[\w/-]+", name)):
         return source

@@ -251,10 +251,9 @@ class Lowered(NamedTuple):
 
 
 def lower(arguments: Sequence[str], rows: int, length: int | None = None) -> Lowered:
-    """Lowers the program that the script's arguments describe, of this many rows, cut to a length.
+    """Lowers the program of the script's arguments, of this many rows, cut to a length.
 
-    Raises:
-        MemoryError: this machine's memory is too small.
+    Raises MemoryError if this machine's memory is too small.
     """
     import tensorflow as tf
 

@@ -30,11 +30,7 @@ _Skipped = list[tuple[str, str]]  # reason and location of each row
 
 
 def build_classification(options: ClassificationOptions, progress: bool = False) -> dict[str, ExampleSet]:
-    """Builds the examples of all splits.
-
-    Raises:
-        UserError: options, data or tokenizer are wrong; no example was written then.
-    """
+    """Builds the examples of all splits; if options, data or tokenizer are wrong, no example is written."""
     dataset = options.dataset()
     options.claim([*dataset.sources, *["dev"] * bool(dataset.dev_fraction)])
     tokenizer = options.load_tokenizer()
@@ -121,11 +117,7 @@ def _check_columns(row: LabelledRow, source: SplitSource) -> None:
 
 
 def _without_missing_labels(dataset: Dataset) -> Dataset:
-    """Marks test splits without labels as unlabelled, which is allowed for them.
-
-    Raises:
-        UserError: some rows of a split have a label and others none, where each row should have one.
-    """
+    """Marks test splits without labels as unlabelled; raises UserError if only some rows have a label."""
     sources = dict(dataset.sources)
     for name, source in sources.items():
         if not name.startswith("test"):
@@ -191,9 +183,7 @@ def _choose(
 ) -> dict[str, np.ndarray]:
     """Chooses which rows of a source to use, as split -> bool [rows]; "train" may also give "dev".
 
-    Args:
-        values: fingerprints of the rows.
-        limit, dev_limit: how many rows to take at random, of "dev" from "train"; 0: all.
+    `values` are the rows' fingerprints; limit and dev_limit (0: all) are how many rows to take at random.
     """
     count = len(values)
     order = np.random.default_rng(seed).permutation(count)

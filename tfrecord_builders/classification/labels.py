@@ -30,9 +30,8 @@ def is_hidden(row: LabelledRow, source: SplitSource, dataset: Dataset) -> bool:
 def read_labels(row: LabelledRow, source: SplitSource, dataset: Dataset) -> list[str]:
     """Returns a row's labels as written: one, or any number for multi_label.
 
-    Raises:
-        UserError: a label is missing or is not 0 or 1 in a column of its own, or a list has 0 or 1 for each
-            label; the message has file and line.
+    UserErrors, with file and line, reject missing labels, columns of a label with other values than 0 and 1,
+    and lists of 0 and 1.
     """
     if dataset.kind != "multi_label":
         label = row.text(source.label[0]).strip()
@@ -91,12 +90,8 @@ def _whole(label: str) -> str:
 def encode(row: LabelledRow, source: SplitSource, dataset: Dataset) -> int | float | np.ndarray:
     """Returns the stored value of a row's label.
 
-    Returns:
-        classification: the label's number; regression: its value; multi_label: int8 [C], 1 where a label is
-        given. Without a label column: -1 (regression: NaN).
-
-    Raises:
-        UserError: the label is unknown or not a number; the message has file and line.
+    It is the label's number (classification), its value (regression) or int8 [C], 1 where a label is given
+    (multi_label). Without a label column: -1 (regression: NaN).
     """
     size = len(dataset.labels)
     if not source.label:

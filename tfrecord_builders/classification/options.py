@@ -68,12 +68,7 @@ class ClassificationOptions(ExampleOptions):
     seed: int = option("random seed for the rows held out or taken", 0, least=0)
 
     def dataset(self) -> Dataset:
-        """Returns the data set to read: the preset, or what the flags describe.
-
-        Raises:
-            UserError: options are wrong or do not fit together.
-            FileNotFoundError: the preset's files are missing.
-        """
+        """Returns the data set to read: the preset, or what the flags describe."""
         check_fields(self)
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
             raise UserError(f"delimiter is {self.delimiter!r}, expected one character, such as ';'")

@@ -105,8 +105,7 @@ def _new_pipeline(beam_options: str) -> beam.Pipeline:
 def _watch(pipeline: beam.Pipeline, folder: epath.Path) -> Iterator[set[str]]:
     """Runs a pipeline; yields the names of the files in a folder regularly, and when it has ended.
 
-    Raises:
-        UserError: the pipeline failed; the message is that of the first failed job.
+    If the pipeline failed, the UserError's message is that of the first failed job.
     """
     running: PipelineResult | None = None
     waiting: concurrent.futures.Future = concurrent.futures.Future()

@@ -58,10 +58,7 @@ def read(path: epath.Path, kind: str) -> Iterator[LabelledRow]:
 def rows_of_batch(batch: Any, features: Any, source: str, first: int) -> Iterator[LabelledRow]:
     """Yields the rows of an Arrow batch or table; a column is decoded when it is first accessed.
 
-    Args:
-        features: its columns' features, as `with_names` takes them.
-        source: location of the rows, for messages.
-        first: number of the first row.
+    For `features` see `with_names`; `first` is the number of the first row.
     """
     paths = dict(_paths(batch.schema))
     decoded: dict[str, list[str | list[str]]] = {}

@@ -15,12 +15,7 @@ _MAX_FIELD = 1 << 24  # characters; the csv module's own limit is less than a lo
 
 
 class Dialect(NamedTuple):
-    """The format of a table's rows.
-
-    Attributes:
-        quoted: whether double quotes enclose delimiters and line ends; otherwise they are text.
-        end: the byte that ends a line.
-    """
+    """The format of a table's rows; if `quoted`, double quotes enclose delimiters and line ends."""
 
     delimiter: str
     quoted: bool
@@ -64,10 +59,7 @@ class BadQuotes(BadRow):
 def split_rows(lines: Iterable[tuple[int, str]], dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
     """Yields the beginning and the fields of each row, [""] for a blank line; reads no line beyond it.
 
-    `lines` are (beginning as the caller counts, line).
-
-    Raises:
-        BadQuotes: the next row cannot be split.
+    `lines` are (beginning as the caller counts, line). Raises BadQuotes if the next row cannot be split.
     """
     if not dialect.quoted:
         for first, line in lines:

@@ -113,7 +113,6 @@ class Split(Generic[Read]):
 
     Attributes:
         rows: in order; may be read lazily while examples are written.
-        total: number of rows.
         columns, settings, sequences: as ExampleWriter takes them.
         examples: from rows to their examples; the writer is for counting.
         skipped: reason and location of rows left out by reading.
@@ -139,10 +138,7 @@ def build_sets(
 ) -> dict[str, ExampleSet]:
     """Builds the sets of some splits in `output_dir`/split; their earlier sets are removed first.
 
-    Args:
-        task: name of its TaskEntry.
-        read: from a name to its split.
-        unit: name of a row, for the progress bar.
+    `task` is the name of its TaskEntry, `unit` that of a row, for the progress bar.
 
     Raises:
         UserError: output_dir has sets with other settings, or more splits than a new train, and they may not
@@ -194,10 +190,8 @@ def encoded(
 def _make_room(folder: epath.Path, names: Sequence[str], first: ExampleSet, overwrite: bool) -> None:
     """Removes the earlier sets of splits, or of all with `overwrite`.
 
-    `first` is the first new set; all splits share its settings.
-
-    Raises:
-        UserError: without `overwrite`, there are sets with other settings, or more splits than a new train.
+    `first` is the first new set; all splits share its settings. Without `overwrite`, sets with other
+    settings, or more splits than a new train, are a UserError.
     """
     there, new = _sets_in(folder), _settings(first)
     different = [
@@ -242,10 +236,7 @@ def _settings(examples: ExampleSet) -> dict[str, Any]:
 
 
 def run(options: type[Options], build: Callable[[Options, bool], Mapping[str, ExampleSet]]) -> None:
-    """Runs a builder's command: builds as the flags say and prints a summary.
-
-    The second argument of `build` is whether to draw progress bars.
-    """
+    """Runs a builder's command with `build(options, whether to draw progress bars)`, and prints a summary."""
     define_flags(options)
     command_line.require_one_of(*SPLITS)
     errors.run(

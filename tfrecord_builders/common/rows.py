@@ -118,12 +118,7 @@ class NotAnObject(BadRow):
 
 
 def parse_object(line: str) -> dict[str, Any]:
-    """Returns the object on a line of jsonl.
-
-    Raises:
-        NotAnObject: it is something else.
-        BadRow: it has a key twice.
-    """
+    """Returns the object on a line of jsonl; raises NotAnObject, or BadRow if a key is there twice."""
     try:
         values = files.parse_json(line)
     except files.SecondKey as error:

@@ -119,8 +119,7 @@ def _run_in_processes(
 ) -> Iterator[tuple[Job, Result]]:
     """Runs jobs in processes, each a pool of its own, so that one that dies affects no other's job.
 
-    A dead process' job is rerun at once. If that dies, too, it waits until no other job runs, as memory may
-    be short.
+    A dead process' job is rerun at once, then once no other job runs, as memory may be short.
     """
     waiting = iter(jobs)
     running: dict[concurrent.futures.Future, tuple[_Pool, Job, int]] = {}
@@ -193,10 +192,7 @@ def _new_pool() -> _Pool:
 
 
 def _end_with_parent() -> None:
-    """Ends this process as soon as its parent has ended, even by kill -9.
-
-    An orphaned worker would wait forever, and could still write into a folder that another build uses.
-    """
+    """Ends this process with its parent, even after kill -9; an orphan could harm another build's folder."""
     parent = multiprocessing.parent_process()
 
     def watch() -> None:

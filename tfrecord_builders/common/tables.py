@@ -83,12 +83,7 @@ def is_columnar(source: epath.PathLike) -> bool:
 
 
 def existing(path: epath.PathLike) -> epath.Path:
-    """Returns the path of an existing file or folder.
-
-    Raises:
-        FileNotFoundError: it does not exist.
-        UserError: it is a pipe.
-    """
+    """Returns the path of an existing file or folder; raises FileNotFoundError, or UserError for a pipe."""
     path = epath.Path(path)
     if not path.exists():
         tip = "; only one path is expected, and the comma is a part of it" if "," in str(path) else ""
@@ -133,9 +128,6 @@ def read_table(path: epath.PathLike, table: TableFormat, skip: Skip | None = Non
     Args:
         path: a file, plain or compressed, local or remote, a folder, or the name of a data set.
         skip: called with reason and location of each row with too few or too many fields; None: an error.
-
-    Raises:
-        UserError: it is damaged, badly encoded or badly written; the message has file and line.
     """
     if table.kind == NAMED:
         return named_sets.read(os.fspath(path))

@@ -39,15 +39,7 @@ MAX_BREAKS = 0.125  # of the records, where rows may break off; more of them mea
 
 
 def convert(options: ConversionOptions, progress: bool = False) -> tuple[Manifest, list[str]]:
-    """Converts records.
-
-    Returns:
-        (the manifest, written last; notes for the user on what the records lack).
-
-    Raises:
-        UserError: an option, a file or a record is wrong, with its file and number.
-        FileNotFoundError: the tokenizer is missing.
-    """
+    """Converts records; returns the manifest, written last, and notes on what the records lack."""
     folders.claim(options.output_dir, folders.RECORDS, flag="--output_dir")
     original = options.source_format == "original"
     source = (original_format if original else model_garden_format).find(options.input, options.num_cores)

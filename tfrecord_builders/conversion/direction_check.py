@@ -38,10 +38,7 @@ class Sketch:
 
 
 def contradiction(sketches: list[Sketch], backward: np.ndarray) -> tuple[int, int] | None:
-    """Returns two rows whose shared text contradicts their directions, backward bool [rows].
-
-    None if most of the shared text is consistent.
-    """
+    """Returns two rows whose shared text contradicts their directions, backward bool [rows], or None."""
     keys = np.concatenate([sketch.keys for sketch in sketches])
     rows = np.repeat(np.arange(len(sketches)), [len(sketch.keys) for sketch in sketches])
     turned = np.concatenate([sketch.turned for sketch in sketches]) ^ backward[rows]

@@ -61,7 +61,6 @@ class ExternalSet:
     """Files with the same settings.
 
     Attributes:
-        lower: whether the text was lower-cased.
         num_predict: tokens picked in every record; None: their number varies, or none are picked yet.
         alpha, beta: about beta of each alpha tokens were picked.
     """
@@ -91,11 +90,7 @@ def joined(sets: Sequence[ExternalSet]) -> ExternalSet:
 
 
 def read_frames(path: epath.Path) -> Iterator[bytes]:
-    """Yields the records of a TFRecord file.
-
-    Raises:
-        UserError: the file cannot be read, is truncated or damaged; with the record's number.
-    """
+    """Yields the records of a TFRecord file; a truncated or damaged record is a UserError with its number."""
     try:
         with path.open("rb") as file:
             record = 0
@@ -125,18 +120,12 @@ def read_steps(
     lengths: Mapping[str, int | None],
     on_rest: Callable[[ExternalFile, int], None] | None = None,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Reads a file, many steps at a time.
+    """Reads a file, many steps at a time: name -> int64 [S, B, length], padded with -1 if the length varies.
 
     Args:
         lengths: numbers in each feature; None: variable.
         on_rest: called with the number of records in an incomplete last step; a file with known num_steps has
             none.
-
-    Yields:
-        name -> int64 [S, B, length]; a feature of variable length is padded with -1.
-
-    Raises:
-        UserError: a record has other features, or the file has a wrong number of records.
     """
     chunk = max(1, CHUNK_RECORDS // file.batch_size) * file.batch_size
     frames, count, records = [], 0, 0

@@ -9,10 +9,7 @@ from xlnet_tf.records import ranks, spans
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConversionOptions:
-    """What to convert, from which format ("original" or "model_garden"), and how.
-
-    None is the default that the help states.
-    """
+    """What to convert, from which format ("original" or "model_garden"), and how; None: see the help."""
 
     input: Sequence[str] = option(
         "folders of records, or paths or globs of their record_info-*.json or *.tfrecord*.json; with --to "

@@ -115,12 +115,9 @@ def _num_cores(info: epath.Path, numbers: dict[str, Any]) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """The result of writing a set in the original's format.
+    """The files and size of a set in the original's format: steps are batches of all files.
 
-    Attributes:
-        files: names of the TFRecord files.
-        steps: batches in all of them.
-        dropped: records that did not fill a step of all rows.
+    `dropped` records did not fill a step of all rows.
     """
 
     files: list[str]
@@ -150,9 +147,6 @@ def write(
         num_cores: cores that share them, num_core_per_host.
         num_tasks: files for each pass.
         report: called with the number of records written since the last call.
-
-    Raises:
-        UserError: the format cannot hold the set's objective or directions, or there are too few records.
     """
     folder = epath.Path(output_dir)
     _check_output(manifest, folder)

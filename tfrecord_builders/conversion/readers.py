@@ -14,12 +14,7 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 
 class OriginalReader:
-    """Reads the original's records, which have targets.
-
-    Attributes:
-        num_predict: target slots of the set.
-        notes: for the user.
-    """
+    """Reads the original's records, which have targets, up to num_predict; `notes` are for the user."""
 
     functional_tokens = "ordered"  # `_local_perm` gives SEP and CLS a position in the order
 

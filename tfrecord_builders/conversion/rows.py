@@ -29,7 +29,6 @@ class RowWriter:
     """Writes a row of an external file, or a part of it, as a shard: a context that ends the shard.
 
     Args:
-        number: the row's number in the file.
         stream_segments: segments of the longest stream; None: the row is one stream.
         word_starts: bool [V], pieces that start a word.
 

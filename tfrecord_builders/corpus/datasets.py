@@ -44,11 +44,7 @@ class DatasetPart(PartOfRows):
 
 
 class DatasetSource:
-    """A split of a data set.
-
-    Raises:
-        UserError: it is unknown or not prepared, or has no such split or text field.
-    """
+    """A split of a data set, which must be prepared and have the text field."""
 
     path = None
 

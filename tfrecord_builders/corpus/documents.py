@@ -24,7 +24,6 @@ class PartText:
 
     Attributes:
         lines: stripped; "" ends a document.
-        raw: bytes with the contents of `lines`, for checksums.
         empty_documents: how many have no text; they are not in `lines`.
         nul_bytes: file's name -> NUL bytes in its text, where there are any.
     """
@@ -94,11 +93,7 @@ class PartOfRows:
         return self
 
     def texts(self) -> Iterable[str]:
-        """Reads the texts of the rows; one without text is an empty document.
-
-        Raises:
-            UserError: they cannot be read, or a text is not UTF-8.
-        """
+        """Yields the texts of the rows; one without text is an empty document."""
         raise NotImplementedError
 
     def read(self, cache: StreamCache) -> PartText:
@@ -130,10 +125,7 @@ def document_lines(lines: Iterable[str], mark_paragraphs: bool) -> list[str]:
 
 
 def part_of_documents(texts: Iterable[str], mark_paragraphs: bool) -> PartText:
-    """Returns the text of whole documents.
-
-    Unpaired surrogates, which no UTF-8 file can hold, become U+FFFD.
-    """
+    """Returns the text of whole documents; unpaired surrogates, which UTF-8 cannot hold, become U+FFFD."""
     lines, empty = [], 0
     for text in texts:
         if of_document := document_lines(text.split("\n"), mark_paragraphs):

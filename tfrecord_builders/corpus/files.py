@@ -29,23 +29,14 @@ TABLES = {".csv": "csv", ".tsv": "tsv"}  # for those who want rows
 
 @dataclasses.dataclass(frozen=True)
 class FileFormat:
-    """A file's format by its name.
-
-    Attributes:
-        kind: "text", "jsonl", "parquet", "csv" or "tsv".
-        compression: "", "gzip" or "zstd".
-    """
+    """A file's format by its name: text, jsonl, parquet, csv or tsv; compression gzip, zstd or ""."""
 
     kind: str
     compression: str
 
 
 def file_format(path: epath.Path) -> FileFormat:
-    """Returns the format of a file by its suffixes; unknown suffixes are text.
-
-    Raises:
-        UserError: an archive, another compression, something that is not text, or compressed parquet.
-    """
+    """Returns the format of a file by its suffixes; unknown suffixes are text, binary formats an error."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     compression = compression_of(path)
     if compression:
@@ -69,14 +60,10 @@ def not_a_corpus(path: epath.Path, suffix: str) -> UserError:
 
 
 def find_files(patterns: Sequence[str]) -> list[epath.Path]:
-    """Finds the files of a corpus.
+    """Finds the files of a corpus, local or remote, by paths or globs (* ? []), sorted within each.
 
-    Args:
-        patterns: paths or globs (* ? []), local or remote; folders give all files but hidden ones.
-
-    Returns:
-        The files, sorted within each pattern. A file with several paths (relative, absolute, symbolic links)
-        is returned once, by the first one.
+    Folders give all files but hidden ones. A file with several paths (relative, absolute, symbolic links) is
+    returned once, by the first one.
     """
     files = {}
     for pattern in patterns:

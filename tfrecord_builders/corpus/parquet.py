@@ -62,11 +62,7 @@ class ParquetPart(PartOfRows):
 
 
 class ParquetSource:
-    """A parquet file.
-
-    Raises:
-        UserError: it is damaged, or has no string column with the options' name.
-    """
+    """A parquet file, which must have a string column with the options' name."""
 
     def __init__(self, path: epath.Path, options: CorpusOptions):
         self.path = path

@@ -43,7 +43,6 @@ class CorpusShard:
     Attributes:
         source_bytes: stored bytes of files that were passed to make it, for progress.
         continues: whether the previous shard ends inside of a document.
-        selection: the chosen documents; None: all.
     """
 
     index: int
@@ -96,9 +95,6 @@ def plan_shards(sources: Iterable[Source], shard_bytes: int) -> Iterator[CorpusS
     A shard takes at least `shard_bytes` of uncompressed text and ends at the next document border. A document
     that continues for another `shard_bytes` is split at a line's end. A rest of less than half a shard joins
     the previous one. Compressed and plain files with the same text give the same shards.
-
-    Raises:
-        UserError: a line is longer than allowed, or a file is damaged.
     """
     waiting: CorpusShard | None = None
     parts: list[Part] = []
@@ -132,8 +128,7 @@ def plan_shards(sources: Iterable[Source], shard_bytes: int) -> Iterator[CorpusS
 def read_lines(corpus_shard: CorpusShard) -> Lines:
     """Reads the lines of a corpus shard; memory holds one part and the chosen documents.
 
-    Raises:
-        UserError: the text cannot be read (with file and location), or does not fit the selection.
+    It is a UserError if the text does not fit the selection.
     """
     digest = hashlib.sha256()
     selection = corpus_shard.selection

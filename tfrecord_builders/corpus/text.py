@@ -44,12 +44,7 @@ class TextPart(FilePart):
         return file_format(epath.Path(self.path)).kind == "jsonl"
 
     def read(self, cache: StreamCache) -> PartText:
-        """Reads the part.
-
-        Raises:
-            UserError: text is compressed or not UTF-8, a line is longer than MAX_LINE_BYTES, or a line is not
-                a json object with the text; with file, line and byte.
-        """
+        """Reads the part; invalid text, lines or objects are UserErrors with file, line and byte."""
         text = self.read_bytes(cache)
         if self.start == 0 and (what := unpacking(text)):
             raise UserError(f"{self.path} is compressed, which its name does not say: {what}")

@@ -104,11 +104,7 @@ class CheckReport:
 
 
 def check(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> CheckReport:
-    """Checks every record and every file of a set, and the manifest's statements about them.
-
-    Raises:
-        UserError: the set's tokenizer is not the manifest's, so that nothing else can be checked.
-    """
+    """Checks every record and file of a set and the manifest's statements; needs the manifest's tokenizer."""
     tokenizer = XLNetTokenizer(model_file=manifest.tokenizer_path)
     manifest.check_tokenizer(tokenizer.fingerprint)
     report = CheckReport()

@@ -29,10 +29,6 @@ def compare(first: Manifest, second: Manifest, progress: bool = False) -> dict[s
         they differ; shards: how many are the same, differ, could not be compared or are in one set only;
         records: how many were compared and differ; columns: name -> the records and the share of values that
         differ; example: the first record that differs, with pieces.
-
-    Raises:
-        UserError: a shard is damaged.
-        FileNotFoundError: a shard is missing.
     """
     first.check_files()
     second.check_files()

@@ -47,13 +47,10 @@ class Broken:
 def broken_records(
     manifest: Manifest, shard: Shard, columns: Mapping[str, np.ndarray], text: RecoveredText
 ) -> Iterator[Broken]:
-    """Yields every invariant that does not hold in a shard.
+    """Yields every invariant that does not hold in a shard with columns name -> [S, ...].
 
-    Large shards are checked in parts, so a name may be repeated.
-
-    Args:
-        columns: its records, name -> [S, ...].
-        text: the corpus shard's text, recovered from this shard or that of another pass.
+    Large shards are checked in parts, so a name may be repeated. `text` is the corpus shard's, recovered from
+    this shard or that of another pass.
     """
     for broken in _broken_scalars(manifest, shard, columns, text):
         if len(broken.records):

@@ -27,9 +27,6 @@ def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int 
 
     Up to MOST_LABELLED positions are labelled with their pieces; targets also with their number in the order
     of prediction. A piece that no installed font can show is labelled with its id.
-
-    Raises:
-        UserError: there is no such record or window.
     """
     import matplotlib
     from matplotlib.patches import Patch

@@ -28,9 +28,7 @@ def broken_statistics(
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yields (statistic, manifest's value, recounted value) where they differ, for a shard of sound records.
 
-    Args:
-        text: the corpus shard's text.
-        word_starts: bool [V], pieces that start a word.
+    `word_starts`, bool [V], are the pieces that start a word.
     """
     statistics = shard.statistics
     runs = [

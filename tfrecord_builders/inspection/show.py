@@ -45,11 +45,7 @@ class Record:
 
 
 def load_record(manifest: Manifest, number: int) -> tuple[Shard, int, Record]:
-    """Returns a record, given its number over all shards in the manifest's order, its shard, and its index.
-
-    Raises:
-        UserError: there is no such record, or it is damaged.
-    """
+    """Returns a record, by its number over all shards in the manifest's order, its shard, and its index."""
     if not 0 <= number < manifest.records:
         raise UserError(f"record is {number}, expected 0 to {manifest.records - 1}: the set has no more")
     index = number
@@ -65,9 +61,6 @@ def describe(manifest: Manifest, number: int, target: int | None = None, color: 
 
     `target` is the position in the order of prediction of the target whose view is shown; None: the middle
     one. `color` marks targets with a terminal's colours.
-
-    Raises:
-        UserError: there is no such record or target.
     """
     shard, index, record = load_record(manifest, number)
     tokenizer = XLNetTokenizer(model_file=manifest.tokenizer_path)

@@ -46,10 +46,6 @@ def count(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> d
         direction how much was read and written, and properties of its records; a_lengths, b_lengths:
         tokens -> records; target_density: share of targets by position; spans: words of a span -> spans (in
         tokens where the set's spans are); expected_spans: words -> share, P(n) ~ 1/n; warnings.
-
-    Raises:
-        UserError: a shard is damaged.
-        FileNotFoundError: a shard is missing.
     """
     manifest.check_files()
     tokenizer = XLNetTokenizer(model_file=manifest.tokenizer_path)

@@ -85,13 +85,10 @@ _lease = functools.partial(
 
 @dataclasses.dataclass
 class _Set:
-    """A set of a build.
+    """A set of a build: `started` is its manifest without shards, `whole` the manifest once it is finished.
 
-    Attributes:
-        started: its manifest, without shards.
-        owner: the lease on its folder.
-        whole: the manifest of the finished set; None: there is more to build.
-        earlier: slice index -> pass -> shard of an earlier finished set.
+    `owner` is the lease on its folder; `earlier` has the shards of an earlier finished set: slice index ->
+    pass -> shard.
     """
 
     started: Manifest

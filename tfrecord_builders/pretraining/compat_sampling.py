@@ -149,7 +149,7 @@ def segments_and_targets(
     max_words: int = 5,
     reverse: bool = False,
 ) -> tuple[Segments, np.ndarray]:
-    """Cuts a stream into segments and picks targets as the original does.
+    """Cuts a stream into segments and picks targets, is_target bool [S, T], as the original does.
 
     The counterpart of `sample_segments` and `sample_segment_targets`, for use with `sample_ranks`. A row may
     have up to 3 targets fewer than num_predict, since the original also picks SEP and CLS and drops them
@@ -163,9 +163,6 @@ def segments_and_targets(
         num_predict: targets P of a segment; None: as many as the spans give.
         piece_starts: bool [V], the pieces that start a word: `XLNetTokenizer.original_word_starts`.
         alpha, beta, max_words, reverse: see `sample_mask`.
-
-    Returns:
-        (segments, is_target bool [S, T]).
     """
     goals = halves(seq_len, reuse_len, num_predict)
     borders = np.asarray(sentence_ends)[:-1]

@@ -47,9 +47,8 @@ def fingerprints(documents: Sequence[bytes]) -> list[int]:
 def fingerprint_group(group: Sequence[CorpusShard]) -> list[dict[str, Any]]:
     """Reads corpus shards and returns the fingerprints of their documents, as json values.
 
-    Returns:
-        For each slice, fingerprints: one of each whole document of which it has a part; and continues:
-        whether the first of them continues from the previous shard.
+    Each slice has one of each whole document of which it has a part, and `continues`: whether the first of
+    them continues from the previous shard.
     """
     digests: list[Any] = []  # of documents, the last one open
     found: list[dict[str, Any]] = []
@@ -147,16 +146,9 @@ def select(
 ) -> Iterator[tuple[bool, CorpusShard]]:
     """Distributes the documents of a corpus to the shards of one set, or of two.
 
-    Args:
-        slices: the corpus' slices, unchanged since the choice.
-        dev_fraction: 0: there is no held-out set. Else each shard of that set is made from 1 / dev_fraction
-            corpus shards (256 at most), so that it is about as large as the others.
-
-    Yields:
-        (whether it is in the held-out set, the corpus shard with its selection); numbered in each set.
-
-    Raises:
-        UserError: the corpus has changed since.
+    Yields (whether it is in the held-out set, the corpus shard with its selection); numbered in each set.
+    With dev_fraction, each held-out shard is made from 1 / dev_fraction corpus shards (256 at most), so that
+    it is about as large as the others. It is a UserError if the corpus has changed since the choice.
     """
     together = min(round(1 / dev_fraction), MAX_SLICES_TOGETHER) if dev_fraction else 0
     waiting: list[CorpusShard] = []  # for the held-out set

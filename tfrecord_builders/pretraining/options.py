@@ -111,11 +111,7 @@ class PretrainingOptions(CorpusOptions, runners.RunnerOptions):
     overwrite: bool = option("replace another build in output_dir", False)
 
     def resolved(self) -> "PretrainingOptions":
-        """Returns the options with all defaults filled in, checked as far as possible without the data.
-
-        Raises:
-            UserError: an option is out of range or does not fit the others.
-        """
+        """Returns the options with all defaults filled in, checked as far as possible without the data."""
         check_fields(self)
         reuse_len = self.seq_len // 2 if self.reuse_len is None else self.reuse_len
         segments.check_lengths(self.seq_len, reuse_len)

@@ -32,13 +32,8 @@ def prepare(started: Manifest, overwrite: bool) -> tuple[Manifest | None, Shards
     """Prepares the folder for a build.
 
     An unfinished build is resumed, even if files of its corpus have changed in size, as after a correction.
-
-    Returns:
-        The manifest if a finished set with these settings is there (nothing is written then), and the shards
-        of an earlier finished set.
-
-    Raises:
-        UserError: the folder holds another build, and `overwrite` is not set.
+    Returns the manifest if a finished set with these settings is there (nothing is written then), and the
+    shards of an earlier finished set. Another build there is a UserError without `overwrite`.
     """
     folder = started.folder
     names = _names(folder)

@@ -23,10 +23,8 @@ def new_manifests(
 ) -> list[Manifest]:
     """Returns the manifests of a build's sets, without shards.
 
-    One set is written to the output folder itself; a training and a held-out set to two folders in it.
-
-    Raises:
-        UserError: two sets would go into the folder of one, or one into the folder of two.
+    One set is written to the output folder itself; a training and a held-out set to two folders in it. A
+    folder cannot change between the two.
     """
     folder = epath.Path(options.output_dir)
     same = ("use_eod", "sentence_split", "perm_size", "objective", "functional_tokens", "num_passes",
@@ -83,9 +81,8 @@ def plan_jobs(
 ) -> Iterator[Job]:
     """Yields the jobs of sets as the corpus is split.
 
-    Args:
-        choice: which documents go where; None: all into the only set.
-        sets: for each set to be built, its manifest and the shards of an earlier finished set.
+    `choice` says which documents go where; None: all into the only set. `sets` are each set's manifest and
+    the shards of an earlier finished set.
     """
     first = sets[0][0]
     slices = corpus.plan_shards(sources, first.slice_bytes)

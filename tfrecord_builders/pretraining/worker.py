@@ -31,11 +31,9 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One job.
+    """One job: `manifest` has the settings and the folder, but no shards and files of the corpus.
 
-    Attributes:
-        manifest: has the settings and the folder; without shards and the corpus' files.
-        earlier: pass -> shard of an earlier finished set. Notes in the folder take precedence.
+    `earlier` are the shards of an earlier finished set, by pass. Notes in the folder take precedence.
     """
 
     manifest: Manifest
@@ -65,11 +63,8 @@ def read_note(folder: epath.Path, shard_file: str) -> Shard | None:
 def build_job(job: Job) -> dict[str, Any]:
     """Writes the shards of a job, one per pass; the text is tokenized once for all of them.
 
-    Existing shards of the same text are kept.
-
-    Returns:
-        shards: by pass, as json values; built: how many of them are new; fingerprints: of the documents,
-        unless they have been compared before.
+    Existing shards of the same text are kept. Returns the shards by pass, as json values; `built`, how many
+    are new; and fingerprints of the documents, unless they have been compared before.
     """
     manifest, folder = job.manifest, job.manifest.folder
     lines = read_lines(job.corpus_shard)

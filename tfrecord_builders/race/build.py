@@ -53,10 +53,6 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
 
     Columns are `label` int32, the right option, -1 if unknown. Each line of examples.jsonl has id, level,
     question and options.
-
-    Raises:
-        FileNotFoundError: an input is missing.
-        UserError: options or questions are wrong; the message has file and line.
     """
     options.check()
     tokenizer = options.load_tokenizer()
@@ -167,15 +163,8 @@ def option_sequences(
     """Packs a question: one sequence for each of its C options, each with that option alone.
 
     The last `max_qa_len` pieces of question and option are kept, as the option mostly stands at the end. The
-    context is cut at its end to the remaining room.
-
-    Args:
-        context: piece ids.
-        answers: piece ids of the question with each of its options.
-        seq_len: T, tokens of a sequence.
-
-    Returns:
-        The columns input_ids and segment_ids [C * T].
+    context is cut at its end to the remaining room. All are piece ids. Returns the columns input_ids and
+    segment_ids [C * T], T = seq_len.
 
     Source: run_race.py of the original, whose shared list leaves the previous options in every sequence.
     """

@@ -60,10 +60,6 @@ def read_questions(
             is a letter (A is the first option) or a number (0 is the first option), or missing if unknown.
         skip: called with reason and location of each skipped question.
         columns: those of rows with one question; None: the names above.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        UserError: a file is wrong; the message has file and line.
     """
     columns = columns or RaceColumns()
     for file, table in _tables(path):

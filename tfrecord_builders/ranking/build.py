@@ -104,10 +104,6 @@ def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, 
     Columns are `relevance` int32 [K], -1 if unknown and in slots without a candidate. Each line of
     examples.jsonl has query_id, query, passages (id and text of the candidates) and missing (the relevance of
     relevant passages that are not candidates).
-
-    Raises:
-        FileNotFoundError: an input is missing.
-        UserError: options or data are wrong; the message has file and line.
     """
     options.check()
     tokenizer = options.load_tokenizer()
@@ -249,15 +245,10 @@ def all_candidates(query: Query, size: int) -> Iterator[list[CandidatePassage]]:
 def candidate_sequences(
     query: np.ndarray, passages: Sequence[np.ndarray], candidates: int, seq_len: int
 ) -> dict[str, np.ndarray]:
-    """Packs the candidates of a record; each passage is cut at its end to the room that the query leaves.
+    """Packs K candidates of a record; each passage is cut at its end to the room that the query leaves.
 
-    Args:
-        query: piece ids.
-        passages: piece ids of each, at most K = `candidates` of them.
-        seq_len: T, tokens of a sequence.
-
-    Returns:
-        The columns input_ids and segment_ids [K * T], all padding in slots without a candidate.
+    Query and passages are piece ids. Returns the columns input_ids and segment_ids [K * T], T = seq_len, all
+    padding in slots without a candidate.
     """
     room = seq_len - _NUM_SPECIAL - len(query)
     input_ids = np.full((candidates, seq_len), PAD_ID, np.int32)

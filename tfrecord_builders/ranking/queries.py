@@ -52,13 +52,8 @@ WIKIQA_COLUMNS = PairColumns("Question", "Sentence", "Label", "QuestionID", "Sen
 def read_pairs(path: epath.PathLike, columns: PairColumns, skip: Skip, labelled: bool = True) -> list[Query]:
     """Reads a csv, tsv or jsonl table with a query and a passage a line; a query's lines may be apart.
 
-    Args:
-        skip: called with reason and location of each skipped row.
-        labelled: whether the relevance must be known; if not, it may be empty, or have no column.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        UserError: a column is missing, a relevance is not a number from 0 up, or two texts have the same id.
+    `skip` is called with reason and location of each skipped row. Unless `labelled`, the relevance may be
+    empty, or have no column.
     """
     pairs = _Pairs(skip)
     for row in read_table(path, infer_format(path)):
@@ -77,10 +72,6 @@ def read_wikiqa(path: epath.PathLike, skip: Skip, labelled: bool = True) -> list
 
     The file is WikiQA-train.tsv, with named columns, or WikiQA-train.txt (question, sentence, label), plain
     or .gz, with WikiQA-train.ref (question id, 0, sentence id, label) line by line next to it.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        UserError: the files are wrong, or do not belong to each other.
     """
     path = epath.Path(path)
     name = path.stem if compression_of(path) else path.name
@@ -108,9 +99,6 @@ def read_judgements(path: epath.PathLike) -> Iterator[tuple[str, str, int, str]]
     """Reads relevance judgements (TREC's qrels): query id, unused, passage id, relevance.
 
     Yields (query id, passage id, relevance, location). TREC's negative grades (spam) become 0.
-
-    Raises:
-        UserError: a line has other fields, or a relevance above MAX_RELEVANCE.
     """
     for fields, location in read_words(path):
         if len(fields) != 4 or not fields[3].removeprefix("-").replace(".", "", 1).isdecimal():

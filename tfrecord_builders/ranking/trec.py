@@ -26,10 +26,6 @@ def read_trec(queries: str, collection: str, run: str, qrels: str, depth: int, s
         depth: how many candidates of a query are taken from the run; 0: all.
         skip: called with reason and location of skipped data: empty texts, unknown ids, queries without
             candidates.
-
-    Raises:
-        FileNotFoundError: a file is missing.
-        UserError: a file is wrong; the message has file and line.
     """
     texts = _read_texts(queries, "query", skip)
     grades = _read_qrels(qrels, texts, skip) if qrels else {}
@@ -69,9 +65,6 @@ def read_run(
             with tabs (MS MARCO's top1000), or `query-id passage-id` with or without a rank.
         depth: how many candidates to keep of each query; 0: all.
         skip: called with reason and location of skipped lines.
-
-    Raises:
-        UserError: a line has another number of fields.
     """
     candidates: dict[str, dict[str, str]] = defaultdict(dict)
     for fields, location in read_words(path):

@@ -92,9 +92,6 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
     A line of examples.jsonl has the question's `id`, text and answers (null if not known), the number of its
     `passage`, and the window's `first` token and `length`. settings["unanswerable"] is whether some questions
     have no answer, settings["answered"] whether answers are known.
-
-    Raises:
-        UserError: options or data are wrong; nothing was written then.
     """
     options.check()
     tokenizer = options.load_tokenizer()
@@ -189,11 +186,7 @@ class _Examples:
         encoded: Encoded,
         writer: ExampleWriter,
     ) -> Iterator[Example]:
-        """Yields the windows of a question about the split's `number`th passage.
-
-        Raises:
-            Unusable: there is nothing to learn from.
-        """
+        """Yields the windows of a question about the split's `number`th passage; may raise Unusable."""
         ids = self.tokenizer.encode(question.text)
         length = min(len(ids), self.max_question_len)
         room = windows_lib.window_room(length, self.seq_len, self.segment_len)
@@ -225,11 +218,7 @@ def _described(question: SquadQuestion) -> dict[str, Any]:
 def _training_answer(
     question: SquadQuestion, passage: SquadPassage, encoded: Encoded, writer: ExampleWriter
 ) -> Span | None:
-    """Returns the first answer that is in the passage; None if the question has none.
-
-    Raises:
-        Unusable: the question teaches nothing.
-    """
+    """Returns the first answer in the passage; None if there is none, Unusable if it teaches nothing."""
     if not encoded.ids:
         raise Unusable("empty passage")
     if not question.text.strip():

@@ -80,12 +80,7 @@ class SquadColumns:
 
 
 def read_squad(path: epath.PathLike, columns: SquadColumns | None = None) -> SquadFile:
-    """Reads a file of questions: SQuAD's json (1.1, 2.0), also compressed, or a table (`tables.read_table`).
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        UserError: its format is wrong; the message says where, as in data[3].paragraphs[0].qas[2].
-    """
+    """Reads questions from SQuAD's json (1.1, 2.0) or a table (`tables.read_table`), plain or compressed."""
     if is_columnar(path) or unpacked_name(epath.Path(path)).endswith((".jsonl", ".csv", ".tsv")):
         return _read_rows(path, columns or SquadColumns())
     return _read_json(existing_file(path))

@@ -87,10 +87,6 @@ def build_tagging(options: TaggingOptions, progress: bool = False) -> dict[str, 
     piece, -1 elsewhere. A line of examples.jsonl has `parts`: the predicted parts of sentences, from word
     number `first` on, with id, text (where first is 0), and of each word its offsets [begin, end) in the
     text, its position in the sequence and its tag (tags is null where they are not known).
-
-    Raises:
-        FileNotFoundError: an input is missing.
-        UserError: options or input are wrong; the message has file and line.
     """
     options.check()
     tokenizer = options.load_tokenizer()
@@ -199,12 +195,9 @@ def _check_tags(train: _Input, scheme: str) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Examples:
-    """Converts the rows of a split to examples.
+    """Converts the rows of a split to examples; with `whole_documents`, of all sentences of a document.
 
-    Attributes:
-        stride: pieces between the starts of two windows.
-        whole_documents: whether all sentences of a document are one text.
-        labels: all tags, by their number.
+    `stride` is the pieces between the starts of two windows; `labels` are all tags, by their number.
     """
 
     encoder: SentenceEncoder

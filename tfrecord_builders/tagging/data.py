@@ -62,14 +62,9 @@ class Entity(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class AnnotatedText:
-    """A text with annotated entities.
+    """A text with annotated entities, longest first if they begin together; None: not known.
 
-    Attributes:
-        id: the data's own, or file and line.
-        document: texts of one document follow one another and have the same.
-        location: file and line, for messages.
-        entities: in the text's order, longest first if they begin together; None: not known.
-        columns: the names of its row's columns.
+    Texts of one document follow one another and have the same `document`; `columns` names those of its row.
     """
 
     id: str
@@ -110,10 +105,6 @@ def read_sentences(
 
     Tags may be missing: no "tags" or "entities", or null, or no column of tags. `name` is the file's name in
     ids; "": its base name.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        UserError: it has none of these forms; the message has file and line.
     """
     columns = columns or ReadColumns()
     if is_columnar(path) or unpacked_name(existing_file(path)).endswith(".jsonl"):

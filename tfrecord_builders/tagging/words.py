@@ -32,11 +32,9 @@ class Sentence:
 
 
 class SentenceEncoder:
-    """Converts rows of data to sentences.
+    """Converts rows of data to sentences, with tags of one of SCHEMES.
 
-    Args:
-        scheme: the scheme of the words' tags, one of SCHEMES.
-        repair: whether to repair tags that the scheme does not allow at their position, or to raise an error.
+    Tags that the scheme does not allow at their position are repaired, or else are an error.
     """
 
     def __init__(self, tokenizer: XLNetTokenizer, scheme: str = "bio", repair: bool = True):

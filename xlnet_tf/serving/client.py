@@ -60,11 +60,7 @@ class Client:
 
     @functools.cached_property
     def signature(self) -> Signature:
-        """The signature's inputs and outputs, requested once.
-
-        Raises:
-            UserError: the server does not answer, or has no such model or signature.
-        """
+        """The signature's inputs and outputs, requested once."""
         signatures = self._transport.signatures()
         if self._name not in signatures:
             raise UserError(
@@ -80,10 +76,6 @@ class Client:
 
         Inputs are arrays or nested lists [B, ...] by name, strings as str or bytes; so are the answers, with
         strings as bytes in object arrays.
-
-        Raises:
-            UserError: an input is missing, unknown or wrong (the message names it), the server refuses, or
-                its answer does not fit the request and the signature.
         """
         columns = self._checked(inputs)
         answers = self._transport.predict(self._name, self.signature, columns)
@@ -151,10 +143,7 @@ def _as_bytes(value: Any) -> bytes:
 
 
 class RestTransport:
-    """TensorFlow Serving's REST API at a URL such as http://localhost:8501.
-
-    `timeout` is the seconds within which a whole answer must arrive.
-    """
+    """TensorFlow Serving's REST API at a URL; a whole answer must arrive within `timeout` seconds."""
 
     def __init__(self, url: str, model: str, timeout: float):
         self._url = url
@@ -259,9 +248,6 @@ def connect(server: str, model: str, signature: str = "serving_default", *, time
     Args:
         server: HOST:PORT of the REST API, with or without http:// or https://, or grpc://HOST:PORT.
         timeout: seconds within which a whole answer must arrive.
-
-    Raises:
-        UserError: the address is wrong.
     """
     expected = "expected HOST:PORT (REST) or grpc://HOST:PORT"
     if set("@?#") & set(server):  # there may be a secret in it

@@ -39,10 +39,6 @@ def write(folder: str, batch_sizes: Sequence[int], *, batching: bool = True) -> 
     Args:
         batch_sizes: sizes of the batches that the server warms up with.
         batching: whether the server batches requests. It then refuses requests whose inputs differ in another
-            axis than the first, such as questions with three and with four options.
-
-    Raises:
-        UserError: the model's name cannot be part of an address.
     """
     name = model_name(folder)
     models_file, batching_file = os.path.join(folder, MODELS_FILE), os.path.join(folder, BATCHING_FILE)
@@ -65,11 +61,7 @@ def check_limit(folder: str, largest: int) -> None:
 
 
 def model_name(folder: str) -> str:
-    """Returns a model's name: the last part of its folder.
-
-    Raises:
-        UserError: it cannot be part of an address.
-    """
+    """Returns a model's name, the last part of its folder, which must be valid in an address."""
     path = os.path.normpath(folder) if "://" in folder else os.path.abspath(folder)  # "." has a name, too
     name = os.path.basename(path)
     if not re.fullmatch(_NAME, name, re.ASCII):

@@ -28,10 +28,6 @@ def open_embedder(path: str, checkpoint: str = "", layer: int = -1, weights: str
         checkpoint: of a fine-tuned run; see open_served.
         layer: see generation.embedding.embed_texts; an exported model has a fixed layer.
         weights: the kind that will be loaded: float32 or bfloat16; of an exported model, float32.
-
-    Raises:
-        UserError: the model has no tokenizer or no such layer, or was exported for something else.
-        FileNotFoundError: there is nothing at the path.
     """
     folder = hub.locate(path.rstrip("/")).folder
     if not is_run(folder) and checkpoint:

@@ -44,9 +44,6 @@ def export(
         warmup_batches: sizes of batches to warm up with, ascending; the server batches requests up to the
             last.
 
-    Returns:
-        The folder of the version.
-
     Raises:
         UserError: the version exists, a number or the folder's name is wrong, or existing settings do not fit
             the warm-up batches.

@@ -192,12 +192,7 @@ def _weights_file(path: str, checkpoint: Checkpoint) -> str:
 
 
 def task_of_weights(path: str) -> str:
-    """Returns the task that weights were trained for: a name of task_registry, or LANGUAGE_MODEL.
-
-    Raises:
-        UserError: it is unknown.
-        FileNotFoundError: there is nothing at the path.
-    """
+    """Returns the task that weights were trained for: a name of task_registry, or LANGUAGE_MODEL."""
     return _task_of(path, open_checkpoint(path))
 
 
@@ -234,11 +229,7 @@ def check_type_is_kept(path: str, weights: str) -> None:
 
 
 class ExportedModel:
-    """A version that `export` wrote, called in this process.
-
-    Raises:
-        UserError: the folder holds something else.
-    """
+    """A version that `export` wrote, called in this process."""
 
     def __init__(self, folder: str):
         try:

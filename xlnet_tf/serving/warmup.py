@@ -35,9 +35,6 @@ def write_warmup(
         rows: for each signature the inputs of one typical row by name, [1, ...].
         methods: TensorFlow Serving's methods for the signatures that do not `predict`.
         batch_sizes: how often the row is repeated.
-
-    Raises:
-        UserError: there would be too many requests.
     """
     if (count := len(rows) * len(batch_sizes)) > MAX_RECORDS:
         raise UserError(

@@ -142,11 +142,7 @@ class ExampleData(TaskData):
         return {"train": self.train} | ({"dev": self.dev} if self.dev else {})
 
     def batching(self, training, replicas=1, accumulation_steps=1):
-        """Returns which rows make each step; an evaluation always sorts by length.
-
-        Raises:
-            UserError: the settings' lengths do not fit the set or the model.
-        """
+        """Returns which rows make each step; an evaluation always sorts by length."""
         config = self._config
         data = config.train_data if training else config.validation_data
         kind = config.batching if training else "length"

@@ -28,9 +28,9 @@ class Comparison(NamedTuple):
 
 
 def compare_weights(model_dir: str, data: str, weights: str, checkpoint: str = "") -> Comparison:
-    """Scores a run on a set of examples with float32 and with smaller weights (see serving.graph.weights).
+    """Scores a run on examples with answers, with float32 and with other weights (see graph.weights).
 
-    For model_dir and checkpoint see serving.sources.open_served. The set must have answers and fit the run.
+    For model_dir and checkpoint see serving.sources.open_served.
     """
     run = _run_to_score(model_dir, data)
     task, path = run.task, run.checkpoint(checkpoint)
@@ -48,9 +48,6 @@ def fit_temperature(model_dir: str, data: str, weights: str = FLOAT32, checkpoin
     Args:
         model_dir, weights, checkpoint: see compare_weights.
         data: folder of examples with answers that the run was not trained on.
-
-    Raises:
-        UserError: the task has no probabilities, the set does not fit, or no temperature is best.
     """
     run = _run_to_score(model_dir, data)
     if run.task.validation_set.shards == run.task.example_set.shards:

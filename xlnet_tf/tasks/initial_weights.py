@@ -17,12 +17,9 @@ from xlnet_tf.training.optimizer import layer_number
 
 
 class InitialWeights:
-    """The weights of `init_checkpoint`, if there is one.
+    """The weights of `init_checkpoint`, if there is one, and the architecture with the settings' changes.
 
     Missing settings of how texts are read are filled into `config`: from the checkpoint, or defaults.
-
-    Attributes:
-        architecture: the checkpoint's, if there is one, with the changes of the settings.
     """
 
     def __init__(self, config: FinetuningConfig, examples: ExampleSet):

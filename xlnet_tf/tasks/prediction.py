@@ -162,9 +162,6 @@ class Predictor:
     Args:
         batch_size: examples of a step over all devices.
         on_step: called after each step with the number of its examples.
-
-    Raises:
-        UserError: the batch does not split over the devices, or a file of the set is damaged.
     """
 
     def __init__(
@@ -211,10 +208,8 @@ class Predictor:
     def predict(self, checkpoint: str, pieces: str | None = None) -> dict[str, np.ndarray]:
         """Returns the predictions of a checkpoint: name -> [records, ...], in the order of the set.
 
-        The folder `pieces` stores predictions as they are made, to resume from.
-
-        Raises:
-            UserError: outputs are NaN or infinite.
+        The folder `pieces` stores predictions as they are made, to resume from. NaN or infinite outputs are a
+        UserError.
         """
         load_into(self.model, checkpoint)
         notes = Pieces(pieces, self._fingerprint(checkpoint), suffix=".npz") if pieces else None

@@ -57,13 +57,7 @@ def finetune_seeds(
 ) -> list[Result]:
     """Fine-tunes with seeds params.task.seed, + 1, ...; finished seeds are not trained again.
 
-    Args:
-        params, task_class, strategy: see `finetuning.finetune`.
-        model_dir: folder of the run; with several seeds, each has a folder seed-N in it.
-        keep_going: whether a single run that diverges is a result, too.
-
-    Returns:
-        One result for each seed; also in model_dir/seeds.json.
+    With several seeds, each has a folder seed-N in model_dir. The results are also in model_dir/seeds.json.
 
     Raises:
         Diverged: a single run without `keep_going` has diverged. With several seeds, all are tried.

@@ -46,9 +46,6 @@ class Axis(NamedTuple):
         """Reads NAME:VALUE,VALUE,... or NAME:LOW..HIGH, as YAML values.
 
         With is_text(NAME), the setting takes texts: yes and 1:5 are not converted.
-
-        Raises:
-            UserError: it is neither, or a value comes twice.
         """
         name, colon, listed = text.partition(":")
         if not (name and colon and listed):
@@ -85,11 +82,7 @@ class Axis(NamedTuple):
 
 
 def points(axes: Sequence[Axis], samples: int = 0, seed: int = 0) -> list[Point]:
-    """Returns what to try: all combinations of the axes' values, or `samples` distinct random points.
-
-    Raises:
-        UserError: a setting comes twice, or a range has no samples.
-    """
+    """Returns what to try: all combinations of the axes' values, or `samples` distinct random points."""
     names = [axis.name for axis in axes]
     if not names:
         raise UserError("--sweep_samples draws from a --sweep: give one")
@@ -137,12 +130,9 @@ def label(point: Point) -> str:
 
 
 class Training(NamedTuple):
-    """What is about to be trained.
+    """What is about to be trained: settings and folder of each seed; `name` is empty outside of a sweep.
 
-    Attributes:
-        name: the point's name; empty for a training outside of a sweep.
-        runs: settings and folder of each seed.
-        again: warns of an existing run that is trained again; else empty.
+    `again` warns of an existing run that is trained again, or is empty.
     """
 
     name: str
@@ -196,17 +186,10 @@ def sweep(
     model_dir: str,
     num_seeds: int = 1,
 ) -> list[Trial]:
-    """Fine-tunes with each variant of the settings; finished runs are not repeated.
+    """Fine-tunes with each variant, a point with its settings; finished runs are not repeated.
 
-    Args:
-        variants: each point with its complete settings.
-        model_dir: folder of the sweep; each point has a folder in it.
-
-    Returns:
-        A trial for each point. After each, model_dir/sweep.json lists those that are done.
-
-    Raises:
-        UserError: a variant cannot be trained; then none is.
+    Each point has a folder in model_dir. After each, model_dir/sweep.json lists those that are done. If a
+    variant cannot be trained, none is.
     """
     model_dir = model_dir.rstrip("/")
     folders.claim(model_dir, folders.RUN, folders.RUNS, flag="--model_dir")

@@ -50,10 +50,7 @@ class ShardOptions(RunnerOptions):
 
     @staticmethod
     def are_wanted(data: str, given: Collection[str]) -> bool:
-        """Returns whether a command that also answers single files should answer shards.
-
-        `given` are the given flags of these options.
-        """
+        """Returns whether a command that also answers single files should answer shards, given its flags."""
         several = (glob.has_magic(data) or "," in data) and not epath.Path(data).exists()
         return bool(given) or several or data.lower().endswith((".parquet", ".zst"))
 

@@ -114,14 +114,9 @@ class ExportableModel(tf.Module):
 
     @classmethod
     def of_model(cls, model: XLNetHead, *, pair: bool = False) -> Self:
-        """Returns the served form of a model, to answer texts in Python.
+        """Returns the served form of a built model with its tokenizer, to answer texts in Python.
 
-        Args:
-            model: built, with its tokenizer.
-            pair: whether texts are pairs, if the model's card does not say.
-
-        Raises:
-            UserError: the model has no tokenizer, or it does not fit.
+        `pair` says whether texts are pairs, if the model's card does not.
         """
         if model.tokenizer is None:
             where = f" ({model.folder} has no {TOKENIZER_FILE})" if model.folder else ""

@@ -41,8 +41,7 @@ def _rows(value: Texts) -> tf.Tensor:
 def lists(values: Texts) -> tuple[tf.Tensor, tf.Tensor]:
     """Pads lists of texts, [B, C] or ragged [B, (C)] as of tf.Examples, to equal length.
 
-    Returns:
-        The lists [B, C], with "" after the last text of each, and which of them are texts, [B, C] bool.
+    Returns the lists [B, C], with "" after the last text of each, and which of them are texts, [B, C] bool.
     """
     if not isinstance(values, tf.RaggedTensor):
         return values, tf.ones(tf.shape(values), tf.bool)
@@ -52,8 +51,7 @@ def lists(values: Texts) -> tuple[tf.Tensor, tf.Tensor]:
 def parse_examples(examples: tf.Tensor, specs: Mapping[str, tf.TensorSpec]) -> dict[str, Texts]:
     """Reads inputs from serialized tf.Examples [B], which have a bytes feature for each input.
 
-    A missing text is an error, a missing list is empty. `specs` are the inputs', [B] or [B, C] strings; lists
-    are ragged.
+    A missing text is an error, a missing list is empty; lists are ragged.
     """
     with tf.device("/CPU:0"):
         features = {

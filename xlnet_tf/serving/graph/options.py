@@ -24,11 +24,7 @@ def check_room(name: str, most: int, seq_len: int):
 
 
 def check_temperature(temperature: Sequence[float] | None, number: int) -> list[float]:
-    """Returns the temperatures, [number], by default 1.
-
-    Raises:
-        UserError: their number is wrong, or one is not above 0.
-    """
+    """Returns the temperatures, [number], by default 1, after checking their number and sign."""
     if temperature is None:
         return [1.0] * number
     numbers = all(isinstance(v, int | float | np.floating) and 0 < v < np.inf for v in temperature)
@@ -38,12 +34,7 @@ def check_temperature(temperature: Sequence[float] | None, number: int) -> list[
 
 
 def buckets_for(data: str, seq_len: int) -> list[int]:
-    """Returns the buckets that pad least for requests as long as the texts of the set in a folder.
-
-    Raises:
-        UserError: the set is empty or damaged.
-        FileNotFoundError: there is none.
-    """
+    """Returns the buckets that pad least for requests as long as the texts of the set in a folder."""
     examples = ExampleSet.load(data)
     if not examples.records:
         raise UserError(f"{data} holds no examples: expected some, for buckets that fit their lengths")

@@ -50,10 +50,10 @@ class Signature:
 
 
 def signatures_of(definitions: Any) -> dict[str, Signature]:
-    """Reads a server's signatures from SignatureDef protos in JSON form; an unreadable one has a `problem`.
+    """Reads a server's signatures, SignatureDefs in JSON form; an unreadable one has a `problem`.
 
     Raises:
-        ValueError: the definitions are not an object with names.
+        ValueError: the definitions are not by name.
     """
     if not isinstance(definitions, Mapping):
         raise ValueError("the signatures are not an object")
@@ -89,12 +89,9 @@ def _column(name: str, tensor: Any) -> TensorInfo:
 
 
 def check_answers(answers: Mapping[str, np.ndarray], signature: Signature, rows: int | None) -> None:
-    """Compares answers with the signature and the request.
+    """Compares answers with the signature and the request, whose number of rows is None without inputs.
 
-    `rows` is the number of the request's rows; None if it has no inputs.
-
-    Raises:
-        UserError: an answer has another number of rows (they would be mixed up), another type or rank.
+    Answers with another number of rows would be mixed up.
     """
     for name, column in signature.outputs.items():
         values = answers[name]

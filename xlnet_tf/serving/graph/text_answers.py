@@ -60,9 +60,6 @@ def answer_texts(served: Served, rows: Iterable[Row], batch_size: int) -> Iterat
 
     A model with exact_buckets pads rows to little more than their own length; batch_size rows are computed
     together.
-
-    Raises:
-        UserError: batch_size is below 1.
     """
     if not is_whole(batch_size) or batch_size < 1:
         raise UserError(f"batch_size is {batch_size!r}; expected a whole number of at least 1")
@@ -93,9 +90,6 @@ def normalize_inputs(
     Args:
         ranks: the inputs, as in Served.input_ranks.
         texts: values of the first inputs.
-
-    Raises:
-        UserError: inputs are missing, unknown, not texts, or differ in number.
     """
     names = ", ".join(name if rank == 1 else f"{name} (a list)" for name, rank in ranks.items())
     given = {name: _as_lists(value) for name, value in (dict(zip(ranks, texts)) | inputs).items()}

@@ -116,11 +116,7 @@ class _Patience(grpc.ServerInterceptor):
 
 @contextlib.contextmanager
 def serving(service: Service, address: str, limits: Limits) -> Iterator[int]:
-    """Answers gRPC at HOST:PORT while the block runs; yields the port. Port 0 is any free one.
-
-    Raises:
-        UserError: the address is taken.
-    """
+    """Answers gRPC at HOST:PORT while the block runs; yields the port. Port 0 is any free one."""
     pool = concurrent.futures.ThreadPoolExecutor(limits.concurrency, "grpc")
     options = [
         ("grpc.max_receive_message_length", limits.max_bytes),

@@ -24,11 +24,7 @@ _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """Reads a body.
-
-    Raises:
-        RequestError: it is not a JSON object, or its signature_name is not a string.
-    """
+    """Reads a body: a JSON object, whose signature_name, if given, is a string."""
     if not body:
         raise invalid("JSON Parse error: The document is empty")
     try:
@@ -54,11 +50,7 @@ def parse(body: bytes) -> dict[str, Any]:
 def read_inputs(
     document: Mapping[str, Any], expected: Mapping[str, TensorInfo]
 ) -> tuple[dict[str, np.ndarray], bool]:
-    """Reads the inputs of a predict request by name; also returns whether they came in rows.
-
-    Raises:
-        RequestError: they do not fit the signature.
-    """
+    """Reads the inputs of a predict request by name; also returns whether they came in rows."""
     by_rows = _ROWS in document
     if by_rows and _COLUMNS in document:
         raise invalid(f"JSON Value: expecting only one of '{_COLUMNS}' or '{_ROWS}' keys to exist")
@@ -106,11 +98,7 @@ def _columns_of_rows(rows: Any, expected: Mapping[str, TensorInfo]) -> dict[str,
 
 
 def to_array(value: Any, dtype: np.dtype, name: str) -> np.ndarray:
-    """Reads a tensor; the first element of each list fixes the length of the others.
-
-    Raises:
-        RequestError: lists differ in length, or a value is of another type.
-    """
+    """Reads a tensor; the first element of each list fixes the length of the others."""
     sizes, first = [], value
     while isinstance(first, list):
         sizes.append(len(first))
@@ -167,11 +155,7 @@ def _from_base64(value: Mapping[str, Any]) -> bytes:
 
 
 def write_outputs(outputs: Mapping[str, np.ndarray], by_rows: bool) -> dict[str, Any]:
-    """Returns the body of an answer; a single output has no name.
-
-    Raises:
-        RequestError: the answer is to be in rows, but the outputs differ in their number.
-    """
+    """Returns the body of an answer; a single output has no name. Rows need outputs of equal length."""
     as_json = {name: _from_array(name, values) for name, values in sorted(outputs.items())}
     if not by_rows:
         return {"outputs": as_json if len(as_json) > 1 else as_json.popitem()[1]}

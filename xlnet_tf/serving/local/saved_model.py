@@ -106,11 +106,7 @@ class LoadedModel:
     def run(
         self, name: str, inputs: Mapping[str, np.ndarray], seconds: float | None = None
     ) -> dict[str, np.ndarray]:
-        """Runs a signature on inputs that `check` accepted, for at most `seconds` (None: any time).
-
-        Raises:
-            RequestError: the graph refuses them, or takes too long.
-        """
+        """Runs a signature on inputs that `check` accepted, for at most `seconds` (None: any time)."""
         definition, graph = self.definitions[name], self._session.graph
         tensors = {key: graph.get_tensor_by_name(info.name) for key, info in definition.outputs.items()}
         feeds = {definition.inputs[key].name: value for key, value in inputs.items()}
@@ -124,11 +120,7 @@ class LoadedModel:
         raise RequestError(code, message[:_MOST_CHARACTERS])
 
     def check(self, name: str, inputs: Mapping[str, np.ndarray]) -> int:
-        """Checks a request's inputs; returns the number of its rows.
-
-        Raises:
-            RequestError: they do not fit the signature.
-        """
+        """Checks a request's inputs against the signature; returns the number of its rows."""
         if name not in self.definitions:
             raise RequestError("FAILED_PRECONDITION", f'Serving signature key "{name}" not found.')
         expected = self.signatures[name].inputs

@@ -52,9 +52,6 @@ def serving(
         limits: those of time, size and number apply to gRPC, too.
         batching: whether concurrent requests are answered together.
         pages: makes further routes, such as a page at `/`, matched after the API's and behind the same guard.
-
-    Raises:
-        UserError: a port is taken, or a model cannot be loaded.
     """
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(found) for found in _listen(host, rest_port)]

@@ -35,11 +35,7 @@ class Caller:
         self._has_left = False
 
     def wait(self, future: concurrent.futures.Future, seconds: float) -> Any:
-        """Returns the result of a future.
-
-        Raises:
-            RequestError: it takes too long, or the caller leaves.
-        """
+        """Returns the result of a future; raises RequestError if it takes too long, or the caller leaves."""
         self._future = future
         if self._has_left:
             future.cancel()
@@ -78,9 +74,6 @@ class Service:
         Args:
             spec: model, version or label, and signature.
             version: that the request was parsed for; None: it is looked up.
-
-        Raises:
-            RequestError: the request is refused, or takes too long.
         """
         begun, status, rows = time.perf_counter(), "INTERNAL", 0
         try:
@@ -108,11 +101,7 @@ class Service:
                 version = None  # a newer one is there
 
     def metadata(self, spec: ModelSpec, fields: Sequence[str] = (SIGNATURES,)) -> GetModelMetadataResponse:
-        """Describes a version.
-
-        Raises:
-            RequestError: it is not served, or there is no such field.
-        """
+        """Describes a version."""
         for field in fields:
             if field != SIGNATURES:
                 raise invalid(f"Metadata field {field} is not supported")

@@ -54,11 +54,7 @@ class ModelConfig:
 
 
 def of_folder(folder: str) -> ModelConfig:
-    """Returns what to serve from an exported model's folder, or from the folder of one version.
-
-    Raises:
-        UserError: it holds no exported model.
-    """
+    """Returns what to serve from an exported model's folder, or from the folder of one version."""
     given = folder.rstrip("/")
     folder = os.path.abspath(folder) if "://" not in folder else given
     if not tf.io.gfile.isdir(folder):
@@ -99,9 +95,6 @@ def of_config_file(path: str) -> list[ModelConfig]:
 
     A base_path below a `/models` that does not exist here, as in containers, or a relative one, is resolved
     against the file's folder.
-
-    Raises:
-        UserError: the file or one of its models is missing or wrong.
     """
     if not tf.io.gfile.exists(path):
         raise UserError(f"--models_config={path} is not there: expected a models.config, as export writes it")
@@ -246,11 +239,7 @@ class Models:
                     yield name, version
 
     def find(self, spec: ModelSpec) -> Version:
-        """Returns the version that answers a request.
-
-        Raises:
-            RequestError: it is not served.
-        """
+        """Returns the served version that answers a request; raises RequestError if there is none."""
         if not spec.name:
             raise invalid("ModelSpec has no name specified.")
         number = self._number(spec)
@@ -264,11 +253,7 @@ class Models:
         raise RequestError("NOT_FOUND", f"Servable not found for request: {asked}")
 
     def status(self, spec: ModelSpec) -> GetModelStatusResponse:
-        """Returns the states of a model's versions, newest first, or of the requested one.
-
-        Raises:
-            RequestError: there is none.
-        """
+        """Returns the states of a model's versions, newest first, or of the requested one."""
         number = self._number(spec)
         known = sorted(self._versions.get(spec.name, {}).values(), key=lambda version: -version.number)
         if number is not None:
@@ -339,11 +324,7 @@ def _fingerprint(folder: str) -> frozenset:
 
 @contextlib.contextmanager
 def serving(models: Models) -> Iterator[Models]:
-    """Loads models and watches their folders while the block runs.
-
-    Raises:
-        UserError: a model has no version that can be loaded.
-    """
+    """Loads models and watches their folders while the block runs; each must have a loadable version."""
     try:
         models.refresh()
         served = {name for name, _ in models.available()}

@@ -62,9 +62,6 @@ class Explainer:
             filled: for each choice its piece, its probability given the earlier ones, and alone: given the
                 text only.
             gaps: for each gap its candidates, each with its piece and its probabilities at each step.
-
-        Raises:
-            UserError: the text has no gaps, too many or too many pieces; or the order or a piece is wrong.
         """
         _check_text(text)
         if gap_parsing.MARK not in text:
@@ -125,9 +122,6 @@ class Explainer:
             order: the order used.
             log_probabilities: in nats, of each piece given the earlier ones in the order; None for context.
             total: their sum.
-
-        Raises:
-            UserError: the text is empty or too long, or the order is wrong.
         """
         features, is_scored, ranks, order = self._in_order(text, given, order, MOST_PIECES)
         values = scoring.token_log_probabilities(self._model, features, is_scored, ranks).numpy()[0]
@@ -152,9 +146,6 @@ class Explainer:
                 visible: T lists of T, 1 where the list's position may see the other one, else 0.
                 attention: the probabilities [N, T, T] of the layer's heads. The query stream has only those
                     of predicted pieces; the other lists are empty.
-
-        Raises:
-            UserError: as `score`; or there is no such layer.
         """
         layers = self._model.encoder.config.n_layer
         if not _are(int, [layer]) or not 0 <= layer < layers:

@@ -63,10 +63,7 @@ def decide(probabilities: np.ndarray) -> np.ndarray:
 
 
 def per_class_report(kind: str, labels: Sequence[str], targets: np.ndarray, outputs: np.ndarray) -> str:
-    """Returns a table of precision, recall and F1 of each class; for classification with a confusion matrix.
-
-    `kind` is classification or multi_label; targets and outputs are as in `scores`.
-    """
+    """Returns a table of precision, recall and F1 of each class, and for single labels a confusion matrix."""
     if kind == "multi_label":
         return _label_report(labels, targets, outputs)
     decided = decide(outputs)
@@ -148,10 +145,7 @@ def alert_threshold(
 
 
 def alert_at(threshold: float, targets: np.ndarray, alerts: np.ndarray) -> Alert:
-    """Returns precision and recall at a threshold, nan where they are undefined.
-
-    `targets` and `alerts`, bool [N], say which texts have the class and which reach the threshold.
-    """
+    """Returns precision and recall at a threshold, nan where undefined; targets and alerts are bool [N]."""
     hits, said, true = (int(np.sum(chosen)) for chosen in (alerts & targets, alerts, targets))
     return Alert(threshold, hits / said if said else np.nan, hits / true if true else np.nan)
 

@@ -27,13 +27,9 @@ class AlertRule(NamedTuple):
 
 
 class _OneVector(ExportableModel):
-    """What both kinds share: a text, or a pair, becomes one sequence.
+    """Base of both kinds: a text, or a pair, becomes one sequence; of a text "end" or "middle" is cut.
 
-    Args:
-        truncation: what is cut of a text that is too long: its "end" or its "middle"; of pairs, the ends.
-
-    Attributes:
-        SERVING_OUTPUTS: the signature in TensorFlow Serving's own form, and its names of our outputs.
+    SERVING_OUTPUTS are the signatures in TensorFlow Serving's own form, and its names of our outputs.
     """
 
     SERVING_OUTPUTS: ClassVar[Mapping[str, Mapping[str, str]]] = {}

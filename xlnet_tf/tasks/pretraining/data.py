@@ -61,12 +61,7 @@ class RecordBatching(Batching):
 
 
 class RecordData(TaskData):
-    """The sets of a pretraining.
-
-    Raises:
-        UserError: one model cannot read all sets.
-        FileNotFoundError: there is no such set.
-    """
+    """The sets of a pretraining, which one model must be able to read."""
 
     def __init__(self, config: PretrainingConfig, train: Manifest):
         self._config, self._train = config, train

@@ -95,6 +95,7 @@ class LanguageModelModule(ExportableModel):
         top_k: how many pieces and fillings fill_mask gives.
         beams: candidates of search; 1 takes the likeliest piece each time.
         layer: whose output the vectors are; -1: the last.
+
     Example:
         >>> module = LanguageModelModule(model, tokenizer)
         >>> module.fill_mask(tf.constant(["I live in <mask> <mask>."]))["texts"]

@@ -16,11 +16,9 @@ UNDECIDED = 0.0  # the no-answer logit at which both are as likely
 
 
 class Question(NamedTuple):
-    """A question and its windows: parts of the passage.
+    """A question and its windows, parts of the passage, in consecutive records from `record` on.
 
-    Attributes:
-        answers: the right texts; empty if the question has no answer, None if they are not known.
-        record: number of the first window's record; those of the others follow.
+    `answers` are empty if the question has no answer, None if they are not known.
     """
 
     id: str

@@ -76,8 +76,7 @@ def score(
 class PreciseThreshold(NamedTuple):
     """The no-answer logit above which to refuse, so that enough of the given answers are right.
 
-    precision is the share of given answers that are exactly right; answered is the share of questions that
-    get one.
+    precision is the share of given answers that are exactly right; answered is that of questions with one.
     """
 
     threshold: float

@@ -33,12 +33,9 @@ class Judged(NamedTuple):
 
 
 class _Tie(NamedTuple):
-    """Candidates of one score.
+    """Candidates of one score: their `count`, how many are `relevant`, and the mean relevance as `gain`.
 
-    Attributes:
-        before: candidates with higher scores.
-        count, relevant: how many share the score, and how many of them are relevant.
-        gain: the mean of their relevance.
+    `before` is the number of candidates with higher scores.
     """
 
     before: int
