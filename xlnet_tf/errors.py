@@ -131,7 +131,7 @@ def quiet() -> None:
     """
     log, handler = logging.getLogger(), absl_logging.get_absl_handler()
     if handler in log.handlers and sys.stderr and sys.stderr.isatty():
-        from xlnet_tf.progress_bar import LogAboveBars  # here: it takes as long to import as the rest
+        from xlnet_tf.progress_bar import LogAboveBars  # here, as its import takes as long as the rest
 
         log.removeHandler(handler)
         log.addHandler(LogAboveBars(handler))
@@ -147,7 +147,7 @@ def quiet_abseil() -> None:
     """Applies TF_CPP_MIN_LOG_LEVEL to XLA's log, which TensorFlow forgets; call it after its import."""
     level = os.environ.get("TF_CPP_MIN_LOG_LEVEL")
     if level in ("1", "2", "3"):
-        with contextlib.suppress(OSError, AttributeError):  # of another TensorFlow: its log does not matter
+        with contextlib.suppress(OSError, AttributeError):  # another version's log does not matter
             ctypes.CDLL("libtensorflow_cc.so.2")[_SET_MIN_LOG_LEVEL](int(level))
 
 
@@ -183,7 +183,7 @@ def run(main: Callable[[Sequence[str]], None], positional: str | None = None, af
             print(f"ERROR: {command_line.spelled(_plain(error))}", file=sys.stderr)
             sys.exit(1)
         except UnicodeEncodeError as error:
-            # So Python spells bytes of file names that are not UTF-8; TensorFlow takes no other.
+            # Python's form of file names that are not UTF-8; TensorFlow accepts only UTF-8.
             if not "\udc80" <= error.object[error.start] <= "\udcff":
                 raise
             where = error.object[max(0, error.start - 60) : error.start + 20]
@@ -197,7 +197,7 @@ def run(main: Callable[[Sequence[str]], None], positional: str | None = None, af
             sys.exit(reason.EXIT_STATUS)
 
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # also of worker processes
-    gc.set_threshold(50_000)  # else Python looks through TensorFlow's modules, again and again as they load
+    gc.set_threshold(50_000)  # else Python's garbage collector slows down loading TensorFlow's modules
     with stdout_guard(), Signals(after_ctrl_c) as signals:
         try:
             app.run(guarded, flags_parser=functools.partial(command_line.parse, positional=positional))
@@ -221,7 +221,7 @@ def stdout_guard() -> Iterator[None]:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         yield
-    except OSError as error:  # of stdout or stderr
+    except OSError as error:  # about stdout or stderr
         # What is left in the buffers goes nowhere; else the interpreter would complain at its end.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, _STDOUT)
@@ -237,7 +237,7 @@ def _plain(error: Exception) -> str:
     """Returns an error's message; a system error's without its number, beginning with the file."""
     if isinstance(error, OSError) and error.filename and not error.filename2:
         return f"{error.filename}: {error.strerror}"
-    if isinstance(error, OSError) and error.errno in _NO_ROOM:  # of no file: files.writing names those
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:  # without a file name; files.writing adds one
         return (
             f"the output or a temporary file cannot be written: {error.strerror}. Make room, and start again"
         )

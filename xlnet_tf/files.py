@@ -163,7 +163,7 @@ def unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-# json.loads, with an error for equal keys. It makes its decoder once, which takes longer than to read a line.
+# json.loads that refuses duplicate keys. Making the decoder takes longer than reading a line, so we make one.
 parse_json = json.JSONDecoder(object_pairs_hook=unique_keys).decode
 
 

@@ -23,7 +23,7 @@ from xlnet_tf.schema import Limits
 
 Options = TypeVar("Options")
 
-_KINDS = {"string": str, "integer": int, "float": float, "boolean": bool}  # of settings of earlier versions
+_KINDS = {"string": str, "integer": int, "float": float, "boolean": bool}  # kinds in old settings
 
 
 class _FloatParser(flags.FloatParser):

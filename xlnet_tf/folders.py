@@ -73,7 +73,7 @@ def _signs(folder: epath.Path, names: list[str]) -> Iterator[tuple[str, str]]:
     yield RUN, next(matching(r"ckpt-\d+\.index"), settings and first("best"))
     yield SAVED_MODEL, first("saved_model.pb")  # one version of an export, or Keras' own
     yield WEIGHTS, next(matching(_OF_WEIGHTS), "")
-    yield RUN, settings or (manifest and first("xlnet_config.json"))  # it has saved nothing yet
+    yield RUN, settings or (manifest and first("xlnet_config.json"))  # a run that has saved nothing yet
     yield WEIGHTS, first("model.json") if "format_version" in _fields(folder / "model.json") else ""
     if kind := _SETS.get(str(_fields(folder / "manifest.json").get("kind"))):
         yield kind, manifest
@@ -86,7 +86,7 @@ def _signs(folder: epath.Path, names: list[str]) -> Iterator[tuple[str, str]]:
     yield (
         FOREIGN,
         first("manifest.json", "model.json", "params.yaml"),
-    )  # which sets, runs and weights would replace
+    )  # files that sets, runs and weights would replace
 
 
 def _fields(path: epath.Path) -> dict:

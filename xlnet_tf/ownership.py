@@ -92,7 +92,7 @@ class Ownership:
         `locked` is whether this process has the folder's lock; for `at_once` see `folder_lease`.
         """
         there = _read(self._path)
-        # On the machine that a lease names, the lock would have been taken.
+        # A living owner on this machine would hold the lock.
         if there and not (locked and there.get("kernel") == self._lease["kernel"]):
             self._await_end_of(there)
         if there:
@@ -160,7 +160,7 @@ def folder_lease(
 
     def beat() -> None:
         while not ended.wait(BEAT_SECONDS):
-            with contextlib.suppress(Exception):  # of a file system that may answer the next time
+            with contextlib.suppress(Exception):  # the file system may answer the next time
                 owner.beat()
 
     with contextlib.ExitStack() as stack:

@@ -84,7 +84,7 @@ class Kind(NamedTuple):
     part: "Kind | None"
     is_optional: bool
     limits: Limits
-    plain: Any  # a type all of whose values are right; None: there is no such
+    plain: Any  # a type whose values are all valid; None: there is none
 
     def expected(self, value: Any) -> str:
         """Returns what is expected instead of a value, in words; "" if it is right."""

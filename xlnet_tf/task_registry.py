@@ -29,10 +29,10 @@ OWN = (
     "xlnet_tf.tasks.tagging.entry:TAGGING",
     "xlnet_tf.tasks.ranking.entry:RANKING",
 )
-# Two more names of what lies above: what Keras loads, and what a run's settings say for answers in Python.
+# Two more names from higher layers: a class that Keras loads, and the serving options of a run's settings.
 PRETRAINER = "xlnet_tf.models.pretrainer:XLNetPretrainer"
 SERVING_OPTIONS = "xlnet_tf.serving.sources:options_of_run"
-LANGUAGE_MODEL = "language_model"  # the head of pretrained weights, which is of no fine-tuning task
+LANGUAGE_MODEL = "language_model"  # the head of pretrained weights; not a fine-tuning task
 
 # A head's variable: its name after the head's, its shape, and its name in the original and in Hugging Face;
 # None: the format has no such head. checkpoints/names.py says how they are read.

@@ -12,7 +12,7 @@ from absl import flags
 
 from xlnet_tf.cli import shell_completion
 
-# Flags of the original's, Model Garden's and Hugging Face's scripts: what our commands call the same.
+# Flags of the original's, Model Garden's and Hugging Face's scripts -> our names.
 OTHER_NAMES = {
     "bf16": "dtype",
     "bi_data": "bidirectional",
@@ -82,7 +82,7 @@ def parse(argv: Sequence[str], positional: str | None = None) -> list[str]:
     required = _required(values)
     if shell_completion.typed_words():
         shell_completion.complete_flags(_flags_of_command(values))
-    values.set_gnu_getopt()  # else no flag counts after an argument that is none
+    values.set_gnu_getopt()  # else flags after a positional argument are ignored
     try:
         rest = values(list(argv))
         problem = next(filter(None, map(_absurd, map(values.__getitem__, values))), "")

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from absl import flags
 
 SHELLS = ("bash", "zsh", "fish")
-_BEFORE_ARGUMENTS = "_ARGCOMPLETE"  # set if a shell asks: of how many words the command is
+_BEFORE_ARGUMENTS = "_ARGCOMPLETE"  # set by the shell: the number of words of the command
 
 
 def script(program: str, shell: str) -> str:
     """Returns the code that a shell evaluates to complete a program."""
-    import argcomplete  # here and below: its import is not for those who only run a command
+    import argcomplete  # here and below: running a command should not import it
 
     return argcomplete.shellcode([program], shell=shell)
 

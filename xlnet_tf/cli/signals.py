@@ -5,7 +5,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable
 
-# The rest is imported where it is used: until `end_while_importing` was called, Ctrl-C is a traceback.
+# Other modules are imported where used: before `end_while_importing` runs, Ctrl-C shows a traceback.
 
 EXIT_STATUS = {
     signal.SIGINT: 130,  # as a shell reports a program that Ctrl-C ended
@@ -121,7 +121,7 @@ def blocked(start: Callable, *arguments: object) -> object:
 
 def end_processes(others: Iterable[object]) -> None:
     """Ends the processes that this one has started with `multiprocessing`, except `others`."""
-    import multiprocessing  # not in commands that need none
+    import multiprocessing  # not imported by commands that need no processes
 
     for process in set(multiprocessing.active_children()).difference(others):
         process.terminate()

@@ -25,14 +25,14 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
 
 _PART = ".incomplete"
-_DIGEST = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # of git, of a large file's content
+_DIGEST = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # git's digest, or that of a large file's content
 _SHA256_DIGITS = 64
-# What answers of something else than a hub make the library raise.
+# Errors of the library about answers from something other than a hub.
 MISREADINGS = (ValueError, TypeError, LookupError, AttributeError, AssertionError)
 _BUSY = (http.HTTPStatus.TOO_MANY_REQUESTS, http.HTTPStatus.SERVICE_UNAVAILABLE)
-_MOST_TRIES, _MOST_SECONDS_BETWEEN = 5, 60  # of a server that asks to wait
+_MOST_TRIES, _MOST_SECONDS_BETWEEN = 5, 60  # if a busy server asks to wait
 _Answer = TypeVar("_Answer")
-_SHORT_BYTES = 10 << 20  # a file of fewer shows no progress
+_SHORT_BYTES = 10 << 20  # smaller files show no progress
 
 
 def fetch(library: Any, name: str, revision: str | None, info: Any, wanted: Sequence[str]) -> str:
@@ -207,7 +207,7 @@ def patiently(ask: Callable[[], _Answer]) -> _Answer:
 
 def asked_to_wait(error: Exception) -> str | None:
     """Returns the seconds that a busy server asks to wait, "" if it does not say; None: it is not busy."""
-    answer = getattr(error, "response", None) or error  # of httpx; of urllib
+    answer = getattr(error, "response", None) or error  # httpx; urllib
     status = getattr(answer, "status_code", getattr(answer, "code", None))
     if status not in _BUSY:
         return None

@@ -23,7 +23,7 @@ from xlnet_tf.hub.cache import asked_to_wait, first_line, is_of_library, patient
 
 SCHEME = "hf://"
 EXTRA = "hub"
-# From the best to the last: of several formats one is read. An index lists the files of split weights.
+# In order of preference: only one format is read. An index lists the files of split weights.
 HUGGING_FACE_WEIGHTS = (
     "model.safetensors",
     "model.safetensors.index.json",
@@ -31,7 +31,7 @@ HUGGING_FACE_WEIGHTS = (
     "pytorch_model.bin.index.json",
 )
 WEIGHTS = ("weights.safetensors", *HUGGING_FACE_WEIGHTS, "xlnet_model.ckpt.index")
-# What is read next to the weights.
+# Files that are read in addition to the weights.
 BESIDE = (
     "model.json",
     "config.json",
@@ -42,7 +42,7 @@ BESIDE = (
     "tokenizer_config.json",
     "SHA256SUMS",
 )
-TOKENIZERS = ("spiece.model", "tokenizer.json")  # the first that a model has
+TOKENIZERS = ("spiece.model", "tokenizer.json")  # the first one of these is read
 PRETRAINED_FLAG_HELP = "Folder of a pretrained model: a run's, the original's or Hugging Face's."
 EXPECTED = (
     f"expected the folder of a run, a folder with {WEIGHTS[0]}, the original's xlnet_model.ckpt, or Hugging "
@@ -56,7 +56,7 @@ _PAGE = re.compile(
 )
 _SHARD = re.compile(r"(model|pytorch_model)-\d+-of-\d+\.(safetensors|bin)")
 _COMMIT = re.compile("[0-9a-f]{40}")
-_SECONDS = 60  # without an answer
+_SECONDS = 60  # timeout
 _ORIGINAL_SHARD = re.compile(r"xlnet_model\.ckpt\.data-\d+-of-\d+")
 
 
@@ -118,8 +118,8 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
 def require(path: str | None, what: str = "") -> None:
     """Checks that a model exists before TensorFlow is loaded, which is slow; fetches a name's files.
 
-    Paths of other file systems are not checked. `what` begins the message about a path, as "init_checkpoint:
-    ". Raises the errors of `locate`, and FileNotFoundError for a missing local path.
+    Paths of other file systems are not checked. `what` begins the message about a path. Raises the errors of
+    `locate`, and FileNotFoundError for a missing local path.
     """
     if not path:
         return
@@ -179,7 +179,7 @@ def _similar_paths(path: str) -> list[str]:
     folder, name = os.path.split(path)
     found = []
     for parent in [folder] if not folder or os.path.exists(folder) else _similar_paths(folder):
-        with contextlib.suppress(OSError):  # a file, or nobody may look into it
+        with contextlib.suppress(OSError):  # a file, or an unreadable folder
             near = difflib.get_close_matches(name, os.listdir(parent or "."))
             found += [os.path.join(parent, each) for each in near]
     return found

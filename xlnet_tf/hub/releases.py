@@ -24,8 +24,8 @@ from xlnet_tf.progress_bar import ProgressBar
 _ORIGINAL = "https://storage.googleapis.com/xlnet/released_models/"
 _SHA256 = "#sha256="
 _BLOCK_BYTES = 1 << 20
-_MOST_BYTES = 8 << 30  # of an archive and of what it holds: several times the largest release
-_SECONDS = 60  # without a byte
+_MOST_BYTES = 8 << 30  # limit of an archive and of its content: several times the largest release
+_SECONDS = 60  # timeout
 _FILES = ("xlnet_config.json", "spiece.model", "xlnet_model.ckpt.")
 
 

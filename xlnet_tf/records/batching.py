@@ -36,10 +36,10 @@ FILLER = -1  # index of the rows that fill up the last batch of an evaluation
 WINDOW = 50  # batches that are sorted together
 LENGTHS_FILE = "lengths.npz"
 FIX = "remove it, and it will be made again from the examples"
-MULTIPLE = 8  # of tokens, that chosen lengths are of
+MULTIPLE = 8  # chosen lengths are multiples of this many tokens
 _MOST_LENGTHS = 8
-_WORTH = 0.02  # part of all positions that one more length must save, and at least a batch of whole rows:
-# its graph takes about as long to make as such a batch to compute
+_WORTH = 0.02  # share of all positions that one more length must save, and at least a batch of whole rows:
+# building its graph takes about as long as computing such a batch
 
 
 class Examples(Protocol):
@@ -138,7 +138,7 @@ class Batches:
         numbers = np.concatenate(parts)
         if self.micro_batches < 2:
             return numbers
-        # Dealt out by length, there and back, so that the micro-batches take about as many rows.
+        # Dealt by length, back and forth, so that the micro-batches need about the same number of rows.
         dealt = numbers[np.argsort(-self._lengths[numbers], kind="stable")].reshape(-1, self.micro_batches)
         dealt[1::2] = dealt[1::2, ::-1]
         return dealt.T.ravel()
@@ -178,13 +178,13 @@ class Batches:
 
     @functools.cached_property
     def _sorted(self) -> np.ndarray:
-        if self.by_length:  # the longest first: what does not fit into memory ends at once
+        if self.by_length:  # the longest first, so that a lack of memory shows at once
             return np.argsort(-self._lengths, kind="stable")
         return np.arange(self.examples.records)
 
     @functools.cached_property
     def _of_epoch(self):
-        return functools.lru_cache(maxsize=2)(self._shuffled)  # at the seam of two epochs a batch needs both
+        return functools.lru_cache(maxsize=2)(self._shuffled)  # a batch between two epochs needs both
 
     def _shuffled(self, epoch: int) -> np.ndarray:
         """Returns the order of an epoch; the examples that share a batch with other epochs are not sorted."""
@@ -258,7 +258,7 @@ def choose_lengths(longest: Sequence[int], most: int, multiple: int = MULTIPLE, 
     needed = np.clip(np.maximum(longest, least), 1, most)
     rounded = np.minimum(-(-needed // multiple) * multiple, most)
     lengths, counts = np.unique(rounded if len(rounded) else [most], return_counts=True)
-    batches = np.concatenate([[0], np.cumsum(counts)])  # that the first i lengths hold
+    batches = np.concatenate([[0], np.cumsum(counts)])  # number of batches that fit the first i lengths
     positions = (batches[None, 1:] - batches[:-1, None]) * lengths.astype(float)  # [i, j]: of those after i
     positions[np.tril_indices(len(lengths), -1)] = np.inf
     # The fewest positions of the batches that the first j lengths hold, with one length more each time, and

@@ -20,7 +20,7 @@ from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.reader import prefetched
 from xlnet_tf.text.special_tokens import PAD_ID
 
-_Numbers = tuple[np.ndarray, dict[str, np.ndarray]]  # of an element's examples, and what else it has
+_Numbers = tuple[np.ndarray, dict[str, np.ndarray]]  # numbers of examples, other features
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,7 +239,7 @@ class _ShardFiles:
         offsets = [int(position) * self._size for position in positions]
         if path in self._remote:
             records = [self._remote[path][offset : offset + self._size] for offset in offsets]
-        else:  # no memory map: of a file that is cut off meanwhile, that would end the process
+        else:  # no memory map: truncating the file meanwhile would kill the process
             with path.open("rb") as file:
                 records = [os.pread(file.fileno(), self._size, offset) for offset in offsets]
         for position, record in zip(positions, records):
@@ -271,7 +271,7 @@ class ExampleTable:
 
         `elements` has for each batch the numbers of its examples, int64 [B], and its additional features.
         """
-        # Not constants of the graph, which must be small: tensors in the memory of the host that reads them.
+        # Tensors in the memory of the reading host, not constants of the graph, which must stay small.
         columns = {name: tf.constant(column) for name, column in self._columns.items()}
         numbers = np.reshape(np.array([part for part, _ in elements], np.int64), (-1, rows_per_batch))
         names = elements[0][1] if elements else ()

@@ -14,7 +14,7 @@ from xlnet_tf.text.special_tokens import PAD_ID
 MAX_UNKNOWN_SHARE = 0.01
 MAX_CUT_SHARE = 0.5
 SHOWN = 3  # examples in a message or a table
-_WIDTH = 60  # of their texts
+_WIDTH = 60  # characters of a text shown
 
 
 def warnings(examples: ExampleSet) -> list[str]:

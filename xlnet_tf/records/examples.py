@@ -46,7 +46,7 @@ MAX_SEQ_LEN = 1 << 20
 _SHARD_PREFIX, _SHARD_RECORDS = "shard-", 50_000
 _CHUNK_RECORDS = 256  # examples encoded at once
 _DTYPES = ["uint8", "int8", "uint16", "int16", "int32", "int64", "float32"]
-_LOCATIONS_KEPT = 20  # of the examples skipped for one reason
+_LOCATIONS_KEPT = 20  # locations kept per reason for skipping
 
 
 @dataclasses.dataclass(frozen=True)

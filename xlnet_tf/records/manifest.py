@@ -21,7 +21,7 @@ from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 KIND = "pretraining"
 _MOST = (1 << 31) - 1
-_REPORTED = {"tokens_in": int, "tokens_written": int, "tokens_dropped": dict}  # of the statistics
+_REPORTED = {"tokens_in": int, "tokens_written": int, "tokens_dropped": dict}  # required statistics
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +41,7 @@ class _Documents:
     mark_paragraphs: bool = True
     dedup: bool = False
     dev_fraction: float = 0.0
-    side: str = ""  # of a split by documents: "train" or "dev"
+    side: str = ""  # "train" or "dev", for a split by documents
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,13 +64,13 @@ class Shard:
     """One file of records: `forward_segments` records of forward streams, then the backward ones."""
 
     file: str  # name in the set's folder
-    pass_index: int  # over the corpus, each with its own orders and targets
-    slice_index: int  # of the corpus
+    pass_index: int  # pass over the corpus; each has its own orders and targets
+    slice_index: int  # slice of the corpus
     forward_segments: int
     backward_segments: int
     bytes: int
     sha256: str
-    text_sha256: str  # of the slice's text
+    text_sha256: str  # digest of the slice's text
     statistics: dict  # counts, see tfrecord_builders/pretraining/worker.py
 
     @property

@@ -15,7 +15,7 @@ from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.splitmix64 import hashed_all, random_bits
 from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
 
-_PURPOSE = 0x6F6E6C696E65  # sets these draws apart from others of the same seed
+_PURPOSE = 0x6F6E6C696E65  # distinguishes these draws from others of the same seed
 _BITS = 30
 _FAR = 1 << 29  # words; contexts of a huge mask_alpha are cut here, before int32 overflows
 _NO_SPAN = 1 << _BITS  # a token's key if it is outside of spans: these come last

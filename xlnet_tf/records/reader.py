@@ -19,7 +19,7 @@ from xlnet_tf.text import special_tokens
 PERMUTATIONS = ("precomputed", "online")
 
 _READ_BUFFER_BYTES = 1 << 16  # per row: a host reads from as many files at once as it has rows
-_REQUESTS_AT_ONCE = 16  # to a storage that is not local, which lets each wait
+_REQUESTS_AT_ONCE = 16  # to remote storage, where each request waits
 _NO_STREAM = -1  # stream id of filler records
 _ROUNDS = 4
 
@@ -68,7 +68,7 @@ def pretraining_dataset(
     sampler = online_sampler(manifest, permutation, seed)
     if sampler and not repeat:
         raise UserError("permutation is online, but every record is read once: evaluate precomputed ones")
-    manifest.check_files_once()  # hosts of a slice have their readers built by one process, in turn
+    manifest.check_files_once()  # once: one process builds the readers of all hosts of a slice, in turn
     streams = _Streams(manifest)
     if repeat:
         records = _endless_rows(streams, rows, batch_size, start_step, seed)
@@ -192,7 +192,7 @@ class _Streams:
             byte_offsets=[(record + skip) * shards_lib.framed_bytes(self.spec)],
         )
         records = tf.data.experimental.from_variant(records, tf.TensorSpec([], tf.string))
-        # A shard that ends too early gives what is not a record, and thereby an error; not a shorter stream.
+        # A shard that ends too early must give an error, not a shorter stream: b"" is not a record.
         records = records.concatenate(tf.data.Dataset.from_tensors(b"").repeat())
         segments = tf.data.Dataset.range(skip, length)  # the shorter one: it ends the stream
         where = tf.data.Dataset.from_tensors((stream, shard, epoch)).repeat()

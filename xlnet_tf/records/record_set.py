@@ -25,7 +25,7 @@ from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 FILE_NAME = MANIFEST_FILE
 SCHEMA_VERSION = 1
-# What a folder has, by the manifest's kind, and the command that trains on it.
+# Kind of manifest -> contents of the folder, and the command that trains on it.
 _KINDS = {
     "pretraining": ("pretraining records", "pretrain"),
     "examples": ("fine-tuning examples", "finetune"),
@@ -40,8 +40,8 @@ class RecordSet:
     """
 
     KIND: ClassVar[str]
-    SHARD: ClassVar[type]  # of `shards`
-    PARTS: ClassVar[Mapping[str, Any]] = {}  # what the objects among the fields have, see schema.problem
+    SHARD: ClassVar[type]  # type of the items of `shards`
+    PARTS: ClassVar[Mapping[str, Any]] = {}  # types of fields that are objects, see schema.problem
     EARLIER: ClassVar[Mapping[str, Any]] = {}  # values of fields that manifests of earlier versions lack
     BUILD: ClassVar[str]  # how to make a set
     FIX: ClassVar[str]  # what to do about a damaged manifest
@@ -157,7 +157,7 @@ class RecordSet:
             )
         intact = manifest_checksum.pop_checksum(values)
         loaded = cls._from_fields({**cls.EARLIER, **values}, path)
-        if not intact:  # last, for a wrong field's own message says more
+        if not intact:  # last, as the message about a wrong field says more
             raise manifest_checksum.broken(path)
         return loaded
 

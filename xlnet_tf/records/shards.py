@@ -79,7 +79,7 @@ class ShardWriter:
         framed[:, 8:12] = masked_checksums([length]).view(np.uint8)
         framed[:, 12:-4] = rows
         framed[:, -4:] = masked_checksums(rows).view(np.uint8).reshape(-1, 4)
-        data = framed.tobytes()  # remote files take nothing else
+        data = framed.tobytes()  # remote files accept only bytes
         with files.writing(self._path):
             self._file.write(data)
         self._digest.update(data)

@@ -11,7 +11,7 @@ MAX_SEQ_LEN = 16384  # ranks and positions are int16
 MAX_STREAMS_PER_SHARD = 1 << 20
 MAX_SLICES = 1 << 24
 MAX_PASSES = 1 << 15
-MAX_VOCAB_SIZE = 1 << 24  # far above any tokenizer's: a wrong number asks for no terabytes
+MAX_VOCAB_SIZE = 1 << 24  # far above any tokenizer's, so that a wrong number cannot request terabytes
 
 
 def stream_id(pass_index: int, slice_index: int, number: int = 0) -> int:
@@ -32,7 +32,7 @@ class RecordSpec(Layout):
     """Shapes and types of a set of pretraining records, and their bytes."""
 
     seq_len: int  # T, tokens of a segment
-    reuse_len: int  # R, leading tokens, which the next segment of the stream continues after
+    reuse_len: int  # R, leading tokens; the next segment of the stream continues after them
     num_predict: int  # P, slots for targets
     vocab_size: int  # V, pieces of the tokenizer
 

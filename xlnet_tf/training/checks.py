@@ -30,7 +30,7 @@ MAY_CHANGE = (
     *("task.validation_data", "task.general_data.input_path", "task.train_data.input_path"),
     "task.init_checkpoint",
 )
-_STEPS_LOOKED_AT = 10_000  # for the longest
+_STEPS_LOOKED_AT = 10_000  # steps searched for the longest
 
 
 def check_settings(params, model_dir: str):
@@ -155,7 +155,7 @@ def check_resumable(params, task: Task, model_dir: str):
             f"{model_dir} holds checkpoints but no params.yaml, which has the settings they were trained "
             "with: put it back, or choose another --model_dir"
         )
-    # A setting that the run's version did not have was at its default.
+    # Settings that the run's version lacked had their defaults.
     defaults = {name: type(getattr(params, name))().as_dict() for name in ("task", "trainer", "runtime")}
     before = flatten(defaults) | flatten(files.read_yaml(path))
     now = flatten(params.as_dict())

@@ -109,7 +109,7 @@ def keep_best(
     """
     folder = f"{model_dir}/{BEST}"
     if step == 0:
-        if tf.io.gfile.exists(folder):  # of a run that was stopped before its first checkpoint
+        if tf.io.gfile.exists(folder):  # left by a run that stopped before its first checkpoint
             tf.io.gfile.rmtree(folder)
         return
     best, score, before = read_metrics(folder), task.dev_score(metrics), -math.inf
@@ -129,7 +129,7 @@ def keep_best(
         before = task.dev_score(best)
     if math.isnan(score) or score <= before:
         return
-    if best:  # of the weights that are replaced now: a killed process leaves neither
+    if best:  # first the metrics, so that a killed process leaves no wrong ones
         tf.io.gfile.remove(f"{folder}/{METRICS_FILE}")
     tf.io.gfile.makedirs(folder)
     task.save_assets(folder)
@@ -148,5 +148,5 @@ def read_metrics(folder: str) -> dict[str, Any]:
 
 
 def _is_of(best: Mapping[str, Any], task: Task) -> bool:
-    """Returns whether the best weights were chosen on the present dev set, as far as they say which."""
+    """Returns whether the best weights are from the present dev set; true if an old version wrote them."""
     return best.get(_DEV_SET, task.data.dev_set()) == task.data.dev_set()

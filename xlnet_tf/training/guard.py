@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from xlnet_tf.errors import UserError
 
-SPIKE_MEMORY = 100  # steps over which the usual loss is a mean, and before which no spike is detected
+SPIKE_MEMORY = 100  # steps in the mean of the usual loss; spikes are detected only after as many
 FIRST_SCALE = 2.0**15
 GROWTH_STEPS = 2000  # good steps after which the factor is doubled
 
@@ -139,7 +139,7 @@ class Watch:
             weights = self._trainer.model.trainable_variables
             return tf.reduce_all([_is_finite(variable) for variable in weights])
 
-        # Where the weights are: to copy them from a TPU would take longer than many a step.
+        # On the devices: copying the weights from a TPU would take longer than many a step.
         strategy = self._trainer.strategy
         return strategy.experimental_local_results(strategy.run(finite))[0]
 

@@ -14,7 +14,7 @@ from xlnet_tf.cli.signals import unignored_signals
 from xlnet_tf.errors import Cancelled, Interrupted, UserError, reason
 from xlnet_tf.training.data import TaskData
 
-# What TensorFlow raises where it meant to talk to another machine.
+# TensorFlow's errors when another machine does not answer.
 _LOST = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
@@ -33,7 +33,7 @@ _DATA_ERRORS = (
     tf.errors.OutOfRangeError,
     tf.errors.UnknownError,
 )
-# So say TensorFlow, XLA and the TPU's runtime. A full disk is an error of the same kind, and names any path.
+# Texts of TensorFlow, XLA and the TPU's runtime. A full disk raises the same class, with any path in its text.
 _LACK_OF_MEMORY = re.compile(
     ".*(out of memory|OOM when allocating|failed to allocate memory|attempting to (allocate|reserve)).*", re.I
 )
@@ -74,7 +74,7 @@ class Preemption:
         self._on_any_host = OnAnyHost(strategy)
 
     def __enter__(self) -> "Preemption":
-        # Only here: what TensorFlow does at a SIGTERM is set up with the strategy, and must not come after.
+        # Only here, after the strategy was created: it installs TensorFlow's own handler of SIGTERM.
         self._before = {number: signal.signal(number, self._notice) for number in unignored_signals()}
         self._wakeup = signal.set_wakeup_fd(-1)  # see Signals: steps may take long
         return self
@@ -123,7 +123,7 @@ def lost_hosts(strategy: tf.distribute.Strategy, model_dir: str) -> Iterator[Non
     try:
         yield
     except _LOST as error:
-        # What a TPU's compiler does not take, it will not take after a restart either.
+        # A program that a TPU's compiler refuses would fail again after a restart.
         if not remote or "Compilation failure" in error.message:
             raise
         saved = newest(model_dir) or "its beginning, as nothing was saved yet"

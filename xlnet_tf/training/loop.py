@@ -71,13 +71,13 @@ class TrainingLoop(orbit.Controller):
             for notice in self.trainer.resume_notices():
                 self._progress.say(notice)
             metrics, reason = self._evaluation()
-            if self._on_any_host(bool(reason)):  # as it had before it was started again
+            if self._on_any_host(bool(reason)):  # the reason why the run had ended before this start
                 return metrics
             ends = False
             while not ends and (step := self._step) < last:
                 evaluation = self._next_evaluation(step)
                 self._profile.at(step)
-                checkpoint = (step // interval + 1) * interval  # within a loop of steps or not
+                checkpoint = (step // interval + 1) * interval  # even within a loop of steps
                 target = self._profile.stop_before(step, min(evaluation, checkpoint))
                 try:
                     self.train(target, checkpoint_at_completion=target == last)
@@ -120,7 +120,7 @@ class TrainingLoop(orbit.Controller):
             logs = self.evaluate(steps)
         metrics = {name: number(value) for name, value in logs.items() if name != "steps_per_second"}
         step = self._step
-        # Not where a run resumes between two of these: what is best must not depend on where it stopped.
+        # Not where a run resumes in between: the best weights must not depend on where it stopped.
         is_regular = step % self._settings.validation_interval == 0
         if self._owner and (is_regular or step == self._settings.train_steps):
             task.after_evaluation(self.trainer.model, metrics, step, self._model_dir)

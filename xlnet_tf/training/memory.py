@@ -92,7 +92,7 @@ class Rows(SaveableObject):
     def restore(self, restored_tensors, restored_shapes=None):
         """Gives each replica its rows."""
         for part, rows in zip(self._parts, restored_tensors):
-            if not part.shape.is_compatible_with(rows.shape):  # unknown in a graph, which then refuses them
+            if not part.shape.is_compatible_with(rows.shape):  # in a graph, assigning checks it
                 raise UserError(
                     f"the checkpoint's memory has shape {rows.shape.as_list()} (layers, rows of the batch, "
                     f"memory_len, d_model), this run expects {self._shape}: resume with the batch size and "

@@ -49,7 +49,7 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
         Diverged: too many steps were skipped, or the weights are NaN.
         Interrupted: the process was asked to end, or another host was lost; a new start resumes it.
     """
-    model_dir = model_dir.rstrip("/")  # FOLDER//NAME is another object of a bucket, and matches no pattern
+    model_dir = model_dir.rstrip("/")  # in a bucket FOLDER//NAME is another object, and no pattern matches it
     checks.check_batch_sizes(params, strategy.num_replicas_in_sync)
     checks.check_settings(params, model_dir)
     checks.check_data(params, task.data)
@@ -57,7 +57,7 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
         checks.check_inputs(params, task.data, strategy.num_replicas_in_sync)
     params.trainer.summary_interval = params.trainer.steps_per_loop  # summaries are written with the reports
     with claim_model_dir(strategy, model_dir) as owner:
-        checks.check_resumable(params, task, model_dir)  # on all hosts, as the claim is
+        checks.check_resumable(params, task, model_dir)  # on all hosts, like the claim
         with _run_files(params, task, model_dir, owner):
             trainer = _build_trainer(params, task, strategy, model_dir)
             # Orbit prints each message besides logging it, which would tear the progress bar.
@@ -86,7 +86,7 @@ def claim_model_dir(strategy: tf.distribute.Strategy, model_dir: str) -> Iterato
     """
     with contextlib.ExitStack() as stack:
         owner, refusal = None, None
-        if strategy.extended.should_checkpoint:  # of several hosts one writes; all compute
+        if strategy.extended.should_checkpoint:  # one host writes; all compute
             tf.io.gfile.makedirs(model_dir)
             try:
                 owner = stack.enter_context(folder_lease(model_dir, "training", "--model_dir"))
@@ -106,14 +106,14 @@ def _run_files(params, task: Task, model_dir: str, owner: Ownership | None) -> I
         return
     before = set(tf.io.gfile.glob(f"{model_dir}/*")) - {f"{model_dir}/params.yaml"}
     task.save_assets(model_dir)
-    # Last: what it is compared with in a later start is there then.
+    # Last, so that everything a later start compares it with exists.
     files.write(f"{model_dir}/params.yaml", yaml.dump(params.as_dict(), default_flow_style=False))
     ModelCard.read(model_dir, {CARD_FILE: None}).write(model_dir)
     written = set(tf.io.gfile.glob(f"{model_dir}/*")) - before
     try:
         yield
     except UserError:
-        # To be started again with other settings.
+        # The folder is then free for a start with other settings.
         if not newest(model_dir):
             owner.check()
             for path in written:

@@ -25,7 +25,7 @@ def prepare(runtime: RuntimeConfig) -> tf.distribute.Strategy:
     handler = signal.getsignal(signal.SIGTERM)
     strategy = _strategy(runtime)
     if runtime.distribution_strategy == "multi_worker_mirrored" and handler is not None:
-        signal.signal(signal.SIGTERM, handler)  # TensorFlow has set its own, which only takes notice
+        signal.signal(signal.SIGTERM, handler)  # replaces TensorFlow's handler, which only records the signal
     if all("CPU" in device for device in devices(strategy)):
         # Rewriting the graph of a step takes seconds, and makes no step on a CPU faster.
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
@@ -176,7 +176,7 @@ def describe(strategy: tf.distribute.Strategy) -> str:
 
 def tpu_table(name: str, topology: tf.tpu.experimental.Topology) -> str:
     """Returns a table of a TPU's chips, devices and hosts."""
-    *chips, cores = topology.mesh_shape  # of chips x, y and z; of cores in each
+    *chips, cores = topology.mesh_shape  # chips in x, y and z; cores per chip
     hosts, of_host = topology.num_tasks, topology.num_tpus_per_task
     rows = {
         "chips": (" x ".join(map(str, chips)), "x, y and z"),

@@ -21,7 +21,7 @@ from xlnet_tf.errors import Interrupted, UserError, reason
 Copies = Mapping[str, Sequence[tuple[str, str, tf.Tensor]]]
 
 _CPU = tf.DeviceSpec.from_string("/device:CPU:0")
-_PART_SECONDS = 600.0  # that the first host waits for the others' parts, after its own
+_PART_SECONDS = 600.0  # the first host's wait for the others' parts, after its own
 _POLL_SECONDS = 0.2
 
 
@@ -66,7 +66,7 @@ class Checkpoints(tf.train.CheckpointManager):
             init_fn=initialize,
         )
         if not host:
-            for leftover in tf.io.gfile.glob(f"{model_dir}/{NAME}-*temp*"):  # of a save that was cut off
+            for leftover in tf.io.gfile.glob(f"{model_dir}/{NAME}-*temp*"):  # left by an interrupted save
                 _remove(leftover)
         self._model_dir = model_dir
         self._hold = hold
@@ -76,8 +76,8 @@ class Checkpoints(tf.train.CheckpointManager):
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "checkpoint")
         self._writing: tuple[concurrent.futures.Future, concurrent.futures.Future] | None = None
         self._ended = threading.Event()
-        # What a killed or full machine left, the files show, not TensorFlow's note of them: which
-        # there are, oldest first (their times do not matter), and which of them to resume from.
+        # The files, not TensorFlow's note, show what a killed or full machine left: which checkpoints
+        # exist, oldest first (their times do not matter), and which of them to resume from.
         self._maybe_delete = collections.OrderedDict.fromkeys(reversed(newest_first(directory)), 0.0)
         slices = collections.defaultdict(list)
         for name, rows, _ in _saved(checkpoint):
@@ -299,7 +299,7 @@ def _damage(prefix: str, slices: Mapping[str, Sequence[str]]) -> str | None:
             for rows in slices.get(name, [""]):
                 if not rows:
                     reader.get_tensor(name)
-                elif rows.rpartition(" ")[0] == full:  # else it is another run's, which restoring refuses
+                elif rows.rpartition(" ")[0] == full:  # else it is of another run, which restoring refuses
                     tf.raw_ops.RestoreV2(
                         prefix=prefix, tensor_names=[name], shape_and_slices=[rows], dtypes=[types[name]]
                     )

@@ -69,7 +69,7 @@ class Trainer(base_trainer.Trainer):
         self.batching = task.data.batching(True, replicas, accumulation_steps)
         self.eval_batching = task.data.batching(training=False) if evaluate else None
         model.encoder.recompute = config.trainer.recompute
-        # All state exists before a checkpoint is restored, so that none of it is restored late or not at all.
+        # Create all state before a checkpoint is restored, so that all of it is restored in time.
         optimizer.build(model.trainable_variables)
         rows = config.task.train_data.global_batch_size // replicas
         eval_rows = config.task.validation_data.global_batch_size // replicas
@@ -83,7 +83,7 @@ class Trainer(base_trainer.Trainer):
             self._micro_batches_now, trainable=False, dtype=tf.int64, name="parts"
         )
         self._length_multiple = None if config.runtime.enable_xla else device.length_multiple()
-        # None: they do; see compile_all.
+        # None: steps always count; see compile_all.
         self._counts_steps = None
         if device.is_compiled() and len(self.batching.compiled_lengths) > 1:
             self._counts_steps = tf.Variable(True, trainable=False, name="live")
@@ -203,7 +203,7 @@ class Trainer(base_trainer.Trainer):
         )
         if self._memory is not None:
             content, mask = remembered
-            # What a skipped step remembers may be NaN: its rows begin anew.
+            # The memory of a skipped step may be NaN, so its rows begin with empty memory.
             self._memory.write(tf.where(keep, content, tf.zeros_like(content)), mask & keep)
         count = tf.cast(keep, tf.float32)
         self._train_loss.update_state(tf.where(keep, loss, 0), count)
@@ -273,7 +273,7 @@ class Trainer(base_trainer.Trainer):
         start_time, start_step, start_skipped = self._loop_start
         steps = int(self.global_step.numpy()) - start_step
         nothing_kept = not self._train_loss.count.numpy()
-        uncounted = _uncounted(self.train_metrics)  # before they begin anew
+        uncounted = _uncounted(self.train_metrics)  # before they are reset
         logs = {name: value for name, value in super().train_loop_end().items() if name not in uncounted}
         if nothing_kept:
             logs["training_loss"] = tf.constant(float("nan"))
