@@ -230,7 +230,7 @@ def _converted_card(checkpoint: Checkpoint, format: str) -> ModelCard:
 
 
 def _write(checkpoint: Checkpoint, card: ModelCard, folder: str, format: str) -> list[str]:
-    """Writes weights and what lies next to them, their checksums last; returns the files' names."""
+    """Writes weights and their companion files, checksums last; returns the files' names."""
     arrays = checkpoint.arrays
     checksums.remove(folder)
     if format == "original":

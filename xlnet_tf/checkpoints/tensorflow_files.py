@@ -26,7 +26,7 @@ _COUNTER = re.compile(r"(global_step|beta[12]_power(_\d+)?|save_counter)")
 
 
 def is_tensorflow(prefix: str) -> bool:
-    """Returns whether a checkpoint of TensorFlow lies at a prefix of paths, as `.../xlnet_model.ckpt`."""
+    """Returns whether there is a TensorFlow checkpoint with this prefix, such as `.../xlnet_model.ckpt`."""
     return tf.io.gfile.exists(f"{prefix}.index")
 
 

@@ -135,7 +135,7 @@ def _reason(error: Exception) -> str:
 
 
 def _check(name: Any, tensor: Any) -> bool:
-    """Raises unless a tensor lies within its storage."""
+    """Raises unless a tensor is within its storage."""
     if (
         not isinstance(name, str)
         or not isinstance(tensor, _Tensor)

@@ -60,7 +60,7 @@ class Filled(NamedTuple):
 def fill_jointly(
     model: XLNetPretrainer, layout: TextLayout, beams: int, guesses: int, xla: bool = False
 ) -> Filled:
-    """Finds the likeliest joint fills of texts' gaps by beam search, and so many guesses for each gap."""
+    """Finds the likeliest joint fills of texts' gaps by beam search, and `guesses` guesses for each gap."""
     decoder = CachedDecoder(model, layout, beams, xla)
     order = layout.order
     logits, cache = decoder.start(order)

@@ -136,7 +136,7 @@ def _likely(probabilities: tf.Tensor, sampling: Sampling) -> tf.Tensor:
 
 
 def _heaviest(probabilities: tf.Tensor, weights: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
-    """Keeps the fewest likeliest pieces [B, V] whose weights sum up to what is wanted [B], and their equals.
+    """Keeps the fewest likeliest pieces [B, V] whose weights sum up to `wanted` [B], and their equals.
 
     The bound is found by bisection, which needs no sorting of V pieces. Floats that are not negative are
     ordered as their bits are, read as integers: after 30 halvings the bound is exact.

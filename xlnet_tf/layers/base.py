@@ -58,7 +58,7 @@ def fold_in(seed: tf.Tensor | None, index: int) -> tf.Tensor | None:
 
 @contextlib.contextmanager
 def policy_restored() -> Iterator[None]:
-    """Undoes, at the end of the block, what it does to Keras' policy."""
+    """Restores Keras' policy at the end of the block."""
     before = tf_keras.mixed_precision.global_policy()
     try:
         yield

@@ -42,7 +42,7 @@ def map_in_chunks(
 
 
 def map_query_blocks(attend: Callable, stream: tf.Tensor, context) -> tf.Tensor:
-    """Lets a stream [B, T, D] attend, a block of queries with their AttentionContext after the other."""
+    """Lets a stream [B, T, D] attend, one block of queries with their AttentionContext at a time."""
 
     def block(begin, end):
         attended = attend(stream[:, begin:end], context.of_block(begin, end))

@@ -1,4 +1,4 @@
-"""Who may see whom. Every mask of keys is boolean and says what is visible, not what is hidden.
+"""Attention masks: who may see whom. Every mask of keys is boolean and True where a key is visible.
 
 Shapes: as in attention.py, with T = query_len, M = memory_len and K = key_len. `queries`, [B, Q] int32, are
 positions in the segment; None: all of them.

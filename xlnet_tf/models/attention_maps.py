@@ -1,4 +1,4 @@
-"""The attention probabilities of all layers and heads, for people to look at."""
+"""The attention probabilities of all layers and heads, for inspection."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -15,8 +15,8 @@ class AttentionMaps(NamedTuple):
 
     Attributes:
         content: [L, B, N, T, K] float32, of the content stream; a query's sum to 1.
-        query: [L, B, N, Q, K], of the query stream, Q being P, or T with `target_mask`; those of a query that
-            may see nothing are 0. None with one stream.
+        query: [L, B, N, Q, K], of the query stream, Q being P, or T with `target_mask`; 0 for a query that
+            may see nothing. None with one stream.
     """
 
     content: tf.Tensor

@@ -24,11 +24,11 @@ class XLNetClassifier(PooledHead):
         head_name: the task in the names of the head's variables, as in the original's: "imdb", "sts-b".
         summary, projection, pool_padding: how the tokens become one vector (see SequenceSummary).
         segment_len, memory_gradient: how long texts are read (see XLNetHead).
-        labels: the classes' names, for people who use the model; default: their numbers.
-        multi_label: whether a text has any number of them, for people who use the model.
+        labels: the classes' names; default: their numbers.
+        multi_label: whether a text may have any number of them.
 
     Call args: a dict of input_word_ids, input_mask, input_type_ids [B, T] and dropout_seed, as the encoder
-        takes them; other features are left alone.
+        takes them; other features are ignored.
 
     Returns: logits [B, C] float32; their softmax (with multi_label, their sigmoid) are the probabilities.
 

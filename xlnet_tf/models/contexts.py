@@ -154,7 +154,7 @@ def _take_rows(mask: tf.Tensor | None, positions: tf.Tensor) -> tf.Tensor | None
 
 
 def _masked(context: AttentionContext, visible, mismatch) -> AttentionContext:
-    """Adds what is visible, and the pairs of two segments, both [B, Q, K], with the axis of the heads."""
+    """Adds the visibility mask and the segment mismatch, both [B, Q, K], with an axis for the heads."""
     return context._replace(
         bias=None if visible is None else masks.attention_bias(visible[:, None]),
         segment_mismatch=None if mismatch is None else mismatch[:, None],

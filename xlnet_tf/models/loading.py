@@ -57,7 +57,7 @@ class Pretrained:
         return path if isinstance(path, Pretrained) else cls(path)
 
     def load_tokenizer(self) -> XLNetTokenizer:
-        """Returns the tokenizer that lies next to the weights."""
+        """Returns the tokenizer in the folder of the weights."""
         if self._tokenizer is None:
             cleaning = self.card.cleaning or DEFAULT_CLEANING
             self._tokenizer = XLNetTokenizer.from_pretrained(self.checkpoint.path_of(""), cleaning)

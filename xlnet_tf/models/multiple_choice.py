@@ -42,7 +42,7 @@ class XLNetMultipleChoice(PooledHead):
         """Builds the model of a checkpoint: with its head, or with a new one on pretrained weights.
 
         Args:
-            num_choices: C, which need not be that of the training; None: that of the training.
+            num_choices: C, which may differ from that of the training; None: the same.
         """
         source = Pretrained.open(path)
         head = source.find_head(cls.HEAD_SCOPE)

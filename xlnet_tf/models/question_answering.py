@@ -22,13 +22,13 @@ class XLNetQuestionAnswering(XLNetHead):
     """Finds an answer's first token, then its last one given the first, and whether there is an answer.
 
     Args:
-        start_top: K, beginnings that are looked at in prediction.
-        end_top: E, ends that are looked at for each beginning.
+        start_top: K, candidate beginnings in prediction.
+        end_top: E, candidate ends for each beginning.
         segment_len, memory_gradient: how long texts are read (see XLNetHead).
 
     Call args: the encoder's features, and
-        answer_mask: [B, T], 1 where an answer may begin or end, that is in the passage, and on CLS, where
-            the answer of a question without one is put.
+        answer_mask: [B, T], 1 where an answer may begin or end: in the passage, and on CLS, which stands for
+            no answer.
         start_position: [B] integers, in training: the true beginning, on which the end depends.
 
     Returns: a dict of float32 tensors and int32 indices; everything outside answer_mask scores -1e30.

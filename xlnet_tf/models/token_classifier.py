@@ -19,12 +19,12 @@ class XLNetTokenClassifier(XLNetHead):
 
     Args:
         num_labels: C.
-        labels: the classes' names, for people who use the model; default: their numbers.
+        labels: the classes' names; default: their numbers.
         segment_len, memory_gradient: how long texts are read (see XLNetHead).
 
     Call args: the encoder's features.
 
-    Returns: logits [B, T, C] float32; those of padding mean nothing.
+    Returns: logits [B, T, C] float32; those of padding are meaningless.
     """
 
     def __init__(

@@ -48,7 +48,7 @@ class RecordSpec(Layout):
 
     @functools.cached_property
     def columns(self) -> tuple[Column, ...]:
-        """The features, in the order in which they lie in a record."""
+        """The features, in the order of a record's bytes."""
         return (
             Column("input_ids", ids_dtype(self.vocab_size), self.seq_len),
             Column("segment_ids", "uint8", self.seq_len),

@@ -112,7 +112,7 @@ class Vocabulary:
         return {piece: piece_id for piece_id, piece in enumerate(self.pieces)}
 
     def convert_tokens_to_ids(self, tokens: str | Iterable[str]) -> int | list[int]:
-        """Returns the id of a piece, or those of several; what is not a piece is `<unk>`, 0."""
+        """Returns the id of a piece, or those of several; unknown pieces give `<unk>`, 0."""
         if isinstance(tokens, str):
             return self._processor.piece_to_id(tokens)
         return [self._processor.piece_to_id(token) for token in tokens]

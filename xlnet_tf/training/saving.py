@@ -227,9 +227,10 @@ def _saved(checkpoint: tf.train.Checkpoint) -> Iterator[tuple[str, str, Any]]:
 
 
 def _copies(checkpoint: tf.train.Checkpoint, only_slices: bool) -> Copies:
-    """Copies what is saved to the memory of its devices' hosts; `only_slices` leaves out what every host has.
+    """Copies the saved values to the memory of their devices' hosts.
 
-    A value that is there already is shared with its variable, whose next update copies it.
+    A value that is there already is shared with its variable, whose next update copies it. `only_slices`
+    leaves out what every host has.
     """
     copies = collections.defaultdict(list)
     for name, rows, value in _saved(checkpoint):

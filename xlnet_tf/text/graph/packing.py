@@ -72,13 +72,13 @@ def truncate(
 
 
 def first_pieces(ids: tf.RaggedTensor, most: int | tf.Tensor) -> tf.RaggedTensor:
-    """Returns the first pieces of each text, at most so many: for all, or for each text [N]."""
+    """Returns at most the first `most` pieces of each text; one number, or one for each text [N]."""
     most = tf.broadcast_to(tf.cast(most, tf.int64), [ids.nrows()])
     return _keep(ids, lambda positions, lengths: positions < tf.gather(most, ids.value_rowids()))
 
 
 def last_pieces(ids: tf.RaggedTensor, most: int | tf.Tensor) -> tf.RaggedTensor:
-    """Returns the last pieces of each text; arguments as in first_pieces."""
+    """Returns at most the last `most` pieces of each text, see first_pieces."""
     most = tf.broadcast_to(tf.cast(most, tf.int64), [ids.nrows()])
     return _keep(ids, lambda positions, lengths: positions >= lengths - tf.gather(most, ids.value_rowids()))
 

@@ -69,7 +69,7 @@ class WordFinder(tf.Module):
         )
 
     def _ids(self, ids: tf.Tensor, parts: "_Parts", codes: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the ids of parts, [N, (ids)]; a whole piece keeps its own, others are encoded anew."""
+        """Returns the ids of parts, [N, (ids)]; a whole piece keeps its own, others are encoded again."""
         ids = tf.gather(ids, parts.piece)
         anew = tf.where(parts.count > 1)[:, 0]
         after_space = tf.gather((parts.number == 0) & tf.gather(self._begins_with_space, ids), anew)
