@@ -41,8 +41,7 @@ def export(
     Args:
         folder: the model's folder; its last part is the model's name.
         version: None: the one after the newest.
-        warmup_batches: sizes of batches to warm up with, ascending; the server batches requests up to the
-            last.
+        warmup_batches: sizes of batches to warm up with, ascending, which the server also pads batches to.
 
     Raises:
         UserError: the version exists, a number or the folder's name is wrong, or existing settings do not fit

@@ -1,4 +1,4 @@
-"""Whether examples, tasks and checkpoints go together: what does not is an error that names both sides."""
+"""Checks that examples, tasks and checkpoints fit together; errors name both sides."""
 
 import typing
 from collections.abc import Mapping, Sequence

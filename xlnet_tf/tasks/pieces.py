@@ -1,4 +1,4 @@
-"""Results on disk as they are made, some in each file: an interrupted job resumes after the last."""
+"""Stores results in files as they are made, so that an interrupted job resumes after the last."""
 
 import io
 import zipfile
@@ -16,14 +16,14 @@ from xlnet_tf.records.job_notes import JobNotes
 
 
 class Pieces(JobNotes):
-    """A folder of results that are not complete yet."""
+    """A folder of the results of an unfinished job."""
 
     def rows(self, first: int) -> epath.Path:
         """Returns the file of the results from number `first` on."""
         return self.path(f"rows-{first:08d}")
 
     def read_steps(self) -> list[dict[str, np.ndarray]]:
-        """Returns the arrays of each step that `write_steps` has kept, from the first on."""
+        """Returns the arrays of each step that `write_steps` has stored, from the first on."""
         steps: list[dict[str, np.ndarray]] = []
         while (path := self.rows(len(steps))).exists():
             try:
@@ -37,13 +37,13 @@ class Pieces(JobNotes):
         return steps
 
     def write_steps(self, steps: Sequence[Mapping[str, np.ndarray]], first: int):
-        """Keeps the arrays of consecutive steps."""
+        """Stores the arrays of consecutive steps."""
         buffer = io.BytesIO()
         np.savez(buffer, **{name: np.stack([step[name] for step in steps]) for name in steps[0]})
         files.write(self.rows(first), buffer.getvalue())
 
     def read_lines(self) -> Iterator[bytes]:
-        """Yields the lines that `files.write(pieces.rows(first), lines)` has kept, from the first on."""
+        """Yields the lines that `files.write(pieces.rows(first), lines)` has stored, from the first on."""
         count = 0
         while (path := self.rows(count)).exists():
             with path.open("rb") as file:
@@ -53,7 +53,7 @@ class Pieces(JobNotes):
 
 
 def weights_fingerprint(checkpoint: str) -> dict[str, Any]:
-    """Returns what identifies weights: a run that trains on may replace them."""
+    """Returns the identity of weights, which a run that continues training may replace."""
     weights = open_checkpoint(checkpoint).path
     parts = [weights] if tf.io.gfile.exists(weights) else files.beginning_with(f"{weights}.")
     return {

@@ -79,7 +79,7 @@ class ScoredTask(Task):
         """Writes the predictions for a set as files for people and scorers; returns their paths."""
 
     def tables(self, examples: ExampleSet, predictions: Predictions) -> str:
-        """Returns what else a person may want to see of an evaluation."""
+        """Returns further tables of an evaluation, for people."""
         return ""
 
     def has_collapsed(self, examples: ExampleSet, predictions: Predictions) -> bool:
@@ -107,7 +107,7 @@ class ScoredTask(Task):
     def best_metrics(self) -> dict[str, Any]:
         """Returns the metrics of the run's best evaluation; empty if there was none.
 
-        `example_set` is the folder of a finished run, or of its best weights.
+        The set's folder is that of a finished run, or of its best weights.
         """
         folder = self.example_set.folder
         metrics = read_metrics(f"{folder}/{BEST}") or read_metrics(str(folder))

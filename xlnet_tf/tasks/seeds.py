@@ -86,10 +86,7 @@ def finetune_seeds(
 def runs(
     params: cfg.ExperimentConfig, model_dir: str, num_seeds: int
 ) -> Iterator[tuple[cfg.ExperimentConfig, str]]:
-    """Yields the settings and the folder of each seed's run; see `finetune_seeds`.
-
-    An added seed makes its batches as the runs that are there.
-    """
+    """Yields the settings and the folder of each seed's run; an added seed takes over the others' batches."""
     seeds = range(params.task.seed, params.task.seed + num_seeds)
     folders = [f"{model_dir}/seed-{seed}" if num_seeds > 1 else model_dir for seed in seeds]
     for seed, folder in zip(seeds, folders):

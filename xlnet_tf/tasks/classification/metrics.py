@@ -107,7 +107,7 @@ def _label_report(labels: Sequence[str], targets: np.ndarray, probabilities: np.
 
 
 class Alert(NamedTuple):
-    """A threshold on the probability of a class, and what it gives on the set it was found on."""
+    """A threshold on the probability of a class, with its precision and recall on the set it was found on."""
 
     threshold: float
     precision: float
@@ -151,7 +151,7 @@ def alert_at(threshold: float, targets: np.ndarray, alerts: np.ndarray) -> Alert
 
 
 def _reaching(values: np.ndarray, wanted: float, others: np.ndarray) -> int:
-    """Returns where `others` is largest among the values that reach what is wanted, or the largest value."""
+    """Returns the index of the largest of `others` where values reach `wanted`, else of the largest value."""
     reached = values >= wanted
     if not reached.any():
         return int(np.lexsort((others, values))[-1])
@@ -187,14 +187,14 @@ def _average_precision(targets: np.ndarray, probabilities: np.ndarray) -> float:
 
 
 def _confusion(targets: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-    """Returns how many texts of each class, the row, are taken for each class, the column: [C, C]."""
+    """Returns the confusion matrix [C, C]: texts by true class (row) and predicted class (column)."""
     classes = probabilities.shape[1]
     pairs = np.bincount(targets * classes + decide(probabilities), minlength=classes * classes)
     return pairs.reshape(classes, classes)
 
 
 def _f1_of(hits: np.ndarray, true: np.ndarray, said: np.ndarray) -> np.ndarray:
-    """Returns the F1 of counts; 0 where there is nothing to find and nothing was said."""
+    """Returns the F1 of counts; 0 where there is nothing to find and nothing is predicted."""
     return 2 * hits / np.maximum(true + said, 1)
 
 
@@ -206,7 +206,7 @@ def _class_f1(targets: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
 def _label_counts(
     targets: np.ndarray, probabilities: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns of each label how often it is said rightly, how often it is true and how often it is said."""
+    """Returns for each label how often it is predicted correctly, how often it is true and is predicted."""
     true, said = targets == 1, probabilities >= DECISION
     return np.sum(true & said, axis=0), np.sum(true, axis=0), np.sum(said, axis=0)
 

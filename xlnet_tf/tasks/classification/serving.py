@@ -20,7 +20,7 @@ CLASSIFY_NAME, REGRESS_NAME = "classify", "regress"
 
 
 class AlertRule(NamedTuple):
-    """When a text is an alert: from this probability of a label on."""
+    """A text is an alert if this label has at least this probability."""
 
     label: str
     threshold: float

@@ -216,7 +216,7 @@ class ClassificationTask(FinetuningTask):
         return metrics_of_set
 
     def units(self, examples, predictions):
-        """Adds which texts are alerts by the threshold that the run has stored; in training, it has none."""
+        """Adds the alerts by the run's stored threshold; in training there is none."""
         label = self.task_config.alert.label
         if not label or np.isnan(self._stored_alert):
             return predictions

@@ -16,14 +16,13 @@ _FLAT = 1e-12  # a slope that is nothing but rounding
 
 
 class Probabilities(NamedTuple):
-    """What a model says of N examples, and what is true.
+    """The probabilities that a model predicts for N examples, and the truth.
 
     Attributes:
         values: [N, C].
         targets: bool [N, C], which of them came true.
         exclusive: whether one of an example's C comes true, or each may.
-        logits: [N, C], that softmax or sigmoid made the values of; None: they cannot be served with a
-            temperature.
+        logits: [N, C], of which `values` are the softmax or sigmoid; None: no temperature can be served.
     """
 
     values: np.ndarray

@@ -19,7 +19,7 @@ Scorer = Callable[[Units], Mapping[str, float]]
 
 
 class Interval(NamedTuple):
-    """Where a metric lies with a probability of CONFIDENCE: from `low` to `high`."""
+    """The confidence interval of a metric at the level CONFIDENCE, from `low` to `high`."""
 
     low: float
     high: float
@@ -107,7 +107,7 @@ def _minus(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str,
 
 
 def _percentiles(draws: Sequence[Mapping[str, float]], name: str) -> Interval:
-    """Returns where a metric lies; a sample may lack it, as that of questions without an answer."""
+    """Returns a metric's interval; a sample may lack the metric, as that of questions without an answer."""
     defined = [draw[name] for draw in draws if np.isfinite(draw.get(name, np.nan))]
     if not defined:
         return Interval(np.nan, np.nan)

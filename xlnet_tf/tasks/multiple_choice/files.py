@@ -1,4 +1,4 @@
-"""What `predict` writes for questions with options."""
+"""Writes the files of `predict` for questions with options."""
 
 import csv
 import json

@@ -352,12 +352,12 @@ def _probabilities(tokens: tf.Tensor, log_probs: tf.Tensor) -> tf.Tensor:
 
 
 def _fault(name: str, values: tf.Tensor, expected: str) -> tf.Tensor:
-    """Returns what to say of values [B] that are wrong."""
+    """Returns messages about wrong values [B]."""
     return tf.strings.join([f"{name} is ", tf.strings.as_string(values), f"; expected {expected}"])
 
 
 def _dense(values: tf.RaggedTensor, default) -> tf.Tensor:
-    """Pads rows to the longest, to at least 1: not every client copes with empty lists."""
+    """Pads rows to the longest, at least to 1, as some clients cannot handle empty lists."""
     return values.to_tensor(default, shape=[-1, tf.maximum(values.bounding_shape(axis=1), 1)])
 
 

@@ -1,4 +1,4 @@
-"""From what a span model says about windows to answers. No TensorFlow."""
+"""Converts a span model's outputs for windows to answers. No TensorFlow."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence

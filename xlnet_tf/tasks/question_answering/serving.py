@@ -29,7 +29,7 @@ _IMPOSSIBLE = float("-inf")
 
 
 class QuestionAnsweringModule(ExportableModel):
-    """The words of a context that answer a question, or that there are none.
+    """The words of a context that answer a question, if any do.
 
     A context that is too long for one sequence is read in windows that overlap, as in training; at most 16
     at once, or as many as there are rows, so that a long context takes time, not memory.

@@ -1,4 +1,4 @@
-"""From the model's tags of tokens back to sentences, words and entities, and to files."""
+"""Converts tags of tokens back to sentences, words and entities, and writes them to files."""
 
 import dataclasses
 import json
@@ -38,7 +38,7 @@ class TaggedSentence:
 
 
 def tagged_sentences(examples: ExampleSet, predictions: Mapping[str, np.ndarray]) -> list[TaggedSentence]:
-    """Puts windows together again: every word of the input, once."""
+    """Joins windows to sentences that have every word of the input once."""
     labels = examples.settings["labels"]
     sentences = []
     for tags, example in zip(predictions["tags"], examples.sidecar(), strict=True):
