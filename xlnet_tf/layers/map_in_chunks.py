@@ -11,15 +11,12 @@ def map_in_chunks(
     size: tf.Tensor,
     specs: Mapping[str, tf.TensorSpec],
 ) -> dict[str, tf.Tensor]:
-    """Applies a function to a list, chunk after chunk, and joins what it returns.
+    """Applies a function to a list, chunk after chunk, and joins the rows that it returns.
 
     Args:
         function: takes begin and end of a chunk; returns tensors named as the specs, of any number of rows.
         count, size: int32 scalars, the lengths of the list and of all chunks but the last.
         specs: the results' shapes [None, ...] and types.
-
-    Returns:
-        name -> the rows of all chunks; none if the list is empty.
     """
     chunks = (count + size - 1) // size
     if tf.executing_eagerly() and not chunks:  # outside of graphs, nothing at all cannot be joined

@@ -65,7 +65,7 @@ def attention_bias(visible: tf.Tensor) -> tf.Tensor:
 
 
 def permutation_visible(rank: tf.Tensor, is_target: tf.Tensor, queries: tf.Tensor | None = None) -> tf.Tensor:
-    """Expands permutation ranks to the mask of the factorization order.
+    """Expands permutation ranks to the mask of the factorization order: bool [B, T or Q, T].
 
     A target sees what comes strictly before it in the order. Any other token also sees its equals:
     context tokens, all of one rank, see each other. The content stream adds the diagonal.
@@ -73,9 +73,6 @@ def permutation_visible(rank: tf.Tensor, is_target: tf.Tensor, queries: tf.Tenso
     Args:
         rank: [B, T] integers; a smaller rank is earlier in the factorization order.
         is_target: [B, T] bool, the tokens to predict.
-
-    Returns:
-        [B, T or Q, T] bool: whether token i (axis 1) may see token j (axis 2).
 
     Source: paper section 2.2 (eq. 3) and 2.3 (partial prediction).
     """

@@ -16,13 +16,10 @@ _STATE = "state.json"  # the fingerprint
 
 
 class JobNotes:
-    """The notes of a job.
+    """The notes of a job, one file per finished part, in a folder that holds nothing else.
 
-    Args:
-        folder: holds one file per noted part, and nothing else.
-        fingerprint: what the results depend on, as JSON values; notes with another fingerprint are removed.
-            None: the caller compares it.
-        suffix: file name suffix of the notes.
+    The fingerprint holds what the results depend on, as JSON values; notes with another one are removed.
+    None: the caller compares it.
     """
 
     def __init__(

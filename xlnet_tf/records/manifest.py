@@ -125,12 +125,9 @@ class Manifest(RecordSet):
     def create(
         cls, spec: RecordSpec, tokenizer_sha256: str = "", *, bidirectional: bool = False, **fields: Any
     ) -> Self:
-        """Returns the manifest of a new set.
+        """Returns the manifest of a new set; `fields` are those that differ from their defaults.
 
-        Args:
-            spec: the records' layout, which determines seq_len and the other sizes.
-            bidirectional: whether there are backward streams, too.
-            **fields: other fields that differ from their defaults; perm_size defaults to reuse_len.
+        perm_size defaults to reuse_len; `bidirectional` adds backward streams.
         """
         tokenizer = {
             "file": TOKENIZER_FILE,

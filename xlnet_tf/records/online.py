@@ -135,16 +135,11 @@ class OnlineSampler:
 def _spans_of_words(
     length_draws, inset_draws, phase_draws, num_words: int, max_words: int, context_per_word: float
 ):
-    """Lays contexts side by side, each with one span in it.
+    """Lays contexts side by side over L words, each with one span in it.
 
-    Args:
-        length_draws, inset_draws, phase_draws: int32 [B, C] twice and [B, 1], random bits.
-        num_words: words L to cover.
-        context_per_word: words of context for each word of a span, the span included.
-
-    Returns:
-        (the last span that begins at or before each word, int32 [B, L], 0 to C - 1; whether the word is in
-        it, bool [B, L]).
+    A context has context_per_word words for each word of its span, the span included. The draws are random
+    bits, int32 [B, C] twice and [B, 1]. Returns the last span that begins at or before each word, int32 [B,
+    L], 0 to C - 1, and whether the word is in it, bool [B, L].
     """
     weights = np.cumsum(1 / np.arange(1, max_words + 1))
     limits = (weights[:-1] / weights[-1] * (1 << _BITS)).astype(np.int32)  # P(n) ~ 1/n

@@ -131,10 +131,7 @@ class RecordSet:
 
     @classmethod
     def load(cls, path: epath.PathLike) -> Self:
-        """Reads and validates a manifest.
-
-        Args:
-            path: the folder of the set, or of a run that was trained on it, or the manifest itself.
+        """Reads and validates the manifest of a set, given its folder, a run trained on it, or the file.
 
         Raises:
             FileNotFoundError: there is no manifest; the build is unfinished.

@@ -131,10 +131,8 @@ def assemble(
 ) -> Segments:
     """Lays out segments whose cuts are known; their reused parts follow one another.
 
-    Args:
-        word_start: bool [N], True where a word starts in the stream.
-        a_len, b_begin: int [S], tokens of A, and where B begins.
-        contiguous: bool [S], True where B continues A.
+    a_len and b_begin, int [S], are the tokens of A and where B begins; contiguous, bool [S], is True where B
+    continues A.
     """
     rows = np.arange(len(a_len))
     begin = rows * reuse_len

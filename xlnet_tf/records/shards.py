@@ -105,11 +105,9 @@ def read_shard(path: epath.PathLike, layout: Layout, first: int = 0, count: int 
 
 
 def unframe(framed: np.ndarray, layout: Layout, path: epath.PathLike, numbers: Sequence[int]):
-    """Checks framed records and parses them, as `Layout.decode`.
+    """Checks framed records, uint8 [S, framed_bytes(layout)], and parses them as `Layout.decode`.
 
-    Args:
-        framed: uint8 [S, framed_bytes(layout)], as stored in a shard.
-        path, numbers: the shard and each record's number in it, for the message about damaged bytes.
+    `path` and `numbers`, of the records in the shard, are for the message about damaged bytes.
     """
     damaged = damaged_frames(framed, layout)
     if damaged.any():

@@ -136,12 +136,10 @@ def sample_targets(
 
 
 def _rank_spans_first(rng, keys, row_begin, context_per_word, max_words):
-    """Gives all words of a span one key, lower than those of words outside of spans.
+    """Gives all words of a span one key, lower than those of words outside of spans, in place.
 
-    Args:
-        keys: uint32 [words of all rows], changed in place.
-        row_begin: int [S + 1], each row's first word, and the number of all words.
-        context_per_word: words of context for each word of a span, the span included.
+    `keys` are uint32 [words of all rows]; row_begin int [S + 1] has each row's first word, and the number of
+    all words; context_per_word counts the span's own words, too.
     """
     row_words = np.diff(row_begin)[:, None]  # [S, 1]
     lengths = np.arange(1, max_words + 1)

@@ -26,8 +26,8 @@ class TrainerConfig(cfg.TrainerConfig):
         accumulation_steps: micro-batches into which each replica splits its rows; memory for activations
             shrinks by it, numbers stay the same.
         recompute: gradient checkpointing: compute each block's activations again in the backward pass.
-        max_skipped_steps: the run ends after more skipped steps in a row (loss or gradient infinite, NaN or a
-            spike), or if more than half of ten times as many steps were skipped.
+        max_skipped_steps: most steps that may be skipped in a row (loss or gradient infinite, NaN or a spike)
+            before the run ends; it also ends if more than half of ten times as many were skipped.
         spike_factor: a step is skipped if its loss is more than this many times the usual one; 0: never.
         save_memory: keep the memory in checkpoints, so that a resumed run equals an uninterrupted one; that
             takes L * M * D numbers a row, 155 GB at the paper's size. If false, a resumed run begins with
@@ -163,11 +163,7 @@ def _tip(name: str, known: Mapping[str, Any]) -> str:
 
 
 def check_types(params: cfg.ExperimentConfig, defaults: cfg.ExperimentConfig, where: str = ""):
-    """Raises UserError if a value has a wrong type, is not finite, or is an integer of over 64 bits.
-
-    A value must have the type of its default, and list items that of their field: neither yaml nor overrides
-    are typed.
-    """
+    """Raises UserError unless values have their default's type, are finite and, if integers, of 64 bits."""
     prefix = f"{where}: " if where else ""
     expected, values = flatten(defaults.as_dict()), flatten(params.as_dict())
     for name in sorted(expected.keys() - values.keys()):

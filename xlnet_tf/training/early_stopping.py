@@ -59,13 +59,9 @@ class Hours:
 class Patience:
     """Counts the evaluations since the best one; a resumed run counts like one that was never stopped.
 
-    Only evaluations at multiples of the interval count, as a run also evaluates where it resumes. Evaluations
-    on an earlier dev set do not count if the run has best weights, which show when it changed.
-
-    Args:
-        model_dir: folder of the run, whose history has the evaluations before `step`.
-        step: where the run begins or resumes.
-        most: evaluations without a better one after which to end; 0: never.
+    Only evaluations at multiples of the interval count, as a run also evaluates where it resumes (at `step`).
+    Evaluations on an earlier dev set do not count if the run has best weights, which show when it changed.
+    The run should end after `most` evaluations without a better one; 0: never.
     """
 
     def __init__(self, task: Task, model_dir: str, step: int, interval: int, most: int):

@@ -18,13 +18,9 @@ GROWTH_STEPS = 2000  # good steps after which the factor is doubled
 
 
 class Guard(tf.Module):
-    """Judges each step; create it under the strategy's scope.
+    """Judges each step; create it under the strategy's scope. `scale_loss` is for float16.
 
     Its variables are equal on all replicas and part of the checkpoint.
-
-    Args:
-        spike_factor: a step is skipped if its loss is more than this many times the usual one; 0: never.
-        scale_loss: whether to multiply the loss, for float16.
 
     Attributes:
         skipped: int64, steps skipped since the run began.

@@ -33,7 +33,7 @@ _DATA_ERRORS = (
     tf.errors.OutOfRangeError,
     tf.errors.UnknownError,
 )
-# Texts of TensorFlow, XLA and the TPU's runtime. A full disk raises the same class, with any path in its text.
+# Texts of TensorFlow, XLA and the TPU's runtime. A full disk raises the same class, with any path in it.
 _LACK_OF_MEMORY = re.compile(
     ".*(out of memory|OOM when allocating|failed to allocate memory|attempting to (allocate|reserve)).*", re.I
 )

@@ -77,8 +77,8 @@ class OptimizerConfig(base_config.Config):
 class WarmupDecay(Schedule):
     """The learning rate as a function of the steps taken so far: linear warm-up, then decay.
 
-    `settings` are the fields of an OptimizerConfig. We wrap Model Garden's schedules because their own
-    configs lack what is needed to rebuild them from a saved model.
+    Model Garden's schedules alone cannot be rebuilt from a saved model. `settings` are those of
+    OptimizerConfig.
     """
 
     def __init__(self, settings: Mapping[str, Any], train_steps: int):

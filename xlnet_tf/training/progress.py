@@ -25,11 +25,8 @@ def number(value: tf.Tensor | float) -> float:
 class Progress:
     """Moves a bar over the steps and writes `history.jsonl`, one line per report, inside of a `with` block.
 
-    When the block begins, it drops lines after the resumed step.
-
-    Args:
-        metric: the task's own, shown next to the loss if an evaluation reports it.
-        write: whether this process writes the history and shows the bar (only the chief should).
+    When the block begins, it drops lines after the resumed step. `metric` is the task's own, shown next to
+    the loss; only the chief should `write`.
     """
 
     def __init__(

@@ -40,12 +40,10 @@ from xlnet_tf.training.trainer import Trainer
 def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir: str) -> dict[str, float]:
     """Trains to `params.trainer.train_steps`, evaluating at the start, at intervals and at the end.
 
-    Returns:
-        The metrics of the last evaluation; empty without validation data.
+    Returns the metrics of the last evaluation; empty without validation data.
 
     Raises:
-        UserError: model_dir holds another run, sizes do not divide, a file of the data is damaged, or a step
-            does not fit into a device's memory.
+        UserError: settings, folder or data do not fit, or a step does not fit into a device's memory.
         Diverged: too many steps were skipped, or the weights are NaN.
         Interrupted: the process was asked to end, or another host was lost; a new start resumes it.
     """

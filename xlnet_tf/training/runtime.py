@@ -83,10 +83,7 @@ def _strategy(runtime: RuntimeConfig) -> tf.distribute.Strategy:
 
 
 def _tpu(address: str) -> tf.distribute.TPUStrategy:
-    """Connects to a TPU, starts it, and prints its parts.
-
-    The address is "local" for the TPU of this machine, the name of a TPU, or grpc://HOST:8470.
-    """
+    """Connects to a TPU ("local", a name, or grpc://HOST:8470), starts it, and prints its parts."""
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address)
         if address != "local":
@@ -104,10 +101,7 @@ def _tpu(address: str) -> tf.distribute.TPUStrategy:
 
 
 def _assignment(resolver, topology) -> tf.tpu.experimental.DeviceAssignment | None:
-    """Returns which replica gets which device; None where TensorFlow decides.
-
-    Newer TPUs, with the second embedding hardware, need it.
-    """
+    """Returns which replica gets which device, for newer TPUs (second embedding hardware); else None."""
     feature = tf.tpu.experimental.HardwareFeature
     if feature(resolver.tpu_hardware_feature).embedding_feature != feature.EmbeddingFeature.V2:
         return None

@@ -265,10 +265,9 @@ def newest_intact(
     slices: Mapping[str, Sequence[str]] = MappingProxyType({}),
     on_any_host: Callable[[bool], bool] = bool,
 ) -> str | None:
-    """Returns the path of a run's newest intact checkpoint, all bytes of which it reads, or None.
+    """Returns the path of a run's newest intact checkpoint, or None; it reads all bytes to find out.
 
-    Args:
-        slices: name of a variable -> the slices that this process reads; other variables are read whole.
+    `slices` are those that this process reads of some variables, by name; others are read whole.
     """
     damaged = []
     for path in newest_first(model_dir):

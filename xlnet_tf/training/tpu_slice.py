@@ -18,13 +18,7 @@ _GENERATIONS = {
 
 @dataclasses.dataclass(frozen=True)
 class TpuSlice:
-    """A TPU that one can rent.
-
-    Attributes:
-        name: the cloud's name for it, such as v3-32.
-        replicas: replicas of a training on it.
-        hosts: machines that the chips are attached to; each reads its own rows.
-    """
+    """A TPU that one can rent, by the cloud's name, such as v3-32; each of its hosts reads its own rows."""
 
     name: str
     generation: str

@@ -30,15 +30,10 @@ from xlnet_tf.training.task import Ratio, Sums, Task
 
 
 class Trainer(base_trainer.Trainer):
-    """Trains and evaluates a `Task`. Create it under the strategy's scope.
+    """Trains and evaluates a `Task`. Create it under the strategy's scope, with an unbuilt optimizer.
 
-    Args:
-        optimizer: not built.
-        checkpoint_exporter: Model Garden's exporter of the best checkpoint, or None.
-
-    Attributes:
-        batching, eval_batching: the rows of each step; the latter is None without `evaluate`.
-        on_eval_step: called after each step of an evaluation.
+    `batching` and `eval_batching` (None without `evaluate`) make the rows of each step; `on_eval_step` is
+    called after each step of an evaluation. `checkpoint_exporter` is Model Garden's, of the best checkpoint.
     """
 
     def __init__(

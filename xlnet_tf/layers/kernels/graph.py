@@ -119,9 +119,8 @@ def add_terms(constants, terms, *, shift: bool = False) -> tf.Tensor:
 
     Args:
         constants: AttentionContext's segment_mismatch and bias, or None.
-        terms: content [B, N, Q, K]; position, likewise, or by distance, for G groups of queries
-            [B, N * G, Q / G, R]; and, with segments, segment [B, N, Q, 1].
-        shift: whether the position term is by distance, of queries in order.
+        terms: content [B, N, Q, K]; position, likewise, or (with `shift`, for queries in order) by distance,
+            for G groups of queries [B, N * G, Q / G, R]; and, with segments, segment [B, N, Q, 1].
     """
     segment_mismatch, bias = constants
     content, position, *segment = terms

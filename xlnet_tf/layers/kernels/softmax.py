@@ -20,17 +20,12 @@ def softmax_sum(
     scores_gradient: Callable,
     product: Callable,
 ) -> tf.Tensor:
-    """Sums values, weighted by the softmax of their scores.
+    """Sums values [B, N, K, H], weighted by the softmax of scores [B, N, Q, K] float32: [B, N, Q, H].
 
     Args:
-        scores: [B, N, Q, K] float32.
-        values: [B, N, K, H].
         keep_mask: [B, N, Q, K] bool, or None without dropout.
         drop: of probabilities and keep_mask; returns the weights and, for the gradient, the probabilities.
-        product: of matrices of the values' type, in that type or float32.
-
-    Returns:
-        [B, N, Q, H], in the product's type.
+        product: multiplies matrices of the values' type; returns that type, as does softmax_sum, or float32.
     """
     if keep_mask is not None:
         values /= tf.cast(1 - rate, values.dtype)  # instead of the weights, which are many more
