@@ -61,10 +61,7 @@ def model_garden_batch(batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]
 
 
 def hugging_face_batch(batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Converts a batch of the reader's to the arguments of Hugging Face's XLNetLMHeadModel.
-
-    Directions are left out: its model knows them by the row's position only.
-    """
+    """Converts a reader's batch to arguments of XLNetLMHeadModel, which knows directions only by position."""
     dense = model_garden_batch(batch)
     return {
         "input_ids": dense["input_word_ids"],

@@ -108,10 +108,7 @@ def read_trace(folder: str) -> list[Operation]:
 
 
 def measure_profile(steps: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, Any]:
-    """Profiles steps without XLA, whose operations are not visible to the profiler.
-
-    Returns two tables for each mode: shares of the operations' time by part of the model and by operation.
-    """
+    """Profiles steps without XLA, whose operations are invisible; returns two tables of shares per mode."""
     import tensorflow as tf
 
     options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0)

@@ -29,7 +29,7 @@ class OptimizerState(NamedTuple):
 def optimizer_state(checkpoint: Checkpoint) -> OptimizerState | None:
     """Returns the optimizer's state that belongs to weights; None if it was not kept.
 
-    Best weights have that of the run's checkpoint of the same step, if it is still there.
+    Best weights have that of the run's checkpoint of the same step, if it still exists.
     """
     path, folder = checkpoint.path, os.path.dirname(checkpoint.path)
     if os.path.basename(folder) == BEST and tf.io.gfile.exists(f"{folder}/{METRICS_FILE}"):

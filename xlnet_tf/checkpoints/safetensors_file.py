@@ -41,9 +41,7 @@ def read_safetensors(path: str) -> Arrays:
 
 
 def write_safetensors(arrays: Arrays, path: str) -> None:
-    """Writes float32 arrays as a safetensors file.
-
-    The package's own writer holds all arrays in memory, twice; the format is simple enough to do without.
+    """Writes float32 arrays as a safetensors file; the package's own writer holds all in memory, twice.
 
     Source: the format's description in the safetensors repository (length, JSON header, data).
     """

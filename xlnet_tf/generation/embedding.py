@@ -108,9 +108,8 @@ def embed(
 ) -> Vectors:
     """Reads texts with the content stream alone: every token sees the whole text.
 
-    Args:
-        features: input_word_ids, input_mask, input_type_ids [B, T] of texts [A SEP CLS], padded on any side.
-        in_blocks: whether the text is read in blocks (see XLNetEncoder).
+    The features are input_word_ids, input_mask, input_type_ids [B, T] of texts [A SEP CLS], padded on any
+    side; `in_blocks` is XLNetEncoder's.
     """
     encoded = encoder(features, training=False, in_blocks=in_blocks)["encoder_outputs"][layer]
     is_token = tf.cast(features["input_mask"], tf.bool)

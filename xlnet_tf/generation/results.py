@@ -9,13 +9,13 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Continuation:
-    """What was written after a prompt.
+    """The text written after a prompt.
 
     Attributes:
-        text: what was written, without the prompt.
+        text: without the prompt.
         pieces: G of them.
         log_probabilities: float32 [G], of each piece given all before it, in nats, whatever the temperature.
-        whole: the prompt as the model read it, and what was written.
+        whole: the prompt as the model read it, then `text`.
     """
 
     text: str

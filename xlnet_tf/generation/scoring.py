@@ -143,9 +143,8 @@ def order_ranks(is_scored: tf.Tensor, order: str, seeds: tf.Tensor | None = None
 def permutation_ranks(is_scored: tf.Tensor, permutation: tf.Tensor) -> tf.Tensor:
     """Returns the ranks of an explicit factorization order, as `order_ranks` does.
 
-    Args:
-        permutation: [B, N] integers: the numbers of a row's scored tokens, from 0, in the order of their
-            prediction, then anything negative up to N, at least the tokens of the longest row.
+    `permutation` [B, N] has the numbers of a row's scored tokens, from 0, in the order of their prediction,
+    then anything negative up to N, at least the tokens of the longest row.
     """
     permutation = tf.cast(permutation, tf.int32)
     largest = tf.int32.max

@@ -16,10 +16,7 @@ METHODS = ("last", "first", "mean", "attn")
 
 
 def last_position(input_mask: tf.Tensor) -> tf.Tensor:
-    """Finds the last token of each sequence, which is CLS, whichever side is padded: [B] int32.
-
-    Where all is padding, it is T - 1.
-    """
+    """Finds the last token (CLS) of each sequence, padded on either side: [B] int32; T - 1 if it is empty."""
     length = input_mask.shape[1] or tf.shape(input_mask)[1]
     from_the_end = tf.reverse(tf.cast(input_mask, tf.int32), axis=[1])
     return length - 1 - tf.argmax(from_the_end, axis=1, output_type=tf.int32)
@@ -94,9 +91,9 @@ class SequenceSummary(ConfiguredLayer):
         return dropout(pooled, self.dropout, fold_in(seed, 0))
 
     def positions(self, tokens: tf.Tensor, input_mask: tf.Tensor | None) -> tf.Tensor | None:
-        """Finds the one token that the summary reads: [B, 1] int32; None where it reads all tokens.
+        """Finds the one token that the summary reads, [B, 1] int32, in ids [B, T] or vectors [B, T, D].
 
-        `tokens` are ids [B, T] or vectors [B, T, D].
+        None if it reads all tokens.
         """
         if self.method not in ("last", "first"):
             return None

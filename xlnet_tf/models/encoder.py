@@ -142,12 +142,9 @@ class XLNetEncoder(ShapeFreeModel):
 
     @classmethod
     def from_pretrained(cls, path: Source, **options) -> Self:
-        """Builds the encoder of a checkpoint, whatever heads that has, and loads its weights.
+        """Builds the encoder of a checkpoint (see checkpoints.open_checkpoint), whatever heads it has.
 
-        Args:
-            path: a run (its best weights, if kept), or files of the original or Hugging Face (see
-                checkpoints.open_checkpoint).
-            **options: options of the class: dropout, memory_len, ...
+        A run stands for its best weights, if kept. `options` are the class's: dropout, memory_len, ...
         """
         source = Pretrained.open(path)
         [settings] = source.options(options, cls)

@@ -233,12 +233,9 @@ def _as_array(values: Any) -> Any:
 
 
 class PooledHead(XLNetHead):
-    """A dense layer on one vector for the text.
+    """A dense layer of width `outputs` on one vector for the text (see SequenceSummary).
 
-    Args:
-        head_scope: the first scope of the head's variables, as checkpoints/names.py has it.
-        outputs: C, the width of the dense layer.
-        summary, projection, pool_padding: how the tokens become one vector (see SequenceSummary).
+    `head_scope` is the first scope of the head's variables, as in checkpoints/names.py.
     """
 
     def __init__(

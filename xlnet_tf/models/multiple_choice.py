@@ -41,8 +41,7 @@ class XLNetMultipleChoice(PooledHead):
     def from_pretrained(cls, path: Source, num_choices: int | None = None, **options) -> Self:
         """Builds the model of a checkpoint: with its head, or with a new one on pretrained weights.
 
-        Args:
-            num_choices: C, which may differ from that of the training; None: the same.
+        C may differ from that of the training, which is its default.
         """
         source = Pretrained.open(path)
         head = source.find_head(cls.HEAD_SCOPE)

@@ -50,11 +50,7 @@ class XLNetPretrainer(EncoderModel):
 
     @classmethod
     def from_pretrained(cls, path: Source, **options) -> Self:
-        """Builds the model of a pretrained checkpoint and loads its weights.
-
-        Args:
-            **options: options of XLNetEncoder: dropout, memory_len, ...
-        """
+        """Builds the model of a pretrained checkpoint; `options` are XLNetEncoder's."""
         source = Pretrained.open(path)
         [settings] = source.options(options, XLNetEncoder)
         model = cls(XLNetEncoder(source.config, **settings))

@@ -43,12 +43,9 @@ Split = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 @dataclasses.dataclass(frozen=True)
 class _Fragments:
-    """Fragments as pieces.
+    """Fragments as pieces, int32 [N] one after another, and how many each has, int32 [F].
 
-    Args:
-        ids: int32 [N], the pieces of all fragments, one after another.
-        lengths: int32 [F], pieces of each.
-        reach: float32 [F], the longest text, in pieces, in which the fragment is certainly split like this.
+    `reach`, float32 [F], is the longest text, in pieces, in which the fragment is certainly split like this.
     """
 
     ids: np.ndarray

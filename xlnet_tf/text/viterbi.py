@@ -27,10 +27,7 @@ class Viterbi:
         self._sizes = np.array([*map(len, pieces), 1, 2, 3, 4], np.int32)
 
     def split(self, texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Splits texts in the best way.
-
-        Args:
-            texts: [F], at least one, each of 1 to 255 bytes in UTF-8; the longest first.
+        """Splits texts, of 1 to 255 bytes in UTF-8, the longest first, in the best way.
 
         Returns:
             (pieces, lengths, leads): int32 [N], the pieces of all texts one after another, -1 for each

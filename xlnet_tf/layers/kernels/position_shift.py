@@ -14,7 +14,7 @@ def block_len(length: int) -> int:
 
 
 def block_positions(queries: tf.Tensor, keys: tf.Tensor, key_len) -> tuple[tf.Tensor, tf.Tensor]:
-    """Splits the queries 0..T-1 into blocks that are scored by those distances alone that they meet.
+    """Splits the queries 0..T-1 into blocks that are scored only by the distances that they meet.
 
     Replaces a product with all T + K distances by products with T / G + K of them. It takes attention to both
     sides and a known length of several blocks; else both stay as they are.
@@ -24,8 +24,8 @@ def block_positions(queries: tf.Tensor, keys: tf.Tensor, key_len) -> tuple[tf.Te
         keys: [B or 1, N, R, H], a row for each distance, in the order of `RelativePositions.of_step`.
 
     Returns:
-        Both with G blocks for each head, [B, N * G, T / G, H] and [B or 1, N * G, T / G + K, H]; what
-        `shift_by_row` makes of their product is that of all queries.
+        Both with G blocks for each head, [B, N * G, T / G, H] and [B or 1, N * G, T / G + K, H];
+        `shift_by_row` turns their product into that of all queries.
     """
     _, heads, length, width = queries.shape
     distances = keys.shape[2]

@@ -41,8 +41,7 @@ class Aligner(tf.Module):
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
         """Finds pieces with these `visible_length`s [N, (pieces)] in raw texts [N, (characters)].
 
-        Returns:
-            Begins and ends of the pieces, each ragged int32 [N, (pieces)], as in `offsets.Encoded`.
+        Returns their begins and ends, each ragged int32 [N, (pieces)], as in `offsets.Encoded`.
         """
         # All texts lie in one line: each has a position for every character and one for its end.
         origins = tf.cumsum(tf.cast(raw.row_lengths(), tf.int32) + 1, exclusive=True)

@@ -19,8 +19,7 @@ def pack(
         seq_len: T, an int or an int32 scalar; for a tensor, the caller checks that special tokens and a piece
             fit.
 
-    Returns:
-        input_word_ids, input_mask (1: a token) and input_type_ids, each int32 [N, T].
+    Returns input_word_ids, input_mask (1: a token) and input_type_ids, each int32 [N, T].
     """
     if padding not in PADDING_SIDES:
         raise UserError(f"padding is {padding!r}; expected one of {', '.join(PADDING_SIDES)}.")

@@ -89,14 +89,7 @@ class WordFinder(tf.Module):
 
 
 class _Parts(NamedTuple):
-    """Parts of pieces; int64 [N].
-
-    Attributes:
-        piece: the piece of each.
-        number: which of the piece's parts it is.
-        count: parts of the piece.
-        begins, ends: its characters.
-    """
+    """Parts of pieces, int64 [N]: the piece, the number of the part, its parts, and the characters."""
 
     piece: tf.Tensor
     number: tf.Tensor
