@@ -41,7 +41,7 @@ from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 NO_TASK = "default"  # the task's name when a config has none
 
 _DEFAULT_FIELDS = {"mem_len": None, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 5}
-# Of a config.json that lies next to the weights, what is written anew when they are written again.
+# Fields of the source's config.json that are not copied but written anew.
 _FIELDS_OF_WEIGHTS = {"n_token", "dtype", "torch_dtype"}
 _FIELDS_OF_HEAD = {
     "architectures", "problem_type", "finetuning_task", "num_labels", "id2label", "label2id",

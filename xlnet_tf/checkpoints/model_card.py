@@ -27,9 +27,9 @@ from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 FORMAT_VERSION = 1
 PARAMS_FILE = "params.yaml"
-METRICS_FILE = "metrics.json"  # of a run's best evaluation
-BEST = "best"  # folder of a run that has its best weights
-# What goes along when weights are converted, besides the card.
+METRICS_FILE = "metrics.json"  # metrics of a run's best evaluation
+BEST = "best"  # a run's folder with its best weights
+# Files that are copied when weights are converted, besides the card.
 COMPANIONS = (
     TOKENIZER_FILE,
     MANIFEST_FILE,
@@ -58,7 +58,7 @@ _TYPES = {
     "attention_dropout": float,
     "initializer_range": float,
 }
-_ROUNDED = 1e-6  # by how much a probability of float32 may be above 1
+_ROUNDED = 1e-6  # largest excess of a float32 probability over 1
 _SERVING_TYPES = {  # options of the modules in xlnet_tf.serving
     "seq_len": int,
     "pair": bool,
@@ -140,7 +140,7 @@ class ModelCard:
     def of_model(cls, model: tf_keras.Model, tokenizer: XLNetTokenizer | None = None) -> Self:
         """Returns the card of a model."""
         values = getattr(model, "encoder", model).get_config()
-        with contextlib.suppress(NotImplementedError):  # a model of the user's own
+        with contextlib.suppress(NotImplementedError):  # a user-defined model
             values |= model.get_config()
         labels = tuple(values.get("labels") or ())
         unnamed = labels == tuple(map(str, range(len(labels))))

@@ -163,7 +163,7 @@ _ENCODER_ROWS = (
 )
 _BIAS_ROWS = _rows(_BIASES, "layer_{i}/attention/", "model/transformer/", "transformer.layer.{i}.rel_attn.")
 _TIED_ROWS = _rows(_TIED_BIASES, "tied_biases/", "model/transformer/")
-_SHARED_ROWS = (  # what is of no task
+_SHARED_ROWS = (  # variables of no task
     *_rows(_LANGUAGE_MODEL),
     *_rows(_POOLING, "pooling/", "model/sequnece_summary/"),
     *_rows(_SUMMARY, "summary/", "model/sequnece_summary/", "sequence_summary."),

@@ -87,7 +87,7 @@ def write_original(arrays: Arrays, config: XLNetConfig, folder: str) -> list[str
                 checkpoint_prefixes=shards, destination_prefix=prefix, delete_old_dirs=False
             )
     finally:
-        for leftover in files.beginning_with(f"{prefix}.part-"):  # of a disk that was full
+        for leftover in files.beginning_with(f"{prefix}.part-"):  # left by a full disk
             tf.io.gfile.remove(leftover)
     values = config.to_dict()
     values["ff_activation"] = values["ff_activation"].removesuffix("_erf")

@@ -158,7 +158,7 @@ def _open_zip(file: BinaryIO):
     """Returns the table of tensors, and a function that reads a storage."""
     with zipfile.ZipFile(file) as archive:
         if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
-            # So nothing takes more memory than the file has bytes.
+            # This limits the memory to the size of the file.
             raise pickle.UnpicklingError("parts of it are compressed, which PyTorch never does")
         tables = [name for name in archive.namelist() if name.endswith("/data.pkl")]
         if len(tables) != 1:

@@ -176,7 +176,7 @@ class CachedDecoder:
         batch, candidates, rows, slots = shape_of(visible)
         shape = [batch, candidates * rows, slots]  # [B, Q, S]
         num_distances = shape_of(self._layers[0].position_keys)[2]
-        # The entries of distances that do not occur, of slots that are not seen, may be any.
+        # Distances that do not occur belong to hidden slots; their entries may be anything.
         entries = tf.clip_by_value(
             self._layout.length - (row_positions - slot_positions), 0, num_distances - 1
         )

@@ -16,7 +16,7 @@ from xlnet_tf.text.graph.tokenizer import GraphTokenizer
 from xlnet_tf.text.special_tokens import EOP_ID, MASK_ID, PAD_ID, SYMBOLS
 
 MARK = SYMBOLS[MASK_ID]  # a gap of one piece, in texts to be filled only
-MOST_GAPS = 256  # of a text
+MOST_GAPS = 256  # gaps of a text
 
 _OTHER_MARKS = r"(?i)\[mask\]|<mask ?/?>|\{mask\}"  # what other models' users write
 
@@ -84,7 +84,7 @@ def gaps(
     is_gap = dense == MASK_ID  # no text can spell it
     where = tf.where(is_gap)  # row and position
     order = tf.RaggedTensor.from_value_rowids(tf.cast(where[:, 1], tf.int32), where[:, 0], parts.nrows())
-    order = tf.concat([order.to_tensor(-1), tf.fill([parts.nrows(), 1], -1)], axis=1)  # one at least
+    order = tf.concat([order.to_tensor(-1), tf.fill([parts.nrows(), 1], -1)], axis=1)  # at least one gap
     order = order[:, : tf.maximum(tf.shape(order)[1] - 1, 1)]
     layout = infilling(dense, ~is_gap & (dense != PAD_ID), order)
     return layout, pieces.row_lengths() < ids.row_lengths()

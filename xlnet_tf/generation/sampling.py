@@ -15,8 +15,8 @@ from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.records.splitmix64 import stream
 from xlnet_tf.text.special_tokens import EOP_ID
 
-_BITS_OF_ONE = 0x3F800000  # of 1.0 as float32
-_MOST_ROWS = 1 << 20  # of a seed; so rows of one seed do not meet those of the next
+_BITS_OF_ONE = 0x3F800000  # the bits of 1.0 as float32
+_MOST_ROWS = 1 << 20  # rows of a seed; so rows of neighbouring seeds never overlap
 _MOST_SEEDS = 1 << 43
 
 # Between these a temperature divides logits without overflow; below the first, the likeliest piece is taken.

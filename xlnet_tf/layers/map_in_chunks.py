@@ -19,7 +19,7 @@ def map_in_chunks(
         specs: the results' shapes [None, ...] and types.
     """
     chunks = (count + size - 1) // size
-    if tf.executing_eagerly() and not chunks:  # outside of graphs, nothing at all cannot be joined
+    if tf.executing_eagerly() and not chunks:  # eagerly, an empty array cannot be concatenated
         return {
             name: tf.zeros([length or 0 for length in spec.shape], spec.dtype) for name, spec in specs.items()
         }

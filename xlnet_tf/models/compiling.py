@@ -9,7 +9,7 @@ import tf_keras
 
 from xlnet_tf.errors import UserError
 
-# What a head's outputs are, as messages say it.
+# Descriptions of a head's outputs, for messages.
 CLASSES, LABELS = "logits of classes that exclude each other", "a logit for each label"
 SCORES, VALUES = "scores", "numbers"
 Outputs = str | Mapping[str, str] | None
@@ -47,7 +47,7 @@ _OF_NUMBERS = {  # names without case and "_"
     *("cosinesimilarity", "huber", "logcosh", "meanabsoluteerror", "meanabsolutepercentageerror"),
     *("meansquarederror", "meansquaredlogarithmicerror", "rootmeansquarederror"),
 }
-_WITHOUT_LOGITS = {  # which know no logits
+_WITHOUT_LOGITS = {  # losses and metrics without a form for logits
     *("Accuracy", "FalseNegatives", "FalsePositives", "IoU", "KLDivergence", "MeanIoU", "Poisson"),
     *("Precision", "PrecisionAtRecall", "Recall", "RecallAtPrecision", "SensitivityAtSpecificity"),
     *("SpecificityAtSensitivity", "TrueNegatives", "TruePositives"),

@@ -347,7 +347,7 @@ class XLNetEncoder(ShapeFreeModel):
         return {**config, "config": XLNetConfig.from_dict(config["config"])}
 
 
-XLNetBackbone = XLNetEncoder  # as other libraries call it
+XLNetBackbone = XLNetEncoder  # the name in other libraries
 
 
 def _output_positions(features) -> tf.Tensor | None:

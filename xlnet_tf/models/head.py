@@ -23,7 +23,7 @@ from xlnet_tf.models.loading import Head, Pretrained, label_list
 from xlnet_tf.models.reading import encode_long
 from xlnet_tf.models.saving import ShapeFreeModel
 
-_MEASURED = ("temperature", "alert", "threshold")  # of the options with which texts are answered
+_MEASURED = ("temperature", "alert", "threshold")  # measured options, among those for answering texts
 
 
 class EncoderModel(ShapeFreeModel):
@@ -143,7 +143,7 @@ class XLNetHead(EncoderModel):
         try:
             return super().fit(x, _as_array(y), *args, **kwargs)
         finally:
-            if self.card:  # what was measured was measured of other weights
+            if self.card:  # the measured values are of other weights
                 unmeasured = {name: value for name, value in serving.items() if name not in _MEASURED}
                 self.card = dataclasses.replace(self.card, thresholds={}, metrics={}, serving=unmeasured)
                 self.folder = None

@@ -16,7 +16,7 @@ from xlnet_tf.layers.base import policy_restored
 from xlnet_tf.models.loading import keyword_options
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
-_OF_KERAS = {"name", "dtype", "trainable", "dynamic", "autocast"}  # options of any of its models
+_OF_KERAS = {"name", "dtype", "trainable", "dynamic", "autocast"}  # options of any Keras model
 
 
 class ShapeFreeModel(tf_keras.Model):

@@ -45,7 +45,7 @@ class Viterbi:
         starts = np.append(starts, unknown)
         pieces = np.append(pieces, len(self._sizes) - 5 + character[unknown])
 
-        # All texts' bytes with the same offset lie side by side, those of the longest texts first.
+        # All texts' bytes with the same offset are adjacent, those of the longest texts first.
         count = np.searchsorted(-sizes, -np.arange(sizes[0] + 1), side="right")  # texts of that many bytes
         row = np.cumsum(count) - count  # [L + 1], where an offset's bytes begin
         text = text[starts]

@@ -10,7 +10,7 @@ from tensorflow.compiler.xla import xla_data_pb2
 from tensorflow.compiler.xla.service import hlo_pb2
 
 _PRODUCTS = ("dot", "convolution")
-_STATE_WORDS = 2  # of 64 bits, of a TPU's random number generator
+_STATE_WORDS = 2  # 64-bit words in the state of a TPU's random number generator
 
 
 @dataclasses.dataclass(frozen=True)

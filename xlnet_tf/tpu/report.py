@@ -47,7 +47,7 @@ class CompiledBatch:
             "batch_per_core": self.batch_per_core,
             **({"length": self.length} if self.length else {}),
             "hbm_bytes_of_core": self.topology.hbm_bytes,
-            # Of a program whose memory alone was planned nobody knows.
+            # Unknown if only the memory was planned.
             **({} if isinstance(self.outcome, Planned) else {"compiles": isinstance(self.outcome, Compiled)}),
             **dataclasses.asdict(self.outcome),
         }

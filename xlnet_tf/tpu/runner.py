@@ -16,7 +16,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.tpu import compiler
 
 PLATFORMS = ("cpu", "gpu")
-_SPREAD = 0.02  # of synthetic numbers, as of initial weights
+_SPREAD = 0.02  # spread of synthetic numbers, like initial weights
 
 
 def save(path: str, hlo: bytes, *, batch_size: int, seq_len: int, flops: int, hardware: str) -> None:

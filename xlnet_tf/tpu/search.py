@@ -19,7 +19,7 @@ def largest_batch(
         which ends the search), and the outcome of each batch tried, in that order.
     """
     tried: dict[int, Outcome] = {}
-    fits, too_large = 0, None  # in multiples
+    fits, too_large = 0, None  # counted in multiples
     units = max(1, first // multiple)
     while too_large is None or too_large - fits > 1:
         outcome = tried[units * multiple] = compile_batch(units * multiple)

@@ -99,7 +99,7 @@ def _keep_by_quarters(shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
 def _bound(rate: float, word: tf.Tensor) -> tf.Tensor:
     """Returns the number, of 0 to 256, below which 8 random bits are dropped; a random word chooses it."""
     lower = int(rate * 2**8)
-    odds = min(round((rate * 2**8 - lower) * 2**32), 2**32 - 1)  # of the upper multiple
+    odds = min(round((rate * 2**8 - lower) * 2**32), 2**32 - 1)  # odds of the upper multiple
     return lower + tf.cast(word < tf.constant(odds, tf.uint32), tf.int32)
 
 

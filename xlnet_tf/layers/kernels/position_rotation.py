@@ -27,7 +27,7 @@ from xlnet_tf.layers.kernels.matmul import matmul_heads
 # one does for all widths of 2 to 1,536 and distances of up to 4,096 that were tried.
 _STRETCHES_AND_MARGINS = ((1.1, 6), (1.2, 6), (1.3, 8), (1.5, 12))
 _MAX_ERROR = 3e-6  # of a sine or a cosine, well below what float32 leaves of the angles of long texts
-_CUTOFF = 1e-6  # of singular values; keeps the weights of the sums about 1
+_CUTOFF = 1e-6  # cutoff of singular values; keeps the weights of the sums about 1
 
 
 class QueryRotation(NamedTuple):
@@ -59,7 +59,7 @@ def fewer_frequencies(d_model: int, reach: int) -> tuple[np.ndarray, np.ndarray,
         The frequencies [F], and the weights of the sums for each of the D/2 sines and for each of the
         cosines: [F, D/2] twice. All float32.
     """
-    wanted = 10000.0 ** (-np.arange(0, d_model, 2) / d_model)  # falling
+    wanted = 10000.0 ** (-np.arange(0, d_model, 2) / d_model)  # descending
     distances = np.arange(reach + 1)[:, None]
     for stretch, margin in _STRETCHES_AND_MARGINS:
         frequencies = _highest_and_spaced(wanted, np.pi / (stretch * reach), margin)

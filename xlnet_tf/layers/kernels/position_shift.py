@@ -5,7 +5,7 @@ Shapes: as in attention.py, with T = query_len and K = key_len.
 
 import tensorflow as tf
 
-_BLOCK = 128  # queries
+_BLOCK = 128  # queries of a block
 
 
 def block_len(length: int) -> int:

@@ -43,7 +43,7 @@ class Aligner(tf.Module):
 
         Returns their begins and ends, each ragged int32 [N, (pieces)], as in `offsets.Encoded`.
         """
-        # All texts lie in one line: each has a position for every character and one for its end.
+        # All texts are concatenated: each has a position for every character and one for its end.
         origins = tf.cumsum(tf.cast(raw.row_lengths(), tf.int32) + 1, exclusive=True)
         begins, ends = self._visible_characters(texts, *_byte_places(cleaned, origins))
 

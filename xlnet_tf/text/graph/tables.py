@@ -54,7 +54,7 @@ class Replacements:
         entries = np.zeros(size, np.uint16)
         entries[list(lists)] = np.arange(1, len(lists) + 1)
         self._entries = PageTable(entries)
-        # Entry 0 is what stands for itself.
+        # Entry 0 stands for unchanged values.
         self._counts = np.array([1, *map(len, lists.values())], np.int32)
         self._starts = np.array([0, *(np.cumsum(self._counts[1:]) - self._counts[1:])], np.int32)
         self.flat = np.array([value for values in lists.values() for value in values], np.int32)
@@ -67,7 +67,7 @@ class Replacements:
             counts = tf.where(keep, counts, 0)
         sources = tf.repeat(tf.range(tf.size(values)), counts)
         entries = tf.gather(entries, sources)
-        # The first of a list comes after all that stands for the values before.
+        # A list begins after the replacements of all earlier values.
         ordinals = tf.range(tf.size(sources)) - tf.gather(tf.cumsum(counts, exclusive=True), sources)
         positions = tf.where(entries > 0, tf.gather(self._starts, entries) + ordinals, -1)
         replaced = tf.gather(np.append(self.flat, np.int32(0)), positions % (len(self.flat) + 1))

@@ -58,7 +58,7 @@ def _chains(heads: tf.Tensor, limits: tf.Tensor, lasts: tf.Tensor, after: tf.Ten
         after: int64 [W], the begin of the window after that.
     """
     starts = tf.TensorArray(tf.int64, size=0, dynamic_size=True, element_shape=[None], infer_shape=False)
-    starts = starts.write(0, heads[:0])  # eagerly, nothing at all cannot be joined
+    starts = starts.write(0, heads[:0])  # eagerly, an empty array cannot be concatenated
 
     def step(index, firsts, starts):
         continues = tf.where(tf.gather(lasts, firsts) < tf.gather(limits, firsts))[:, 0]
