@@ -98,8 +98,8 @@ _UNREAD_OUTPUT = 128 + signal.SIGPIPE  # as a shell reports a program that a bro
 def tf_errors_as_user_errors() -> Iterator[None]:
     """Turns TensorFlow's errors about files (gs://, summaries), which are not OSErrors, into UserErrors.
 
-    So it does with etils' error about an unsupported scheme, such as https://. Other TensorFlow operations
-    raise the same types; those errors pass unchanged.
+    The same applies to etils' error about an unsupported scheme, such as https://. Other TensorFlow
+    operations raise errors of the same types, which pass unchanged.
     """
     try:
         yield

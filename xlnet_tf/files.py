@@ -251,7 +251,7 @@ def entries(folder: epath.PathLike) -> list[epath.Path]:
 
 
 def files_in(folder: epath.PathLike, suffix: str, prefix: str = "") -> list[epath.Path]:
-    """Returns the visible files in a folder with this prefix and (in any case) lower-case suffix, sorted."""
+    """Returns the visible files in a folder, sorted, by prefix and suffix (lower case, matches any case)."""
     return [
         path
         for path in entries(folder)

@@ -25,7 +25,8 @@ def softmax_sum(
     Args:
         keep_mask: [B, N, Q, K] bool, or None without dropout.
         drop: of probabilities and keep_mask; returns the weights and, for the gradient, the probabilities.
-        product: multiplies matrices of the values' type; returns that type, as does softmax_sum, or float32.
+        product: multiplies matrices of the values' type; its result, and this function's, is of that type or
+            float32.
     """
     if keep_mask is not None:
         values /= tf.cast(1 - rate, values.dtype)  # instead of the weights, which are many more
