@@ -34,11 +34,11 @@ FLOORS = (
 
 # Lines of Python in each folder, at most: a budget that only gets smaller.
 MOST_IN_ALL = {
-    "xlnet_tf": 35_200,
-    "tfrecord_builders": 12_100,
-    "run_scripts": 6_300,
-    "benchmarks": 2_900,
-    "examples": 900,
+    "xlnet_tf": 34_000,
+    "tfrecord_builders": 11_600,
+    "run_scripts": 6_150,
+    "benchmarks": 2_850,
+    "examples": 850,
     "tests": 50_500,
 }
 # What is larger than it should be, with its size: nothing is added here, and it goes once it is small enough.
