@@ -211,7 +211,7 @@ def test_what_does_not_fit_is_refused_and_leaves_nothing(folder, tmp_path, small
     ("message", "changes"),
     [
         (
-            r"--task_config: task.train_data.global_batch_size .* is 0: expected at least 1",
+            r"--task_config: task.train_data.global_batch_size .* is 0, expected at least 1",
             {"task_config": "task.train_data.global_batch_size=0"},
         ),
         (
