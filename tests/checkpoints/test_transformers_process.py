@@ -143,8 +143,8 @@ HEADS = {
 
 
 def test_every_task_that_hugging_face_has_is_compared():
-    theirs = {task.hugging_face for task in task_registry.tasks().values()} - {""}
-    assert theirs <= {kind for *_, kind in HEADS.values()}
+    expected = {task.hugging_face for task in task_registry.tasks().values()} - {""}
+    assert expected <= {kind for *_, kind in HEADS.values()}
 
 
 @pytest.mark.integration

@@ -104,7 +104,7 @@ def packed_source(
             counted through the rows one after the other.
         input_mask: [B, S * T], 1 for tokens and 0 for padding, on either side.
         rows: R.
-        micro_batches: M; the B rows are theirs, one micro-batch after the other.
+        micro_batches: M; the B rows hold them one after the other.
     """
     width = input_mask.shape[1] // starts.shape[1]  # T
     begins = tf.reshape(starts, [micro_batches, 1, -1])  # [M, 1, texts]

@@ -223,7 +223,7 @@ def exported_version(folder: str) -> str | None:
 
 
 def check_type_is_kept(path: str, weights: str) -> None:
-    """Raises UserError if an exported model is to be loaded in another type than float32."""
+    """Raises UserError if an exported model would be loaded in a type other than float32."""
     if weights != FLOAT32:
         raise UserError(f"{path} is exported and keeps the type that it has: leave out --dtype={weights}")
 

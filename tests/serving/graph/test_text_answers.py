@@ -85,11 +85,11 @@ def test_answers_have_nothing_that_fills_up_a_batch(module, row, answer, expecte
 @pytest.mark.parametrize("task", ["multiple_choice", "ranking", "tagging"])
 def test_exported_weights_that_do_not_say_their_task_answer_without_padding(small_tokenizer, tmp_path, task):
     """As most of Hugging Face: the task was given with --head."""
-    kind, theirs = KINDS[task], tmp_path / "theirs"
+    kind, external = KINDS[task], tmp_path / "external"
     kind.model(small_tokenizer).save_pretrained(tmp_path / "ours", small_tokenizer)
-    save_checkpoint(open_checkpoint(str(tmp_path / "ours")), str(theirs), "hugging_face")
-    (theirs / CARD_FILE).unlink()
-    module = open_served(str(theirs), head=task, buckets=[]).load()
+    save_checkpoint(open_checkpoint(str(tmp_path / "ours")), str(external), "hugging_face")
+    (external / CARD_FILE).unlink()
+    module = open_served(str(external), head=task, buckets=[]).load()
     rows = rows_of(kind, module)[:2]
     for name in {"options", "candidates"} & set(rows[0]):
         rows[1] = rows[1] | {name: rows[1][name][:1]}

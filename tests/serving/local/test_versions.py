@@ -106,7 +106,7 @@ def test_versions_are_loaded_and_unloaded_while_requests_run(exports, tmp_path, 
         shutil.copytree(folder / "1", tmp_path / "two")
         (tmp_path / "two").rename(folder / "2")
         wait_for({"2": "AVAILABLE"})
-        (folder / "3").mkdir()  # a broken version: the one before goes on
+        (folder / "3").mkdir()  # a broken version: the server keeps the one before
         (folder / "3" / "saved_model.pb").write_bytes(b"torn")
         wait_for({"3": "END", "2": "AVAILABLE"})
         done.set()

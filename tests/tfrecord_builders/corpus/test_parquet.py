@@ -55,8 +55,8 @@ def test_parquet_that_stores_a_long_text_once_takes_little_memory(tmp_path, row_
         table, tmp_path / "a.parquet", row_group_size=row_group_size, compression="zstd"
     )
     assert (tmp_path / "a.parquet").stat().st_size < 20_000
-    told, grown = peak_growth(READ_SLICES, tmp_path / "a.parquet")
-    assert int(told) // 10**6 == 408 and grown < 300e6
+    printed, grown = peak_growth(READ_SLICES, tmp_path / "a.parquet")
+    assert int(printed) // 10**6 == 408 and grown < 300e6
 
 
 def test_parquet_with_a_few_long_texts_among_short_ones(tmp_path):
