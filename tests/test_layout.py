@@ -24,7 +24,7 @@ FLOORS = (
     ("xlnet_tf.records",),
     ("xlnet_tf.checkpoints", "tfrecord_builders"),
     ("xlnet_tf.models", "xlnet_tf.training"),
-    ("xlnet_tf.generation", "xlnet_tf.tpu", "xlnet_tf.serving.graph"),
+    ("xlnet_tf.generation", "xlnet_tf.tpu", "xlnet_tf.serving.graph", "xlnet_tf.serving.openvino"),
     ("xlnet_tf.tasks",),
     ("xlnet_tf.serving", "xlnet_tf.verification"),
     ("run_scripts",),
