@@ -199,6 +199,21 @@ def test_imported_names_exist():
     assert not lost
 
 
+def test_no_cache_is_on_a_method():
+    """It would keep each object, a model say, as long as the process lives; cached_property goes with it."""
+    caching = re.compile(r"functools\.(?:lru_)?cache\b")
+    found = [
+        f"{name}: {class_.name}.{method.name}"
+        for name in MODULES
+        for class_ in ast.walk(parsed(name))
+        if isinstance(class_, ast.ClassDef)
+        for method in class_.body
+        if isinstance(method, ast.FunctionDef)
+        and any(map(caching.match, map(ast.unparse, method.decorator_list)))
+    ]
+    assert not found
+
+
 def test_only_kernels_ask_for_the_device():
     """Besides those that set up the devices of a run, or describe them."""
     question = re.compile(r"\bhardware\(\)|list_(?:logical|physical)_devices|\bTPUStrategy\b|\bdevice_type\b")
