@@ -23,7 +23,7 @@ class Source:
         path: where its weights are.
         file: a file that changes with them.
         ranks: its inputs, as in Served.input_ranks.
-        load: from the kind of weights (see serving/graph/weights.py) to the model: an ExportableModel, or a Served.
+        load: from the kind of weights, see serving/graph/weights.py, to an ExportableModel or a Served.
         options: the ExportableModel's options.
         dtype: of the run's training; "" if it is not a run.
     """
