@@ -18,6 +18,8 @@ import typing
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from xlnet_tf.errors import UserError, short_repr
 
 _LISTS = (list, tuple, Sequence)
@@ -205,3 +207,8 @@ def _kinds(cls: type) -> dict[str, Kind]:
 def _kinds_in_files(cls: type) -> dict[str, Kind]:
     left_out = {field.name for field in dataclasses.fields(cls) if not field.compare}
     return {name: kind for name, kind in _kinds(cls).items() if name not in left_out}
+
+
+def is_whole(value: object) -> bool:
+    """Returns whether a setting is a whole number."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
