@@ -40,7 +40,7 @@ MOST_IN_ALL = {
     "run_scripts": 6_150,
     "benchmarks": 2_900,
     "examples": 900,
-    "tests": 50_500,
+    "tests": 51_500,
 }
 # What is larger than it should be, with its size: nothing is added here, and it goes once it is small enough.
 LARGER = {
