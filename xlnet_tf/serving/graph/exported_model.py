@@ -39,6 +39,10 @@ from xlnet_tf.text.windows import NUM_SPECIAL
 
 TOKENS, EXAMPLES = "tokens", "examples"
 CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
+MAIN_GRAPH = "openvino_model"  # the name of its file
+
+# From tensors by name to tensors by name.
+GraphFunction = Callable[..., Mapping[str, tf.Tensor]]
 
 
 class ExportableModel(tf.Module):
@@ -213,6 +217,16 @@ class ExportableModel(tf.Module):
         Float32, but for indices; without strings.
         """
         raise NotImplementedError
+
+    def graph_functions(self) -> dict[str, tuple[GraphFunction, dict[str, tf.TensorSpec]]]:
+        """Returns what is exported where there is no TensorFlow: functions of numbers with their inputs.
+
+        MAIN_GRAPH is `graph_outputs` of sequences of any length up to seq_len; of a model that reads in
+        segments, of seq_len.
+        """
+        tokens = tf.TensorSpec([None, None if len(self.buckets) > 1 else self.seq_len], tf.int32)
+        specs = dict.fromkeys(TOKEN_FEATURES, tokens)
+        return {MAIN_GRAPH: (lambda **features: self.graph_outputs(features), specs)}
 
     def example_rows(self) -> dict[str, Any]:
         """Returns one typical row of serving_default's inputs, for warm-up and as an example."""
