@@ -107,14 +107,16 @@ class Kind(NamedTuple):
 
 
 def kind_of(hint: Any, limits: Limits = UNLIMITED) -> Kind:
-    """Returns the meaning of an annotation, with the limits of its field."""
+    """Returns the meaning of an annotation, with the limits of its field, or of each part of a list."""
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     options = typing.get_args(hint) if is_union else (hint,)
     first = next((option for option in options if option is not types.NoneType), types.NoneType)
     kind, parts = typing.get_origin(first) or first, typing.get_args(first)
-    part = parts[0] if parts and kind in _LISTS else None
+    part = None
+    if parts and kind in _LISTS:
+        part, limits = kind_of(parts[0], limits), UNLIMITED
     plain = kind if kind in (bool, str, list, dict) and not part and limits == UNLIMITED else None
-    return Kind(kind, part and kind_of(part), types.NoneType in options, limits, plain)
+    return Kind(kind, part, types.NoneType in options, limits, plain)
 
 
 def limited(default: Any = dataclasses.MISSING, **limits: Any) -> Any:

@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.conftest import invent_texts
 from xlnet_tf import task_registry
 from xlnet_tf.serving.answers.answering import Answering
-from xlnet_tf.serving.graph.exported_model import CandidatesModule, ExportableModel
+from xlnet_tf.serving.graph.exported_model import ExportableModel
 
 # Attributes of modules that are options of their answerings, by task.
 OPTIONS = {
@@ -20,19 +20,12 @@ OPTIONS = {
 }
 
 
-def graph_of(module: ExportableModel, task: str):
+def graph_of(module: ExportableModel):
     """Returns the graph of numbers of a module, computed by TensorFlow."""
 
     def graph(features):
-        features = {name: tf.constant(values) for name, values in features.items()}
-        if task == "question_answering":
-            outputs = module.serve_tokens(features)
-        else:
-            values = module.run(features)
-            if isinstance(module, CandidatesModule):
-                values = tf.squeeze(values, -1)
-            outputs = {"value" if task == "regression" else "logits": values}
-        return {name: values.numpy() for name, values in outputs.items()}
+        tensors = {name: tf.constant(values) for name, values in features.items()}
+        return {name: values.numpy() for name, values in module.graph_outputs(tensors).items()}
 
     return graph
 
@@ -48,7 +41,7 @@ def of_module(module: ExportableModel, task: str, **changes) -> Answering:
     if model.segment_len:
         del options["buckets"]
     kind = task_registry.tasks()[task].load("answering")
-    return kind(graph_of(module, task), module.tokenizer, **options | changes)
+    return kind(graph_of(module), module.tokenizer, **options | changes)
 
 
 def words(count: int, seed: int) -> list[str]:

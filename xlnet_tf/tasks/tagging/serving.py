@@ -66,6 +66,9 @@ class TaggingModule(EntityAnswers, ExportableModel):
         check_tags(self.labels)
         self.find_words = WordFinder(tokenizer, self.texts)
 
+    def graph_outputs(self, features):
+        return {"logits": self.run(features)}  # [B, T, C]
+
     def serve_tokens(self, features):
         probabilities = tf.nn.softmax(self.run(features) / self.temperature)
         return {
