@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from etils import epath
 
 from tfrecord_builders.common.tables import decoded_lines
-from tfrecord_builders.tagging.data import TaggedWords
 from xlnet_tf.errors import UserError
 
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
@@ -15,41 +14,42 @@ _NO_SPACE = "SpaceAfter=No"
 _SENTENCE, _DOCUMENT = "sent_id", "newdoc"
 
 
-def read_conllu(path: epath.Path, tag_column: int, name: str) -> Iterator[TaggedWords]:
+def read_conllu(path: epath.Path, tag_column: int) -> Iterator["ConlluSentence"]:
     """Yields the sentences of a file.
 
     Words are those with a whole number: of a range such as 3-4 (French "du"), the words 3 and 4 count,
     without a space between them if they spell the range's form. Empty nodes such as 5.1 are left out.
 
     Args:
-        tag_column: number of the tags' column; -1, which would be MISC: UPOS. A sentence whose tags are all _
-            has none.
-        name: the file's name in ids.
+        tag_column: number of the tags' column; -1, which would be MISC: UPOS.
     """
     tag_column = _UPOS if tag_column == -1 else tag_column % len(COLUMNS)
-    sentence, document = _Sentence(), 0
+    sentence = ConlluSentence()
     for number, line in decoded_lines(path):
         line = line.rstrip("\r\n")
         if line.startswith("#"):
             key, _, value = line[1:].partition("=")
-            document += key.split()[:1] == [_DOCUMENT]
+            sentence.document += key.split()[:1] == [_DOCUMENT]
             sentence.id = value.strip() if key.strip() == _SENTENCE else sentence.id
         elif line.strip():
             sentence.add(line, f"{path}:{number}", number, tag_column)
         else:
-            yield from sentence.rows(str(path), name, document)
-            sentence = _Sentence()
-    yield from sentence.rows(str(path), name, document)
+            if sentence.words:
+                yield sentence
+            sentence = ConlluSentence(document=sentence.document)
+    if sentence.words:
+        yield sentence
 
 
 @dataclasses.dataclass
-class _Sentence:
-    """A sentence while its lines are read; `ends` has for each word whether a space follows."""
+class ConlluSentence:
+    """A sentence: of each word its tag, whether a space follows, and its line; `document` counts documents."""
 
+    document: int = 0
     id: str = ""
     words: list[str] = dataclasses.field(default_factory=list)
     tags: list[str] = dataclasses.field(default_factory=list)
-    ends: list[bool] = dataclasses.field(default_factory=list)
+    spaces: list[bool] = dataclasses.field(default_factory=list)
     lines: list[int] = dataclasses.field(default_factory=list)
     range_: tuple[int, str, bool] | None = (
         None  # last word of the open range, its form, whether a space follows
@@ -76,24 +76,15 @@ class _Sentence:
             )
         self.words.append(fields[_FORM])
         self.tags.append(fields[tag_column])
-        self.ends.append(has_space)
+        self.spaces.append(has_space)
         self.lines.append(number)
         if self.range_ and int(begin) >= self.range_[0]:
-            _, form, self.ends[-1] = self.range_
+            _, form, self.spaces[-1] = self.range_
             joined = "".join(self.words[self.first :]) == form
-            self.ends[self.first : -1] = [not joined] * (len(self.words) - self.first - 1)
+            self.spaces[self.first : -1] = [not joined] * (len(self.words) - self.first - 1)
             self.range_ = None
 
-    def rows(self, file: str, name: str, document: int) -> Iterator[TaggedWords]:
-        """Yields the sentence, if it has words."""
-        if self.words:
-            yield TaggedWords(
-                id=self.id or f"{name}:{self.lines[0]}",
-                document=f"{name}#{document}",
-                file=file,
-                line=self.lines[0],
-                words=self.words,
-                tags=None if set(self.tags) == {"_"} else self.tags,
-                lines=tuple(self.lines),
-                spaces=tuple(self.ends),
-            )
+    @property
+    def known_tags(self) -> list[str] | None:
+        """The tags; None if all are _."""
+        return None if set(self.tags) == {"_"} else self.tags

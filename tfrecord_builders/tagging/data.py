@@ -20,6 +20,7 @@ from tfrecord_builders.common.tables import (
     is_columnar,
     read_table,
 )
+from tfrecord_builders.tagging.conllu import read_conllu
 from xlnet_tf.errors import UserError
 
 DOCUMENT_START = "-DOCSTART-"
@@ -118,9 +119,7 @@ def read_sentences(
         for row in read_table(path, infer_format(path)):
             yield _from_row(row, columns.tokens, columns.tags, name)
     elif unpacked_name(existing_file(path)).endswith(".conllu"):
-        from tfrecord_builders.tagging.conllu import read_conllu  # which makes these sentences
-
-        yield from read_conllu(existing_file(path), columns.tag, name or existing_file(path).name)
+        yield from _from_conllu(existing_file(path), columns.tag, name)
     else:
         yield from _read_columns(existing_file(path), columns.word, columns.tag, name)
 
@@ -179,6 +178,21 @@ def _read_columns(
         if columns.tag is not None:
             tags.append(fields[columns.tag])
     yield from sentence()
+
+
+def _from_conllu(path: epath.Path, tag_column: int, name: str) -> Iterator[TaggedWords]:
+    name = name or path.name
+    for sentence in read_conllu(path, tag_column):
+        yield TaggedWords(
+            id=sentence.id or f"{name}:{sentence.lines[0]}",
+            document=f"{name}#{sentence.document}",
+            file=str(path),
+            line=sentence.lines[0],
+            words=sentence.words,
+            tags=sentence.known_tags,
+            lines=tuple(sentence.lines),
+            spaces=tuple(sentence.spaces),
+        )
 
 
 class _Columns(NamedTuple):

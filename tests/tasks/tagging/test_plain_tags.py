@@ -10,7 +10,7 @@ from tests.tasks.tagging.test_serving import OPTIONS, assert_like
 from tests.tasks.tagging.test_task import STRATEGY, predict, settings, write_jsonl
 from tfrecord_builders.tagging.build import TaggingOptions, build_tagging
 from xlnet_tf.models.token_classifier import XLNetTokenClassifier
-from xlnet_tf.serving.graph.text_answers import answer_texts
+from xlnet_tf.serving.answers.text_answers import answer_texts
 from xlnet_tf.serving.sources import open_served
 from xlnet_tf.tasks import seeds
 from xlnet_tf.tasks.tagging import task as tagging
