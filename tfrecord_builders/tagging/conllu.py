@@ -43,7 +43,7 @@ def read_conllu(path: epath.Path, tag_column: int) -> Iterator["ConlluSentence"]
 
 @dataclasses.dataclass
 class ConlluSentence:
-    """A sentence: of each word its tag, whether a space follows, and its line; `document` counts documents."""
+    """A sentence: of each word its tag, whether a space follows, and its line; documents are numbered."""
 
     document: int = 0
     id: str = ""

@@ -88,6 +88,9 @@ class TaggingModule(ExportableModel):
         columns = {name: values for name, values in answer.items() if isinstance(values, list)}
         return {"entities": [dict(zip(columns, values)) for values in zip(*columns.values())]}
 
+    def graph_outputs(self, features):
+        return {"logits": self.run(features)}  # [B, T, C]
+
     def serve_tokens(self, features):
         probabilities = tf.nn.softmax(self.run(features) / self.temperature)
         return {
