@@ -62,6 +62,9 @@ class WordFinder:
                 elif start == begin and self._tokenizer.id_to_piece(piece_id)[0] == UNDERLINE:
                     yield self.encode(text[start:stop]), start, stop
                 else:
-                    # After a symbol that is always a piece of its own, text has no space before it.
-                    ids = self.encode(SYMBOLS[EOP_ID] + text[start:stop])
-                    yield ids[ids.index(EOP_ID) + 1 :], start, stop
+                    yield self.unspaced(text[start:stop]), start, stop
+
+    def unspaced(self, word: str) -> list[int]:
+        """Encodes a word without a space before it: after a symbol that is always a piece of its own."""
+        ids = self.encode(SYMBOLS[EOP_ID] + word)
+        return ids[ids.index(EOP_ID) + 1 :]

@@ -12,8 +12,8 @@ from xlnet_tf.serving.answers.options import check_temperature
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.word_finder import WordFinder
 from xlnet_tf.text.word_windows import windows
+from xlnet_tf.text.words import OUTSIDE, mark_entities
 
-OUTSIDE = "O"
 WINDOWS_AT_ONCE = 16
 
 
@@ -50,7 +50,7 @@ class TaggingAnswering(EntityAnswers, Answering):
         self.temperature = check_temperature(temperature, 1)
         self.room = self.seq_len - 2
         self.stride = check_stride(stride, self.room)
-        check_tags(self.labels)
+        self.of_entities = check_tags(self.labels)
         self.words_of = WordFinder(tokenizer)
 
     def output_kinds(self):
@@ -93,13 +93,14 @@ class TaggingAnswering(EntityAnswers, Answering):
         return {"tags": logits.argmax(axis=-1), "scores": probabilities.max(axis=-1)}
 
     def _entities(self, text: str, offsets, tags: np.ndarray, scores: np.ndarray) -> list[dict[str, Any]]:
-        """Reads entities from the tags of a text's words, as conlleval does."""
+        """Reads entities from the tags of a text's words, as conlleval does; else each word is one."""
         entities: list[dict[str, Any]] = []
         type_before = ""
         for (begin, end), tag, score in zip(offsets, tags, scores):
             label = self.labels[tag]
-            type_ = "" if label == OUTSIDE else label[2:]
-            if type_ and (label.startswith("B-") or type_ != type_before):
+            type_ = label if not self.of_entities else "" if label == OUTSIDE else label[2:]
+            begins = not self.of_entities or label.startswith("B-")
+            if type_ and (begins or type_ != type_before):
                 entities.append({"label": type_, "start": begin, "scores": []})
             if type_:
                 entities[-1]["end"] = end
@@ -136,7 +137,10 @@ def check_stride(stride: int | None, room: int) -> int:
     return stride
 
 
-def check_tags(labels: Sequence[str]) -> None:
-    """Raises UserError unless labels are BIO tags."""
-    if wrong := [label for label in labels if label != OUTSIDE and label[:2] not in ("B-", "I-")]:
+def check_tags(labels: Sequence[str]) -> bool:
+    """Returns whether labels mark entities; raises UserError if those that do are not BIO tags."""
+    of_entities = mark_entities(labels)
+    wrong = [label for label in labels if label != OUTSIDE and label[:2] not in ("B-", "I-")]
+    if of_entities and wrong:
         raise UserError(f"the model has the labels {', '.join(wrong)}; expected O, B-TYPE and I-TYPE only")
+    return of_entities
