@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -14,6 +13,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
+from xlnet_tf.text.inputs import join_option
 from xlnet_tf.text.marks import warn_of_dropped_marks
 from xlnet_tf.text.packing import PAD_SEGMENT, Packed, pack
 from xlnet_tf.text.special_tokens import PAD_ID
@@ -22,7 +22,6 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 TASK = "choice"
 
 _NUM_SPECIAL = 3  # SEP, SEP and CLS
-_BLANK = re.compile("_+")
 _FILES = f"questions of the {{}} split: folders of RACE's .txt files, or tables ({SOURCES})"
 
 
@@ -145,13 +144,6 @@ def _examples(
 def _texts(question: RaceQuestion) -> list[str]:
     """Returns a question's context, and the question with each option."""
     return [question.context, *(join_option(question.question, option) for option in question.options)]
-
-
-def join_option(question: str, option: str) -> str:
-    """Puts an option into each blank of a question (a run of underscores), or after it if it has none."""
-    if "_" in question:
-        return _BLANK.sub(lambda _: option, question)
-    return f"{question} {option}"
 
 
 def option_sequences(
