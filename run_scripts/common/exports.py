@@ -76,9 +76,9 @@ def check_runtime(options):
 
 def export_openvino(options, served) -> str:
     """Exports a model for OpenVINO with what was asked for; returns the version's folder."""
+    from xlnet_tf.model_folders import OPENVINO_MODEL
     from xlnet_tf.serving.export import export_openvino
     from xlnet_tf.serving.openvino.compiled import CompiledGraph
-    from xlnet_tf.serving.openvino.version_files import MAIN_FILE
     from xlnet_tf.task_registry import LANGUAGE_MODEL
 
     is_language_model, weights = served.card.task == LANGUAGE_MODEL, options.weights
@@ -94,7 +94,7 @@ def export_openvino(options, served) -> str:
 
     def check(folder: str):
         if options.check_data:
-            graph = CompiledGraph(f"{folder}/{MAIN_FILE}", weights)
+            graph = CompiledGraph(f"{folder}/{OPENVINO_MODEL}", weights)
             check_weights(
                 options.model_dir, options.check_data, weights, options.checkpoint, options.max_loss, graph
             )

@@ -11,11 +11,11 @@ import tensorflow as tf
 
 from xlnet_tf import files, folders
 from xlnet_tf.errors import UserError
+from xlnet_tf.model_folders import OPENVINO_MODEL, SAVED_MODEL, versions
+from xlnet_tf.model_folders import model_file as find_model_file
 from xlnet_tf.ownership import Ownership, folder_lease
 from xlnet_tf.serving import config_files
 from xlnet_tf.serving.graph.exported_model import ExportableModel
-from xlnet_tf.serving.model_folders import OPENVINO_MODEL, SAVED_MODEL, versions
-from xlnet_tf.serving.model_folders import model_file as find_model_file
 from xlnet_tf.serving.openvino import version_files
 from xlnet_tf.serving.warmup import BUCKETS_FILE, write_warmup
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE

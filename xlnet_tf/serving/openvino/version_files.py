@@ -13,14 +13,13 @@ from typing import Any
 
 from xlnet_tf import files
 from xlnet_tf.models.loading import keyword_options
-from xlnet_tf.serving.graph.exported_model import MAIN_GRAPH, ExportableModel
+from xlnet_tf.serving.graph.exported_model import ExportableModel
 from xlnet_tf.serving.openvino import conversion, quantization
 from xlnet_tf.serving.openvino.compiled import BFLOAT16, FLOAT32, import_openvino
+from xlnet_tf.serving.openvino.folder import FORMAT_VERSION, RUNTIME, SERVING_FILE
 from xlnet_tf.task_registry import LANGUAGE_MODEL
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
-FORMAT_VERSION = 1
-SERVING_FILE, MAIN_FILE = "serving.json", f"{MAIN_GRAPH}.xml"
 _OF_GRAPHS = {"int8", "keep_position_keys", "seq_len", "buckets"}  # options that say nothing of answers
 
 
@@ -61,7 +60,7 @@ def serving_fields(module: ExportableModel, weights: str) -> dict[str, Any]:
     options = {name: getattr(module, name) for name in names if hasattr(module, name)}
     return {
         "format_version": FORMAT_VERSION,
-        "runtime": "openvino",
+        "runtime": RUNTIME,
         "runtime_version": import_openvino().__version__.partition("-")[0],
         "weights": weights,
         "task": module.card.task or LANGUAGE_MODEL,
