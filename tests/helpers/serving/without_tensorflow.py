@@ -8,14 +8,20 @@ from collections.abc import Sequence
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 _SITE = """
+import importlib.machinery
 import sys
 
 NAMES = {"tensorflow", "tf_keras", "keras", "tensorflow_text", "tensorflow_serving", "official"}
 
 class Blocker:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in NAMES:
-            raise ModuleNotFoundError(f"{name} must not be imported", name=name)
+        return importlib.machinery.ModuleSpec(name, self) if name.partition(".")[0] in NAMES else None
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        raise ModuleNotFoundError(f"{module.__name__} must not be imported", name=module.__name__)
 
 sys.meta_path.insert(0, Blocker())
 """

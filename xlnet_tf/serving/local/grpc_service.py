@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -22,6 +23,7 @@ _STOP_SECONDS = 10
 def _answering(method: Callable) -> Callable:
     """Converts the errors of a method to those of gRPC."""
 
+    @functools.wraps(method)
     def answer(self, request: Any, context: grpc.ServicerContext) -> Any:
         caller = Caller("GRPC")
         if not context.add_callback(caller.leave):  # once the call has ended: cancelled, late or answered
