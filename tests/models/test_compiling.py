@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from tests.checkpoints.test_formats import CONFIGS
 from tests.helpers.models import heads
+from tests.helpers.models.checkpoints import CONFIGS
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.encoder import XLNetEncoder

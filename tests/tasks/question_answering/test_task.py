@@ -146,9 +146,7 @@ def test_segments_must_be_those_of_the_examples(in_segments, asked, message):
 
 
 def test_a_question_at_the_end_only_is_not_read_in_segments(data):
-    with pytest.raises(
-        UserError, match="have the question at the end only.*build them with --segment_len=16"
-    ):
+    with pytest.raises(UserError, match="question at the end .* with --segment_len=16"):
         question_answering.QuestionAnsweringTask(settings(data, task={"model": {"segment_len": 16}}).task)
 
 
@@ -181,9 +179,7 @@ def test_best_weights_alone_know_the_threshold(run, data):
 
 def test_a_precision_needs_dev_examples_to_find_its_threshold(data):
     params = settings(data, task={"answer_precision": 0.5, "validation_data": {"input_path": ""}}).task
-    with pytest.raises(
-        UserError, match=r"\(--answer_precision\) is 0.5: .* there are none. Give .* --dev_split"
-    ):
+    with pytest.raises(UserError, match=r"\(--answer_precision\) is 0.5: .* --dev_split"):
         question_answering.QuestionAnsweringTask(params)
     trained_on = ExampleSet.load(str(data / "train"))
     assert question_answering.QuestionAnsweringTask(params, trained_on=trained_on).validation_set is None
