@@ -46,7 +46,9 @@ def pytest_collection_finish(session):
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         config = tf.compat.v1.ConfigProto()
         config.graph_options.rewrite_options.disable_meta_optimizer = True
-        tf.compat.v1.Session = functools.partial(tf.compat.v1.Session, config=config)
+        session = tf.compat.v1.Session
+        init = functools.partialmethod(session.__init__, config=config)
+        tf.compat.v1.Session = type("Session", (session,), {"__init__": init})  # OpenVINO asks for its type
         os.environ.setdefault("XLA_FLAGS", QUICK_COMPILER)
         asked_at_each_assignment = base_config.Config._get_annotations.__func__
         base_config.Config._get_annotations = classmethod(functools.cache(asked_at_each_assignment))
