@@ -233,7 +233,7 @@ def test_wrong_arguments_are_one_line(command, arguments, message):
     [
         ("sizing", ["--build", "--cores=8"], "--cores: only for the estimate of a run: leave"),
         ("sizing", ["--machines=2", "--workers=2"], "--machines, --workers: only for the estimate"),
-        ("convert_checkpoint", ["--input=a", "--private"], "--private: for an upload .* --output"),
+        ("convert_checkpoint", ["--input=a", "--private"], "--private: for an upload to the hub"),
         (
             "convert_checkpoint",
             ["--input=a", "--output=hf://a/b", "--nostrict"],

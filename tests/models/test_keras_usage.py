@@ -91,6 +91,7 @@ def test_data_from_tf_data(pretrained):
     np.testing.assert_allclose(model.predict(dataset, verbose=0), predict(model), atol=1e-5)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_an_encoder_inside_a_model_of_the_users(pretrained):
     features, labels = invent_features()
     encoder = XLNetEncoder.from_pretrained(pretrained)
