@@ -137,7 +137,9 @@ def _define(
 ) -> None:
     kind, arguments = schema.kind_of(hint).type, (name, default, help)
     if kind is typing.Literal:
-        flags.DEFINE_flag(_Switch(*arguments, [word for word in typing.get_args(hint) if isinstance(word, str)]))
+        flags.DEFINE_flag(
+            _Switch(*arguments, [word for word in typing.get_args(hint) if isinstance(word, str)])
+        )
     elif limits.choices:
         flags.DEFINE_enum(name, default, list(limits.choices), help, required=required)
     elif kind is Sequence:

@@ -218,9 +218,9 @@ class XLNetEncoder(ShapeFreeModel):
                 seed=fold_in(seed, layer),
             )
             # The backward pass begins with the last layer, which is still there.
-            if self.recompute and training and not last:
-                call = recomputed(call, memory_gradient, cheap=self.recompute == "cheap")
-            content, query = call(content, query)
+            keeps_all = not (self.recompute and training) or last
+            run = call if keeps_all else recomputed(call, memory_gradient, self.recompute == "cheap")
+            content, query = run(content, query)
             layer_outputs.append(content)
 
         outputs = {"encoder_outputs": layer_outputs[:-1] if keys_only else layer_outputs}

@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from xlnet_tf.layers.kernels import Kernels, control_dependency_zero
 
-def recomputed(call: functools.partial, memory_gradient: bool, cheap: bool = False) -> Callable:
+
+def recomputed(call: functools.partial, memory_gradient: bool, cheap: bool) -> Callable:
     """Returns the call of a block that keeps only its inputs for the gradient: streams and memory.
 
     With `cheap`, it also keeps the results of products with weights: queries, keys, values, the attention's
