@@ -8,8 +8,10 @@ import tensorflow as tf
 from xlnet_tf import hub
 from xlnet_tf.checkpoints.model_card import is_run
 from xlnet_tf.errors import UserError
-from xlnet_tf.generation.embedding import TextVectors, check_layer, embed_texts
-from xlnet_tf.generation.graphs import Graphs
+from xlnet_tf.generation.arrays.embedding import embed_texts
+from xlnet_tf.generation.graphs import EncoderGraphs
+from xlnet_tf.generation.results import TextVectors
+from xlnet_tf.generation.settings import check_layer
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.loading import Pretrained
 from xlnet_tf.serving.graph.signatures import plain
@@ -26,7 +28,7 @@ def open_embedder(path: str, checkpoint: str = "", layer: int = -1, weights: str
     Args:
         path: any weights, or an exported language model.
         checkpoint: of a fine-tuned run; see open_served.
-        layer: see generation.embedding.embed_texts; an exported model has a fixed layer.
+        layer: see generation.arrays.embedding.embed_texts; an exported model has a fixed layer.
         weights: the kind that will be loaded: float32 or bfloat16; of an exported model, float32.
     """
     folder = hub.locate(path.rstrip("/")).folder
@@ -48,9 +50,9 @@ def open_embedder(path: str, checkpoint: str = "", layer: int = -1, weights: str
     def load(weights: str = FLOAT32) -> Embedder:
         with policy(weights):
             encoder, tokenizer = XLNetEncoder.from_pretrained(source), source.load_tokenizer()
-        run = Graphs(encoder)
+        engine = EncoderGraphs(encoder)
         return lambda texts, tokens: embed_texts(
-            encoder, tokenizer, texts, tokens=tokens, layer=layer, batch_size=max(1, len(texts)), run=run
+            engine, tokenizer, texts, tokens=tokens, layer=layer, batch_size=max(1, len(texts))
         )
 
     return Source(path, weights_file(path), {"text": 1}, load)

@@ -58,7 +58,7 @@ class TextModel:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scoring(TextModel):
-    """A pretrained model that scores texts; see generation.scoring.score_texts."""
+    """A pretrained model that scores texts; see generation.arrays.scoring.score_texts."""
 
     context: str = option("What stands before each text.", "")
     order: str = option(
@@ -101,7 +101,7 @@ class Scoring(TextModel):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Embedding(TextModel):
-    """Float32 vectors of texts; see generation.embedding.embed_texts."""
+    """Float32 vectors of texts; see generation.arrays.embedding.embed_texts."""
 
     checkpoint: str = option("Of a fine-tuned run: best, last, or as ckpt-100; empty: best.", "")
     pooling: str = option("Which vector stands for a text.", "mean", choices=("mean", "cls"))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError, short_repr
-from xlnet_tf.generation.sampling import is_whole
+from xlnet_tf.generation.settings import is_whole
 from xlnet_tf.serving.graph.signatures import check_size, plain
 from xlnet_tf.text.inputs import check_no_table, check_text
 from xlnet_tf.text.sorted_windows import sorted_windows, text_bytes
