@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from absl import flags
 
 from benchmarks import harness, peers
 from benchmarks.harness import our_model
@@ -306,13 +305,20 @@ def measure(config: XLNetConfig, plan: Plan, peer_python: str | None = None) -> 
         return {title: rows}
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FinetuneOptions(harness.BenchmarkOptions):
+    """With which model and peer it is measured."""
+
+    repeats: int = option("without effect: each epoch runs once", 1, least=1)
+
+
 def main(_: Sequence[str]) -> None:
-    values = flags.FLAGS
-    figures = measure(harness.config_of_flags(), from_flags(Plan), peer_python=values.peer_python)
-    harness.publish(figures, values.output)
+    options = from_flags(FinetuneOptions)
+    figures = measure(options.config, from_flags(Plan), peer_python=options.peer_python)
+    harness.publish(figures, options.output)
 
 
 if __name__ == "__main__":
-    harness.define_flags(repeats=1)
+    define_flags(FinetuneOptions)
     define_flags(Plan)
     errors.run(main)

@@ -98,7 +98,7 @@ def check_head_options(options: ExportOptions, head_options: Iterable[str]):
     if options.head:
         task = task_registry.canonical(options.head)
     else:
-        from xlnet_tf.serving.sources import task_of_weights
+        from xlnet_tf.serving.tensorflow_sources import task_of_weights
 
         task = task_of_weights(options.model_dir)
     options_lib.check_task(task_registry.settings("export_settings"), head_options, task)
@@ -133,7 +133,7 @@ def main(_: Sequence[str]):
 
 def served_module(options: ExportOptions, module_options: dict[str, Any]):
     """Returns the model to export, with measured buckets and temperature if asked for."""
-    from xlnet_tf.serving.graph.options import buckets_for
+    from xlnet_tf.serving.answers.options import buckets_for
     from xlnet_tf.serving.sources import open_served
 
     if options.bucket_data:

@@ -55,6 +55,7 @@ def option(
 
     Args:
         choices: the texts allowed; empty: all.
+        least, most: limits of a number, or of each number of a list.
         repeated: whether the flag is given once per item; commas then do not separate items.
         flag: the flag's name if it differs from the field's.
         aliases: earlier names of the flag.
@@ -117,9 +118,12 @@ def _define(
     required: bool = False,
     repeated: bool = False,
 ) -> None:
-    kind, arguments = schema.kind_of(hint).type, (name, default, help)
+    meaning, arguments = schema.kind_of(hint), (name, default, help)
+    kind = meaning.type
     if limits.choices:
         flags.DEFINE_enum(name, default, list(limits.choices), help, required=required)
+    elif kind is Sequence and meaning.part.type is int:  # given once per number
+        flags.DEFINE_multi_integer(*arguments, limits.least, limits.most, required=required)
     elif kind is Sequence:
         define = flags.DEFINE_multi_string if repeated else flags.DEFINE_list
         define(name, default if default is None else list(default), help, required=required)

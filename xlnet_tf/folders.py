@@ -31,6 +31,8 @@ def claim(folder: epath.PathLike, *kinds: str, flag: str) -> None:
     `kinds` are what the writer resumes, adds to or replaces.
     """
     kind, shown = look(folder)
+    if kind == FOREIGN and RECORDS in kinds:  # records would stand next to the splits of a data set
+        kind, shown = _split_in(folder) or (kind, shown)
     if kind in (EMPTY, *kinds) or (kind == FOREIGN and not shown):
         return
     if kind == PART:
@@ -55,6 +57,14 @@ def look(folder: epath.PathLike) -> tuple[str, str]:
     if not names:
         return EMPTY, ""
     return next(((kind, name) for kind, name in _signs(folder, sorted(names)) if name), (FOREIGN, ""))
+
+
+def _split_in(folder: epath.PathLike) -> tuple[str, str] | None:
+    """Returns as `look` the examples in a folder's subfolders; None if there are none."""
+    for path in files.entries(folder):
+        if path.is_dir() and look(path)[0] == EXAMPLES:
+            return EXAMPLES, path.name
+    return None
 
 
 def _signs(folder: epath.Path, names: list[str]) -> Iterator[tuple[str, str]]:

@@ -31,7 +31,7 @@ OWN = (
 )
 # Two more names from higher layers: a class that Keras loads, and the serving options of a run's settings.
 PRETRAINER = "xlnet_tf.models.pretrainer:XLNetPretrainer"
-SERVING_OPTIONS = "xlnet_tf.serving.sources:options_of_run"
+SERVING_OPTIONS = "xlnet_tf.serving.tensorflow_sources:options_of_run"
 LANGUAGE_MODEL = "language_model"  # the head of pretrained weights; not a fine-tuning task
 
 # A head's variable: its name after the head's, its shape, and its name in the original and in Hugging Face;

@@ -21,8 +21,8 @@ from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.records.examples import ExampleWriter
+from xlnet_tf.serving.answers.options import BFLOAT16, INT8
 from xlnet_tf.serving.export import export, versions
-from xlnet_tf.serving.graph.weights import BFLOAT16, INT8
 from xlnet_tf.serving.sources import open_served
 from xlnet_tf.tasks import export_checks
 from xlnet_tf.tasks.classification.serving import ClassificationModule

@@ -17,9 +17,9 @@ from xlnet_tf.generation.settings import (
     by_length,
     check_range,
     check_text_lengths,
-    is_whole,
     same_for_all,
 )
+from xlnet_tf.schema import is_whole
 from xlnet_tf.text.inputs import text_list
 from xlnet_tf.text.special_tokens import EOP_ID, PAD_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer

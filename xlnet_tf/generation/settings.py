@@ -8,6 +8,7 @@ from typing_extensions import Self
 
 from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.schema import is_whole
 from xlnet_tf.text.sorted_windows import sorted_windows
 
 LONGEST = 32_768  # tokens of a text, those that are written included
@@ -60,11 +61,6 @@ def same_for_all(count: int, temperature: float, top_k: int, top_p: float, seed:
         top_k=np.full(count, min(top_k, np.iinfo(np.int32).max), np.int32),
         top_p=np.full(count, top_p, np.float32),
     )
-
-
-def is_whole(value: object) -> bool:
-    """Returns whether a setting is a whole number."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> bool:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import tempfile
 from collections.abc import Sequence
 
@@ -13,6 +12,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.ownership import Ownership, folder_lease
 from xlnet_tf.serving import config_files
 from xlnet_tf.serving.graph.exported_model import ExportableModel
+from xlnet_tf.serving.model_folders import versions
 from xlnet_tf.serving.warmup import BUCKETS_FILE, write_warmup
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
@@ -117,10 +117,3 @@ def _save(module: ExportableModel, path: str):
             for name, method in module.METHODS.items():
                 updater.replace_method_name(name, method)
             updater.save()
-
-
-def versions(folder: str) -> list[int]:
-    """Returns the versions in a folder, ascending; only numbers that TensorFlow Serving accepts."""
-    names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
-    numbers = [int(name.rstrip("/")) for name in names if re.fullmatch(r"[0-9]+/?", name)]
-    return sorted(number for number in numbers if number < 1 << 63)

@@ -10,8 +10,9 @@ from absl import logging
 from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import load_into
 from xlnet_tf.errors import UserError
+from xlnet_tf.serving.answers.options import FLOAT32, INT8
 from xlnet_tf.serving.graph.int8 import Int8Weights
-from xlnet_tf.serving.graph.weights import FLOAT32, INT8, policy
+from xlnet_tf.serving.graph.weights import policy
 from xlnet_tf.tasks.metrics import calibration
 from xlnet_tf.tasks.prediction import Predictor, Run
 

@@ -205,11 +205,13 @@ class Predictor:
             f"batch_size={self._batch_size}, steps={self.steps})"
         )
 
-    def predict(self, checkpoint: str, pieces: str | None = None) -> dict[str, np.ndarray]:
+    def predict(
+        self, checkpoint: str, pieces: str | None = None, *, warn: bool = True
+    ) -> dict[str, np.ndarray]:
         """Returns the predictions of a checkpoint: name -> [records, ...], in the order of the set.
 
         The folder `pieces` stores predictions as they are made, to resume from. NaN or infinite outputs are a
-        UserError.
+        UserError; outputs that are all alike are a warning, which `warn` leaves to the caller.
         """
         load_into(self.model, checkpoint)
         notes = Pieces(pieces, self._fingerprint(checkpoint), suffix=".npz") if pieces else None
@@ -234,7 +236,8 @@ class Predictor:
                 f"computed in {self.model.dtype_policy.compute_dtype}; expected a type that they fit in "
                 "(--dtype=float32)"
             )
-        self._task.warn_if_collapsed(self._task.validation_set, predictions)
+        if warn:
+            self._task.warn_if_collapsed(self._task.validation_set, predictions)
         return predictions
 
     def _features(self, start_step: int):

@@ -24,7 +24,7 @@ from run_scripts.common.sharded.options import ShardOptions
 from xlnet_tf import files, ownership
 from xlnet_tf.errors import UserError, reason
 from xlnet_tf.progress_bar import ProgressBar
-from xlnet_tf.serving.graph.signatures import TensorInfo
+from xlnet_tf.serving.answers.signatures import TensorInfo
 
 _BAR = {"desc": "predict", "unit": "text"}
 _LINES_KEPT = 10_000  # in a piece
@@ -39,7 +39,7 @@ def answer(options: PredictOptions, dtype: str | None):
     import tensorflow as tf
 
     from run_scripts.common.sharded import job
-    from xlnet_tf.serving.graph.text_answers import answer_texts
+    from xlnet_tf.serving.answers.text_answers import answer_texts
     from xlnet_tf.serving.sources import open_served
 
     if options.input:
@@ -121,7 +121,7 @@ def answer_corpus(options: PredictOptions, dtype: str | None, shards: ShardOptio
 
 
 def _kind_of_weights(dtype: str | None, source) -> str:
-    from xlnet_tf.serving.graph.weights import BFLOAT16, FLOAT32
+    from xlnet_tf.serving.answers.options import BFLOAT16, FLOAT32
 
     return BFLOAT16 if (dtype or source.dtype) == BFLOAT16 else FLOAT32
 

@@ -39,10 +39,7 @@ class Predicting:
 
         source = open_served(self.path, checkpoint=self.checkpoint, inputs=self.inputs)
         answer = source.load(self.weights).batch_predictor()
-        outputs = {
-            name: (np.dtype(spec.dtype.as_numpy_dtype), spec.shape.rank - 1)
-            for name, spec in answer.outputs.items()
-        }
+        outputs = {name: (info.dtype, info.rank - 1) for name, info in answer.outputs.items()}
         columns = dict(self.columns)
         return Answerer(lambda row: inputs_of_row(row, source.ranks, columns), answer, outputs, source.ranks)
 

@@ -12,7 +12,8 @@ from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.generation.arrays.engine import Engine
 from xlnet_tf.generation.arrays.sampling import uniform_draws
 from xlnet_tf.generation.results import TextScore
-from xlnet_tf.generation.settings import by_length, check_range, check_text_lengths, is_permutation, is_whole
+from xlnet_tf.generation.settings import by_length, check_range, check_text_lengths, is_permutation
+from xlnet_tf.schema import is_whole
 from xlnet_tf.text.special_tokens import PAD_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 

@@ -16,7 +16,10 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.models.head import PooledHead, XLNetHead
 from xlnet_tf.models.loading import keyword_options
 from xlnet_tf.models.reading import TOKEN_FEATURES
-from xlnet_tf.serving.graph import text_answers
+from xlnet_tf.serving.answers import text_answers
+from xlnet_tf.serving.answers.options import check_buckets, default_seq_len, exact_buckets
+from xlnet_tf.serving.answers.signatures import MOST_TEXT_BYTES, SERVING_DEFAULT
+from xlnet_tf.serving.graph import graph_predictor
 from xlnet_tf.serving.graph.inputs import (
     Signature,
     Texts,
@@ -26,8 +29,6 @@ from xlnet_tf.serving.graph.inputs import (
     signature,
 )
 from xlnet_tf.serving.graph.int8 import Int8Weights
-from xlnet_tf.serving.graph.options import check_buckets, default_seq_len, exact_buckets
-from xlnet_tf.serving.graph.signatures import MOST_TEXT_BYTES
 from xlnet_tf.text.graph import packing as graph_packing
 from xlnet_tf.text.graph.tokenizer import GraphTokenizer
 from xlnet_tf.text.packing import PAD_SEGMENT
@@ -35,9 +36,8 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 from xlnet_tf.text.windows import NUM_SPECIAL
 
-SERVING_DEFAULT, TOKENS, EXAMPLES = "serving_default", "tokens", "examples"
+TOKENS, EXAMPLES = "tokens", "examples"
 CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
-LOWEST = tf.float32.min  # the score of what is not there; unlike infinity, JSON can hold it
 
 
 class ExportableModel(tf.Module):
@@ -160,10 +160,10 @@ class ExportableModel(tf.Module):
         """Returns the inputs of serving_default: 1 for a text, 2 for a list of texts."""
         return {name: spec.shape.rank for name, spec in self.input_specs().items()}
 
-    def batch_predictor(self) -> text_answers.BatchPredictor:
+    def batch_predictor(self) -> graph_predictor.GraphPredictor:
         """Returns the function that answers rows in Python; it is traced once."""
         if "_rows" not in vars(self):
-            predictor = text_answers.batch_predictor(self.answer, self.input_specs(), self.without_padding)
+            predictor = graph_predictor.batch_predictor(self.answer, self.input_specs(), self.without_padding)
             vars(self)["_rows"] = predictor  # not exported
         return vars(self)["_rows"]
 

@@ -8,9 +8,9 @@ import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.serving.answers.options import check_temperature
 from xlnet_tf.serving.graph.exported_model import CLASSIFY, REGRESS, ExportableModel
 from xlnet_tf.serving.graph.inputs import parse_examples, serialized_example, signature
-from xlnet_tf.serving.graph.options import check_temperature
 from xlnet_tf.tasks.metrics.thresholds import DECISION
 from xlnet_tf.text.graph.packing import without_middle
 from xlnet_tf.text.tokenizer import XLNetTokenizer

@@ -6,10 +6,11 @@ import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.serving.graph import text_answers
-from xlnet_tf.serving.graph.exported_model import LOWEST, CandidatesModule
+from xlnet_tf.serving.answers import text_answers
+from xlnet_tf.serving.answers.options import check_room, check_temperature
+from xlnet_tf.serving.answers.signatures import LOWEST
+from xlnet_tf.serving.graph.exported_model import CandidatesModule
 from xlnet_tf.serving.graph.inputs import lists
-from xlnet_tf.serving.graph.options import check_room, check_temperature
 from xlnet_tf.text.graph.packing import first_pieces, last_pieces
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 

@@ -3,9 +3,10 @@
 import tensorflow as tf
 import tf_keras
 
-from xlnet_tf.serving.graph.exported_model import LOWEST, CandidatesModule
+from xlnet_tf.serving.answers.options import check_room
+from xlnet_tf.serving.answers.signatures import LOWEST
+from xlnet_tf.serving.graph.exported_model import CandidatesModule
 from xlnet_tf.serving.graph.inputs import lists
-from xlnet_tf.serving.graph.options import check_room
 from xlnet_tf.text.graph.packing import first_pieces
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 

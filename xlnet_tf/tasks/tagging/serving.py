@@ -7,9 +7,9 @@ import tf_keras
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.map_in_chunks import map_in_chunks
-from xlnet_tf.serving.graph import signatures
+from xlnet_tf.serving.answers import signatures
+from xlnet_tf.serving.answers.options import check_temperature
 from xlnet_tf.serving.graph.exported_model import ExportableModel
-from xlnet_tf.serving.graph.options import check_temperature
 from xlnet_tf.text.graph.characters import characters, substrings
 from xlnet_tf.text.graph.word_windows import WordWindows, word_windows
 from xlnet_tf.text.graph.words import WordFinder, Words
