@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tfrecord_builders.tagging.data import AnnotatedText, TaggedWords
-from tfrecord_builders.tagging.schemes import OUTSIDE, to_bio
+from tfrecord_builders.tagging.schemes import TAGS, to_bio
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleWriter
 from xlnet_tf.text.offsets import encode_with_offsets
 from xlnet_tf.text.special_tokens import EOP_ID, SYMBOLS, UNK_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.vocabulary import UNDERLINE
-from xlnet_tf.text.words import word_borders
+from xlnet_tf.text.words import OUTSIDE, word_borders
 
 _CACHED_WORDS = 1 << 17
 
@@ -25,14 +25,14 @@ class Sentence:
 
     id: str  # the data's own, or file and line
     document: str  # sentences of one document follow one another and have the same
-    text: str  # what the offsets count in; words that came without one have one space between them
+    text: str  # what the offsets count in; words that came without one have a space between them, as a rule
     offsets: list[tuple[int, int]]  # of each word: its first character, and the one after its last
     pieces: list[list[int]]  # ids of each word, one at least
-    tags: list[str] | None  # BIO; None: not known
+    tags: list[str] | None  # BIO, or as they are (TAGS); None: not known
 
 
 class SentenceEncoder:
-    """Converts rows of data to sentences, with tags of one of SCHEMES.
+    """Converts rows of data to sentences, with tags of one of SCHEMES or TAGS.
 
     Tags that the scheme does not allow at their position are repaired, or else are an error.
     """
@@ -46,8 +46,8 @@ class SentenceEncoder:
     def encode(self, row: TaggedWords | AnnotatedText, writer: ExampleWriter) -> Sentence:
         """Encodes a row.
 
-        A word given as such is encoded by itself, after a space, as in running text; if it has no piece (only
-        control characters), it becomes `<unk>`.
+        A word given as such is encoded by itself, after a space if there is one, as in running text; if it
+        has no piece (only control characters), it becomes `<unk>`.
 
         In a text, a word begins where both the text and a piece begin one: in the text letters after spaces
         or punctuation, every punctuation mark, and every character of scripts without spaces between words;
@@ -59,12 +59,14 @@ class SentenceEncoder:
         return self._text(row, writer) if isinstance(row, AnnotatedText) else self._words(row, writer)
 
     def _words(self, row: TaggedWords, writer: ExampleWriter) -> Sentence:
-        pieces = [self._encode(word) for word in row.words]
+        follows = [True, *row.spaces[:-1]] if row.spaces else [True] * len(row.words)  # a space
+        pieces = [self._encode(w) if after else self._unspaced(w) for w, after in zip(row.words, follows)]
         writer.count("words without a piece (now <unk>)", pieces.count([]))
-        stops = np.cumsum([len(word) + 1 for word in row.words]) - 1
+        words = [" " * after + word for word, after in zip(row.words, follows)]
+        stops = np.cumsum([*map(len, words)]) - 1  # the text has no space before its first word
         offsets = [(int(stop) - len(word), int(stop)) for stop, word in zip(stops, row.words)]
-        tags = None if row.tags is None else self._bio(row, writer)
-        text = " ".join(row.words)
+        tags = row.tags if row.tags is None or self._scheme == TAGS else self._bio(row, writer)
+        text = "".join(words)[1:]
         return Sentence(row.id, row.document, text, offsets, [word or [UNK_ID] for word in pieces], tags)
 
     def _bio(self, row: TaggedWords, writer: ExampleWriter) -> list[str]:
@@ -110,9 +112,12 @@ class SentenceEncoder:
                 elif start == begin and self._tokenizer.id_to_piece(piece_id)[0] == UNDERLINE:
                     yield self._encode(text[start:stop]), start, stop
                 else:
-                    # After a symbol that is always a piece of its own, text has no space before it.
-                    ids = self._encode(SYMBOLS[EOP_ID] + text[start:stop])
-                    yield ids[ids.index(EOP_ID) + 1 :], start, stop
+                    yield self._unspaced(text[start:stop]), start, stop
+
+    def _unspaced(self, word: str) -> list[int]:
+        """Encodes a word without a space before it: after a symbol that is always a piece of its own."""
+        ids = self._encode(SYMBOLS[EOP_ID] + word)
+        return ids[ids.index(EOP_ID) + 1 :]
 
 
 def _tag(row: AnnotatedText, offsets: Sequence[tuple[int, int]], writer: ExampleWriter) -> list[str]:

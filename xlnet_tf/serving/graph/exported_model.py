@@ -13,6 +13,7 @@ from xlnet_tf import hints
 from xlnet_tf.checkpoints import names
 from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.errors import UserError
+from xlnet_tf.layers import kernels
 from xlnet_tf.models.head import PooledHead, XLNetHead
 from xlnet_tf.models.loading import keyword_options
 from xlnet_tf.models.reading import TOKEN_FEATURES
@@ -100,8 +101,9 @@ class ExportableModel(tf.Module):
         self.weights = {name: variable for name, variable in weights.items() if name not in stored}
         # Functions, so that the model, with Keras' own functions, does not become part of the SavedModel.
         self._model = lambda: model
+        # Traced anew for each kind of kernels.
         self._forward = tf.function(
-            lambda features: self.use(lambda model: self.forward(model, features)), autograph=False
+            lambda features, assumed: self.use(lambda model: self.forward(model, features)), autograph=False
         )
         # The same for all requests; an eighth of the work for one of 128 tokens.
         self.position_keys = None
@@ -205,6 +207,13 @@ class ExportableModel(tf.Module):
         """Answers packed sequences: input_word_ids, input_mask, input_type_ids [B, T]."""
         raise NotImplementedError
 
+    def graph_outputs(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Returns the numbers that answers are made of where there is no TensorFlow, given packed sequences.
+
+        Float32, but for indices; without strings.
+        """
+        raise NotImplementedError
+
     def example_rows(self) -> dict[str, Any]:
         """Returns one typical row of serving_default's inputs, for warm-up and as an example."""
         raise NotImplementedError
@@ -218,7 +227,7 @@ class ExportableModel(tf.Module):
         features = dict(features)
         if self.position_keys is not None:
             features["position_keys"] = tf.convert_to_tensor(self.position_keys)
-        return self._forward(features)
+        return self._forward(features, kernels.assumed())
 
     def use(self, function: Callable[[tf_keras.Model], Any]) -> Any:
         """Returns function(model), computed with the stored weights in inference mode.
@@ -315,6 +324,9 @@ class CandidatesModule(ExportableModel):
 
     def serve_tokens(self, features):
         return {self.SCORES: tf.squeeze(self.run(features), axis=-1)}
+
+    def graph_outputs(self, features):
+        return {"logits": tf.squeeze(self.run(features), axis=-1)}
 
     @staticmethod
     def without_padding(row, answer):

@@ -137,22 +137,29 @@ class ClassificationModule(_OneVector):
             return {"assigned": assigned, "labels": assigned, **answer}  # `labels` is the old name
         return {name: answer.pop(name) for name in ("label", "score")} | answer
 
+    @property
+    def _to_probabilities(self):
+        return tf.nn.sigmoid if self.multi_label else tf.nn.softmax
+
+    def graph_outputs(self, features):
+        """Returns logits and probabilities [B, C]; the temperature changes the probabilities alone."""
+        logits = self.run(features)
+        return {"logits": logits, "probabilities": self._to_probabilities(logits / self.temperature)}
+
     def serve_tokens(self, features):
-        logits = self.run(features)  # [B, C]
-        to_probabilities = tf.nn.sigmoid if self.multi_label else tf.nn.softmax
-        probabilities = to_probabilities(logits / self.temperature)
+        logits, probabilities = self.graph_outputs(features).values()
         labels = tf.constant(self.labels)
         answers = {
             "labels": tf.broadcast_to(labels, tf.shape(probabilities)),
             "probabilities": probabilities,
         }
         if self.multi_label:
-            answers["assigned"] = to_probabilities(logits) >= DECISION
+            answers["assigned"] = self._to_probabilities(logits) >= DECISION
         else:
             answers["label"] = tf.gather(labels, tf.argmax(logits, axis=-1))
             answers["score"] = tf.reduce_max(probabilities, axis=-1)
         if self.alert:
-            watched = to_probabilities(logits)[:, self.labels.index(self.alert.label)]
+            watched = self._to_probabilities(logits)[:, self.labels.index(self.alert.label)]
             answers["alert"] = watched >= self.alert.threshold
         return answers
 
@@ -167,8 +174,10 @@ class RegressionModule(_OneVector):
     METHODS = {REGRESS_NAME: REGRESS}
     SERVING_OUTPUTS = {REGRESS_NAME: {"value": "outputs"}}
 
-    def serve_tokens(self, features):
+    def graph_outputs(self, features):
         return {"value": self.run(features)}
+
+    serve_tokens = graph_outputs
 
 
 def _alert_rule(alert: AlertRule | Mapping[str, Any] | None, labels: Sequence[str]) -> AlertRule | None:

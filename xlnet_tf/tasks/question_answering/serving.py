@@ -129,6 +129,8 @@ class QuestionAnsweringModule(ExportableModel):
         """Returns the head's outputs; answers may be where segment 0 is, SEP left out, and on CLS."""
         return self.run({**features, "answer_mask": _answer_mask(features)})
 
+    graph_outputs = serve_tokens
+
     def serve(self, question, context):
         questions = self.texts.encode(question)[:, : self.max_question_len]
         encoded = self.texts.encode_with_offsets(context)

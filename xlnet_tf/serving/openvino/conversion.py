@@ -1,0 +1,49 @@
+"""Makes graphs in OpenVINO's format of TensorFlow functions."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from xlnet_tf.layers import kernels
+from xlnet_tf.models.reading import TOKEN_FEATURES
+from xlnet_tf.serving.graph.exported_model import ExportableModel
+from xlnet_tf.serving.openvino.compiled import import_openvino
+
+
+def convert(function: Callable[..., Mapping[str, tf.Tensor]], specs: Mapping[str, tf.TensorSpec]) -> Any:
+    """Converts a function, its variables as they are now, with the kernels for OpenVINO.
+
+    Args:
+        function: from tensors by name to tensors by name.
+        specs: of its inputs; axes of unknown size may have any.
+
+    Returns:
+        An openvino.Model, whose inputs and outputs have the same names.
+    """
+    openvino = import_openvino()
+
+    def named(**inputs):
+        return {name: tf.identity(value) for name, value in function(**inputs).items()}
+
+    by_name = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in specs.items()}
+    with kernels.assume(kernels.OPENVINO):
+        traced = tf.function(named, autograph=False).get_concrete_function(**by_name)
+    model = openvino.convert_model(traced)
+    for ports, names in ((model.inputs, by_name.keys()), (model.outputs, traced.structured_outputs.keys())):
+        found = {name: port for port in ports for name in port.names & names}
+        if found.keys() != names:
+            raise ValueError(f"{', '.join(names - found.keys())} became no part of the graph")
+        for name, port in found.items():
+            port.set_names({name})
+            port.node.set_friendly_name(name)
+    return model
+
+
+def convert_tokens(module: ExportableModel) -> Any:
+    """Converts a served model from packed sequences, [B, T] int32 each, to its `graph_outputs`.
+
+    T is any length up to seq_len; of a model that reads in segments, seq_len.
+    """
+    tokens = tf.TensorSpec([None, None if len(module.buckets) > 1 else module.seq_len], tf.int32)
+    return convert(lambda **features: module.graph_outputs(features), dict.fromkeys(TOKEN_FEATURES, tokens))
