@@ -63,6 +63,7 @@ class TaskEntry:
         task: its FinetuningTask, whose module registers the task's settings under its EXPERIMENT.
         model: its model, an XLNetHead.
         serving: its ExportableModel.
+        answering: its Answering, which answers texts without TensorFlow; empty: there is none.
         synthetic: from Sizes to the columns and settings of its examples, for sets without content.
         head: the scope of the head's variables; with {task} in it, a checkpoint may have several such heads.
         variables: the head's variables, after that scope.
@@ -85,6 +86,7 @@ class TaskEntry:
     synthetic: str
     head: str
     variables: tuple[Variable, ...]
+    answering: str = ""
     builder: str = ""
     aliases: tuple[str, ...] = ()
     examples: str = ""
@@ -97,7 +99,7 @@ class TaskEntry:
     model_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def load(self, part: str) -> Any:
-        """Imports and returns one of its parts: "task", "model", "serving" or "synthetic"."""
+        """Imports and returns one of its parts: "task", "model", "serving", "answering" or "synthetic"."""
         return load(getattr(self, part))
 
     @property

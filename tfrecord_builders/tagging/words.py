@@ -1,8 +1,7 @@
 """Converts words to pieces: each word of a sentence has pieces, characters and a tag of its own."""
 
 import dataclasses
-import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,13 +9,10 @@ from tfrecord_builders.tagging.data import AnnotatedText, TaggedWords
 from tfrecord_builders.tagging.schemes import TAGS, to_bio
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleWriter
-from xlnet_tf.text.offsets import encode_with_offsets
-from xlnet_tf.text.special_tokens import EOP_ID, SYMBOLS, UNK_ID
+from xlnet_tf.text.special_tokens import UNK_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
-from xlnet_tf.text.vocabulary import UNDERLINE
-from xlnet_tf.text.words import OUTSIDE, word_borders
-
-_CACHED_WORDS = 1 << 17
+from xlnet_tf.text.word_finder import WordFinder
+from xlnet_tf.text.words import OUTSIDE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,10 +34,9 @@ class SentenceEncoder:
     """
 
     def __init__(self, tokenizer: XLNetTokenizer, scheme: str = "bio", repair: bool = True):
-        self._tokenizer = tokenizer
+        self._words_of = WordFinder(tokenizer)
         self._scheme = scheme
         self._repair = repair
-        self._encode = functools.lru_cache(_CACHED_WORDS)(tokenizer.encode)
 
     def encode(self, row: TaggedWords | AnnotatedText, writer: ExampleWriter) -> Sentence:
         """Encodes a row.
@@ -49,10 +44,8 @@ class SentenceEncoder:
         A word given as such is encoded by itself, after a space if there is one, as in running text; if it
         has no piece (only control characters), it becomes `<unk>`.
 
-        In a text, a word begins where both the text and a piece begin one: in the text letters after spaces
-        or punctuation, every punctuation mark, and every character of scripts without spaces between words;
-        pieces of several such characters are split. An entity that begins or ends within a word is extended
-        to the word's border.
+        The words of a text are found as xlnet_tf/text/word_finder.py says. An entity that begins or ends
+        within a word is extended to the word's border.
 
         The writer counts what is repaired, moved or left out. The sentence may have no words.
         """
@@ -60,7 +53,8 @@ class SentenceEncoder:
 
     def _words(self, row: TaggedWords, writer: ExampleWriter) -> Sentence:
         follows = [True, *row.spaces[:-1]] if row.spaces else [True] * len(row.words)  # a space
-        pieces = [self._encode(w) if after else self._unspaced(w) for w, after in zip(row.words, follows)]
+        finder = self._words_of
+        pieces = [finder.encode(w) if after else finder.unspaced(w) for w, after in zip(row.words, follows)]
         writer.count("words without a piece (now <unk>)", pieces.count([]))
         words = [" " * after + word for word, after in zip(row.words, follows)]
         stops = np.cumsum([*map(len, words)]) - 1  # the text has no space before its first word
@@ -86,38 +80,9 @@ class SentenceEncoder:
         return tags
 
     def _text(self, row: AnnotatedText, writer: ExampleWriter) -> Sentence:
-        borders = word_borders(row.text)
-        offsets: list[tuple[int, int]] = []
-        pieces: list[list[int]] = []
-        before = -1
-        for ids, begin, end in self._pieces(row.text, borders):
-            # A piece of whitespace alone lies where the next one begins, which then continues its word.
-            if not pieces or (begin in borders and begin > before):
-                offsets.append((begin, end))
-                pieces.append([])
-            offsets[-1] = (offsets[-1][0], max(end, offsets[-1][1]))
-            pieces[-1] += ids
-            before = begin
+        offsets, pieces = self._words_of.find(row.text)
         tags = None if row.entities is None else _tag(row, offsets, writer)
         return Sentence(row.id, row.document, row.text, offsets, pieces, tags)
-
-    def _pieces(self, text: str, borders: dict[int, bool]) -> Iterator[tuple[list[int], int, int]]:
-        """Yields (ids, begin, end) of the text's pieces; those of several unspaced words are split."""
-        encoded = encode_with_offsets(self._tokenizer, text)
-        for piece_id, begin, end in zip(encoded.ids, encoded.begins.tolist(), encoded.ends.tolist()):
-            cuts = [index for index in range(begin + 1, end) if borders.get(index)]
-            for start, stop in zip([begin, *cuts], [*cuts, end]):
-                if not cuts:
-                    yield [piece_id], begin, end
-                elif start == begin and self._tokenizer.id_to_piece(piece_id)[0] == UNDERLINE:
-                    yield self._encode(text[start:stop]), start, stop
-                else:
-                    yield self._unspaced(text[start:stop]), start, stop
-
-    def _unspaced(self, word: str) -> list[int]:
-        """Encodes a word without a space before it: after a symbol that is always a piece of its own."""
-        ids = self._encode(SYMBOLS[EOP_ID] + word)
-        return ids[ids.index(EOP_ID) + 1 :]
 
 
 def _tag(row: AnnotatedText, offsets: Sequence[tuple[int, int]], writer: ExampleWriter) -> list[str]:

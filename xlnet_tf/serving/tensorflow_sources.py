@@ -18,6 +18,7 @@ from xlnet_tf.generation.arrays.embedding import embed_texts
 from xlnet_tf.generation.graphs import EncoderGraphs
 from xlnet_tf.generation.results import TextVectors
 from xlnet_tf.generation.settings import check_layer
+from xlnet_tf.model_folders import exported_version
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.loading import Pretrained
 from xlnet_tf.models.pretrainer import XLNetPretrainer
@@ -29,7 +30,6 @@ from xlnet_tf.serving.graph.exported_model import EXAMPLES, ExportableModel
 from xlnet_tf.serving.graph.graph_predictor import GraphPredictor
 from xlnet_tf.serving.graph.inputs import serialized_example
 from xlnet_tf.serving.graph.weights import policy
-from xlnet_tf.serving.model_folders import exported_version
 from xlnet_tf.task_registry import LANGUAGE_MODEL
 from xlnet_tf.tasks.pretraining.serving import EMBED, LanguageModelModule
 

@@ -17,7 +17,8 @@ from xlnet_tf.layers import kernels
 from xlnet_tf.models.head import PooledHead, XLNetHead
 from xlnet_tf.models.loading import keyword_options
 from xlnet_tf.models.reading import TOKEN_FEATURES
-from xlnet_tf.serving.answers import text_answers
+from xlnet_tf.serving.answers.answering import TextAnswers
+from xlnet_tf.serving.answers.candidates import CandidateAnswers
 from xlnet_tf.serving.answers.options import check_buckets, default_seq_len, exact_buckets
 from xlnet_tf.serving.answers.signatures import MOST_TEXT_BYTES, SERVING_DEFAULT
 from xlnet_tf.serving.graph import graph_predictor
@@ -41,7 +42,7 @@ TOKENS, EXAMPLES = "tokens", "examples"
 CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
 
 
-class ExportableModel(tf.Module):
+class ExportableModel(TextAnswers, tf.Module):
     """Base of exported models: texts in, answers out, all of it in one graph.
 
     A subclass says which strings it reads (`example_rows`), and how it answers them (`serve`) and token ids
@@ -58,19 +59,12 @@ class ExportableModel(tf.Module):
 
     Attributes:
         METHODS: TensorFlow Serving's methods for the signatures that do not `predict`.
-        LENGTHS: options that are lengths of texts which go with a longer one, as the builders have them;
-            short sequences have room for half as many.
-        IN_EACH_SEGMENT: whether each segment repeats these texts, where a model reads in segments.
-        OF_EXAMPLES: options that are settings of the examples that a run was fine-tuned on.
         card: the model's card, for model.json.
         texts: the tokenizer in graph.
         answer: `serve`, as one graph that checks that all inputs have equally many rows.
     """
 
     METHODS: ClassVar[Mapping[str, str]] = {}
-    LENGTHS: ClassVar[Mapping[str, int]] = {}
-    IN_EACH_SEGMENT: ClassVar[bool] = False
-    OF_EXAMPLES: ClassVar[Sequence[str]] = ()
 
     def __init__(
         self,
@@ -155,12 +149,7 @@ class ExportableModel(tf.Module):
 
     def input_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the inputs of serving_default: [B] strings, or [B, C] where a row has a list."""
-        ranks = {name: 1 + isinstance(value, list) for name, value in self.example_rows().items()}
-        return {name: tf.TensorSpec([None] * rank, tf.string) for name, rank in ranks.items()}
-
-    def input_ranks(self) -> dict[str, int]:
-        """Returns the inputs of serving_default: 1 for a text, 2 for a list of texts."""
-        return {name: spec.shape.rank for name, spec in self.input_specs().items()}
+        return {name: tf.TensorSpec([None] * rank, tf.string) for name, rank in self.input_ranks().items()}
 
     def batch_predictor(self) -> graph_predictor.GraphPredictor:
         """Returns the function that answers rows in Python; it is traced once."""
@@ -168,13 +157,6 @@ class ExportableModel(tf.Module):
             predictor = graph_predictor.batch_predictor(self.answer, self.input_specs(), self.without_padding)
             vars(self)["_rows"] = predictor  # not exported
         return vars(self)["_rows"]
-
-    def ask(self, texts: Sequence[Any], inputs: Mapping[str, Any], batch_size: int) -> Any:
-        """Answers texts for people; see XLNetHead.answer."""
-        rows, many = text_answers.normalize_inputs(self.input_ranks(), texts, inputs)
-        answers = text_answers.answer_texts(self, rows, batch_size)
-        readable = [self.readable(row, answer) for row, answer in zip(rows, answers, strict=True)]
-        return readable if many else readable[0]
 
     @staticmethod
     def check_inputs(inputs: dict[str, Texts]) -> dict[str, Texts]:
@@ -190,15 +172,6 @@ class ExportableModel(tf.Module):
         with tf.control_dependencies(checks):
             return check_rows(inputs)
 
-    @staticmethod
-    def without_padding(row: text_answers.Row, answer: dict[str, Any]) -> dict[str, Any]:
-        """Removes the padding from a row's answer, which fills it up to the longest one of its batch."""
-        return answer
-
-    def readable(self, row: text_answers.Row, answer: dict[str, Any]) -> dict[str, Any]:
-        """Returns an answer without padding, as Python users read it: by name."""
-        return answer
-
     def serve(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers texts; the inputs are those of `input_specs`."""
         raise NotImplementedError
@@ -212,10 +185,6 @@ class ExportableModel(tf.Module):
 
         Float32, but for indices; without strings.
         """
-        raise NotImplementedError
-
-    def example_rows(self) -> dict[str, Any]:
-        """Returns one typical row of serving_default's inputs, for warm-up and as an example."""
         raise NotImplementedError
 
     def forward(self, model: tf_keras.Model, features: Mapping[str, tf.Tensor]) -> Any:
@@ -314,7 +283,7 @@ class ExportableModel(tf.Module):
             return {name: tf.identity(value) for name, value in features.items()}
 
 
-class CandidatesModule(ExportableModel):
+class CandidatesModule(CandidateAnswers, ExportableModel):
     """Base of models that score several texts of a row, each read with another text, as output SCORES."""
 
     SCORES: ClassVar[str]
@@ -327,9 +296,3 @@ class CandidatesModule(ExportableModel):
 
     def graph_outputs(self, features):
         return {"logits": tf.squeeze(self.run(features), axis=-1)}
-
-    @staticmethod
-    def without_padding(row, answer):
-        [candidates] = (value for value in row.values() if not isinstance(value, str))
-        lists = {name: value for name, value in answer.items() if isinstance(value, list)}
-        return {**answer, **{name: value[: len(candidates)] for name, value in lists.items()}}

@@ -5,21 +5,23 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tf_keras
 
-from xlnet_tf.errors import UserError
 from xlnet_tf.layers.map_in_chunks import map_in_chunks
-from xlnet_tf.serving.answers import signatures
 from xlnet_tf.serving.answers.options import check_temperature
 from xlnet_tf.serving.graph.exported_model import ExportableModel
+from xlnet_tf.tasks.tagging.answering import (
+    WINDOWS_AT_ONCE,
+    EntityAnswers,
+    check_stride,
+    check_tags,
+)
 from xlnet_tf.text.graph.characters import characters, substrings
 from xlnet_tf.text.graph.word_windows import WordWindows, word_windows
 from xlnet_tf.text.graph.words import WordFinder, Words
 from xlnet_tf.text.tokenizer import XLNetTokenizer
-from xlnet_tf.text.words import OUTSIDE, mark_entities
-
-_WINDOWS_AT_ONCE = 16
+from xlnet_tf.text.words import OUTSIDE
 
 
-class TaggingModule(ExportableModel):
+class TaggingModule(EntityAnswers, ExportableModel):
     """The entities of texts.
 
     Words are found as in training (see tfrecord_builders/tagging/words.py), in any language; a word's tag is
@@ -48,8 +50,6 @@ class TaggingModule(ExportableModel):
         >>> module.serve(text=tf.constant(["Ada met Charles in London."]))["entity"]
     """
 
-    OF_EXAMPLES = ("stride",)
-
     def __init__(
         self,
         model: tf_keras.Model,
@@ -62,31 +62,10 @@ class TaggingModule(ExportableModel):
         super().__init__(model, tokenizer, **options)
         self.temperature = check_temperature(temperature, 1)
         self.room = self.seq_len - 2
-        self.stride = self.room // 2 if stride is None else stride
-        if not 0 < self.stride <= self.room:
-            raise UserError(
-                f"stride is {stride}; expected 1 to {self.room}, the pieces of a sequence of {self.seq_len} "
-                "tokens"
-            )
+        self.stride = check_stride(stride, self.room)
         self.labels = tuple(model.labels)
-        self.of_entities = mark_entities(self.labels)
-        others = [label for label in self.labels if label != OUTSIDE and label[:2] not in ("B-", "I-")]
-        if self.of_entities and (wrong := others):
-            raise UserError(
-                f"the model has the labels {', '.join(wrong)}; expected O, B-TYPE and I-TYPE only"
-            )
+        self.of_entities = check_tags(self.labels)
         self.find_words = WordFinder(tokenizer, self.texts)
-
-    def example_rows(self):
-        return {"text": "Ada Lovelace met Charles Babbage in London in June 1833."}
-
-    @staticmethod
-    def without_padding(row, answer):
-        return signatures.without_padding(answer)
-
-    def readable(self, row, answer):
-        columns = {name: values for name, values in answer.items() if isinstance(values, list)}
-        return {"entities": [dict(zip(columns, values)) for values in zip(*columns.values())]}
 
     def graph_outputs(self, features):
         return {"logits": self.run(features)}  # [B, T, C]
@@ -108,7 +87,7 @@ class TaggingModule(ExportableModel):
         tags = map_in_chunks(
             lambda begin, end: self._tags(pieces, windows.slice(begin, end)),
             tf.size(windows.start),
-            tf.maximum(tf.size(text), _WINDOWS_AT_ONCE),
+            tf.maximum(tf.size(text), WINDOWS_AT_ONCE),
             {"tags": tf.TensorSpec([None], tf.int32), "scores": tf.TensorSpec([None], tf.float32)},
         )
         return self._entities(codes, words, **tags)
