@@ -11,6 +11,7 @@ from xlnet_tf import hints
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.arrays import embedding, gaps, scoring
 from xlnet_tf.generation.arrays.engine import Engine
+from xlnet_tf.generation.arrays.openvino import OpenVinoEngine
 from xlnet_tf.generation.results import Continuation, FilledText, Filling, Guess, TextScore, TextVectors
 from xlnet_tf.generation.settings import (
     MOST_CANDIDATES,
@@ -20,6 +21,7 @@ from xlnet_tf.generation.settings import (
     same_for_all,
 )
 from xlnet_tf.schema import is_whole
+from xlnet_tf.serving.openvino.folder import find_folder
 from xlnet_tf.text.inputs import text_list
 from xlnet_tf.text.special_tokens import EOP_ID, PAD_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -43,10 +45,14 @@ class XLNetLanguageModel:
 
     from_preset = hints.Absent()
 
-    def __init__(self, model: "XLNetPretrainer", tokenizer: XLNetTokenizer):
-        from xlnet_tf.generation.graphs import LanguageModelGraphs  # here: TensorFlow
+    def __init__(self, model: "XLNetPretrainer | OpenVinoEngine", tokenizer: XLNetTokenizer):
+        self._engine: Engine
+        if isinstance(model, OpenVinoEngine):
+            self._engine = model
+        else:
+            from xlnet_tf.generation.graphs import LanguageModelGraphs  # here: TensorFlow
 
-        self._engine: Engine = LanguageModelGraphs(model)
+            self._engine = LanguageModelGraphs(model)
         if tokenizer.vocab_size != self._engine.vocab_size:
             raise UserError(
                 f"the tokenizer has {tokenizer.vocab_size} pieces, the model {self._engine.vocab_size}: "
@@ -59,14 +65,23 @@ class XLNetLanguageModel:
         return f"XLNetLanguageModel(model={self.model!r}, tokenizer={self.tokenizer!r})"
 
     @classmethod
-    def from_pretrained(cls, path: str | os.PathLike, **options) -> Self:
+    def from_pretrained(cls, path: str | os.PathLike, *, threads: int = 0, **options) -> Self:
         """Loads a pretrained model with its tokenizer.
 
         Args:
-            path: folder of a run, or of the original's or Hugging Face's files, with spiece.model.
+            path: folder of a run, or of the original's or Hugging Face's files, with spiece.model; or one
+                that export --runtime=openvino wrote, which needs no TensorFlow.
+            threads: that OpenVINO computes with; 0: one for each core. TensorFlow's are the process'.
             **options: XLNetEncoder's. uniform_when_blind is off even if the run had it: a language model's
                 first token must be predicted from nothing.
         """
+        if version := find_folder(path):
+            if options:
+                raise UserError(
+                    f"{path} is exported for OpenVINO, which fixes {', '.join(sorted(options))}: leave them "
+                    "out, or load the weights that it was exported from"
+                )
+            return cls(version.language_model(threads), version.load_tokenizer())
         from xlnet_tf.models.loading import Pretrained
         from xlnet_tf.models.pretrainer import XLNetPretrainer
 
@@ -76,6 +91,11 @@ class XLNetLanguageModel:
 
     def save_pretrained(self, folder: str | os.PathLike) -> None:
         """Writes model and tokenizer to a folder, as `from_pretrained` and every command read it."""
+        if isinstance(self.model, OpenVinoEngine):
+            raise UserError(
+                "a model that was exported for OpenVINO has no weights to save: copy its folder, or save the "
+                "weights that it was exported from"
+            )
         self.model.save_pretrained(folder, self.tokenizer)
 
     @hints.refusing_options

@@ -68,11 +68,7 @@ class Scoring(TextModel):
 
     def load(self, threads: int) -> Answerer:
         computing.use_threads(self.path, threads)
-        from xlnet_tf.generation.language_model import XLNetLanguageModel
-        from xlnet_tf.serving.graph.weights import policy
-
-        with policy(self.dtype):
-            model = XLNetLanguageModel.from_pretrained(self.path)
+        model = computing.load_language_model(self.path, self.dtype, threads)
 
         def answer(rows: Sequence[Inputs]) -> list[dict[str, Any]]:
             scores = model.score(

@@ -1,6 +1,6 @@
 """Vectors of texts, from a model of any runtime."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -49,4 +49,13 @@ def embed_texts(
         return TextVectors(mean, cls)
     return TextVectors(
         mean, cls, token_vectors, [[tokenizer.id_to_piece(i) for i in [*text, *_ENDS]] for text in ids]
+    )
+
+
+def embedder(
+    engine: EncoderEngine, tokenizer: XLNetTokenizer, layer: int
+) -> Callable[[Sequence[str], bool], TextVectors]:
+    """Returns what embeds texts, all of a call in one batch, given whether each token is to have a vector."""
+    return lambda texts, tokens: embed_texts(
+        engine, tokenizer, texts, tokens=tokens, layer=layer, batch_size=max(1, len(texts))
     )
