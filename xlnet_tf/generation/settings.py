@@ -91,9 +91,10 @@ def check_text_lengths(name: str, lengths: Sequence[int], new_tokens: int = 0, l
     for row, length in enumerate(lengths):
         if length + new_tokens > longest:
             after = f", and {new_tokens:,} are to follow" if new_tokens else ""
+            longer = "" if longest == LONGEST else " The weights that were exported read longer texts."
             raise UserError(
                 f"{name}[{row}] has {length:,} pieces{after}; expected at most {longest:,} in all. Shorten "
-                "the text, or split it."
+                f"the text, or split it.{longer}"
             )
 
 
