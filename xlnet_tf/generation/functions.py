@@ -114,7 +114,7 @@ def _start(model, ids, ranks, targets, position_keys):
     queries, keys, values = read_context(model, features, kernels_lib.current(training=False))
     return {
         "queries": tf.cast(queries, tf.float32),
-        **_by_layer("keys", [tf.linalg.matrix_transpose(heads) for heads in keys]),
+        **_by_layer("keys", keys),
         **_by_layer("values", values),
     }
 
@@ -130,8 +130,11 @@ def _step_specs(model: XLNetPretrainer) -> dict[str, tf.TensorSpec]:
         "visible": _ints(None, None, None),
         "length": _ints(),
         "position_keys": _floats(config.n_layer, config.n_head, None, config.d_head),
-        **{f"keys_{layer}": _floats(None, config.n_head, config.d_head, None) for layer in layers},
-        **{f"values_{layer}": _floats(None, config.n_head, None, config.d_head) for layer in layers},
+        **{
+            f"{name}_{layer}": _floats(None, config.n_head, None, config.d_head)
+            for name in ("keys", "values")
+            for layer in layers
+        },
     }
 
 
@@ -146,8 +149,10 @@ def _step(model, tokens, positions, targets, slot_positions, visible, length, po
 
     def append(slots, new, slot, axis):
         del slot
-        fresh.append(new)
-        return tf.concat([tf.cast(slots, new.dtype), new], axis=axis)
+        # OpenVINO multiplies by keys as they are, [B, N, S, H], where transposing them back costs nothing.
+        turned = tf.linalg.matrix_transpose if axis == 3 else tf.identity
+        fresh.append(turned(new))
+        return turned(tf.concat([tf.cast(slots, new.dtype), fresh[-1]], axis=2))
 
     step = DecodingStep(model, [RelativePositions(keys=keys) for keys in table], length, append)
     cache = Cache(

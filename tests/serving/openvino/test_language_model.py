@@ -96,7 +96,7 @@ def test_what_an_export_cannot_do_is_refused(exported, folder, tmp_path):
 
 @pytest.fixture
 def command(tmp_path):
-    """Returns a function that runs a command where TensorFlow cannot be imported; it returns what is printed."""
+    """Returns a function that runs a command without TensorFlow and returns what it prints."""
 
     def run(*words):
         done = without_tensorflow.run(tmp_path, *words)

@@ -173,8 +173,7 @@ class _CachedDecoder:
         self._slots = self._used + room
         self._caches = {}
         for name, values in heads.items():
-            free = [[0, room if axis == _slot_axis(name) else 0] for axis in range(4)]
-            self._caches[name] = np.pad(values, free)
+            self._caches[name] = np.pad(values, [[0, 0], [0, 0], [0, room], [0, 0]])
         # After the slots come the tokens of the step, each seen by its candidate.
         self._visible = np.zeros([batch, candidates, self._slots + candidates], np.int32)
         self._visible[:, :, : self._used] = is_context[:, None]
@@ -193,7 +192,7 @@ class _CachedDecoder:
         begin, end = self._used, self._used + self.candidates
         if end <= self._slots:
             for name, cache in self._caches.items():
-                cache[(slice(None),) * _slot_axis(name) + (slice(begin, end),)] = found[f"new_{name}"]
+                cache[:, :, begin:end] = found[f"new_{name}"]
             self._positions[:, begin:end] = positions
             self._visible[:, :, begin:end] = self._visible[:, :, self._slots :]
             self._used = end
@@ -202,10 +201,6 @@ class _CachedDecoder:
     def follow(self, parents):
         slots = np.take_along_axis(self._visible[:, :, : self._slots], parents[:, :, None], axis=1)
         self._visible[:, :, : self._slots] = slots
-
-
-def _slot_axis(name: str) -> int:
-    return 3 if name.startswith("keys") else 2
 
 
 def _continuation(ids, lengths, new_tokens: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
