@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("table", choices=("tokens", "cost"))
     parser.add_argument("--model", help="a SentencePiece model")
     parser.add_argument("--texts", type=pathlib.Path, help="a file of texts, one a line")
+    parser.add_argument("--only", default="", help="part of a library's name")
     parser.add_argument("--train", type=pathlib.Path, help="`sentence<tab>label` lines after a header")
     parser.add_argument("--dev", type=pathlib.Path)
     options = parser.parse_args()
@@ -43,7 +44,7 @@ def main() -> None:
         sets = {"hostile": random.Random(0).sample(hostile_texts(tokenizer.pieces), 1600)}
         if options.texts:
             sets["real"] = options.texts.read_text().splitlines()
-        print_table(tokens.count(tokenizer, sets, pathlib.Path(folder)))
+        print_table(tokens.count(tokenizer, sets, pathlib.Path(folder), options.only))
 
 
 if __name__ == "__main__":

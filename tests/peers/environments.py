@@ -31,7 +31,7 @@ class Environment:
             paths = [f"{folder}/given.json", f"{folder}/answer.json"]
             pathlib.Path(paths[0]).write_text(json.dumps(given))
             variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-            variables |= {"HF_HUB_OFFLINE": "1", "KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "3"}
+            variables |= {"HF_HUB_OFFLINE": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
             ran = subprocess.run(
                 [self._python, "-c", program, *paths], env=variables, capture_output=True, text=True
             )

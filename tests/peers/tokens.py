@@ -89,12 +89,14 @@ LIBRARIES = [
 
 
 def count(
-    tokenizer: XLNetTokenizer, sets: dict[str, Sequence[str]], folder: pathlib.Path
+    tokenizer: XLNetTokenizer, sets: dict[str, Sequence[str]], folder: pathlib.Path, only: str
 ) -> Iterator[list[str]]:
     """Yields the rows of the table: a library, and how many texts of each set it splits differently."""
     tokenizer.save_pretrained(folder)
     yield ["library", *(f"of {len(texts):,} {name}" for name, texts in sets.items())]
     for library, packages, code, options, cleans in LIBRARIES:
+        if only not in library:
+            continue
         log(library)
         try:
             with environment(*packages) as other:

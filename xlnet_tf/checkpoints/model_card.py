@@ -136,6 +136,8 @@ class ModelCard:
         external = {
             name: read(name) or {} for name in (hugging_face_config.CONFIG_FILE, TOKENIZER_CONFIG_FILE)
         }
+        if "class_name" in external[hugging_face_config.CONFIG_FILE]:  # Keras'
+            external[hugging_face_config.CONFIG_FILE] = {}
         return cls(**fields | {"cleaning": cleaning.find(read, folder), "external": external})
 
     @classmethod

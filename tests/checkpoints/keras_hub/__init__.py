@@ -1,0 +1,1 @@
+"""Weights of KerasHub and its answers."""
