@@ -4,7 +4,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3.10 pyth
 	$$python -c "$(SUITABLE)" 2>/dev/null && echo $$python && break; done)
 VENV := .venv
 DIST := dist
-LOCKED := requirements.txt requirements-dev.txt requirements-beam.txt requirements-hub.txt requirements-datasets.txt requirements-serve.txt
+LOCKED := requirements.txt requirements-dev.txt requirements-beam.txt requirements-hub.txt requirements-datasets.txt requirements-serve.txt requirements-openvino.txt
 BIN := $(VENV)/bin
 
 .PHONY: help setup demo demo-long test test-docs test-integration test-all mutants deploy-check docs docs-check reference notebooks lint lock wheel audit clean

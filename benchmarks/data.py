@@ -12,6 +12,7 @@ What is compared runs in turn, once per repetition, so that a disturbance hits a
 
 import collections
 import contextlib
+import dataclasses
 import functools
 import pathlib
 import tempfile
@@ -20,7 +21,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sentencepiece
-from absl import flags
 
 from benchmarks import engines, harness
 from benchmarks.harness import DEMO_TEXT, DEMO_TOKENIZER, existing, interleave
@@ -29,6 +29,7 @@ from tfrecord_builders.pretraining import build as builder
 from tfrecord_builders.pretraining import worker
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
+from xlnet_tf.flags import define_flags, from_flags, option
 from xlnet_tf.records import ranks, segments, spans
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.shards import ShardWriter
@@ -183,40 +184,42 @@ def measure_reader(
     return {title: [figures]}
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataOptions(harness.SegmentOptions, harness.BenchmarkOptions):
+    """What is measured, on which text."""
+
+    parts: Sequence[str] = option(f"what to measure, of {', '.join(PARTS)}", PARTS, aliases=["what"])
+    text: str | None = option(f"a corpus file, plain or .gz. Default: the demo's, {DEMO_TEXT}", None)
+    tokenizer: str | None = option(f"its SentencePiece model. Default: the demo's, {DEMO_TOKENIZER}", None)
+    text_mb: float = option("MB to take of the text", 4.0, least=0.001)
+    engines: Sequence[str] = option(f"what to spread jobs with, of {', '.join(engines.ENGINES)}", ("local",))
+    workers: Sequence[str] = option("numbers of processes for the engines", ("1", "2", "4"))
+    rows: int = option("texts to embed on the engines", 100, least=1)
+
+
 def main(_: Sequence[str]) -> None:
-    values = flags.FLAGS
-    harness.check_known("parts", PARTS)
-    harness.check_known("engines", engines.ENGINES)
-    if wrong := [number for number in values.workers if not number.isdecimal() or not int(number)]:
+    options = from_flags(DataOptions)
+    harness.check_known("parts", options.parts, PARTS)
+    harness.check_known("engines", options.engines, [*engines.ENGINES])
+    if wrong := [number for number in options.workers if not number.isdecimal() or not int(number)]:
         raise UserError(f"--workers has {', '.join(wrong)}: expected numbers of processes, such as 1,2,4")
-    num_predict = values.num_predict or spans.default_num_predict(values.seq_len)
-    sizes = {"seq_len": values.seq_len, "num_predict": num_predict}
-    text = existing(values.text, DEMO_TEXT, "text")
-    tokenizer = existing(values.tokenizer, DEMO_TOKENIZER, "tokenizer")
+    sizes = {"seq_len": options.seq_len, "num_predict": options.targets}
+    text = existing(options.text, DEMO_TEXT, "text")
+    tokenizer = existing(options.tokenizer, DEMO_TOKENIZER, "tokenizer")
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
-        text = cut_text(text, values.text_mb, pathlib.Path(folder))
-        if "builder" in values.parts:
-            figures |= measure_builder(text, tokenizer, values.repeats, **sizes)
-        if "workers" in values.parts:
-            spread = {"engines": values.engines, "workers": [*map(int, values.workers)]}
-            config = harness.config_of_flags()
-            figures |= engines.measure_engines(text, tokenizer, config, rows=values.rows, **spread, **sizes)
-        if "reader" in values.parts:
-            figures |= measure_reader(text, tokenizer, values.repeats, **sizes)
-    harness.publish(figures, values.output)
+        text = cut_text(text, options.text_mb, pathlib.Path(folder))
+        if "builder" in options.parts:
+            figures |= measure_builder(text, tokenizer, options.repeats, **sizes)
+        if "workers" in options.parts:
+            spread = {"engines": options.engines, "workers": [*map(int, options.workers)]}
+            spread |= {"rows": options.rows, **sizes}
+            figures |= engines.measure_engines(text, tokenizer, options.config, **spread)
+        if "reader" in options.parts:
+            figures |= measure_reader(text, tokenizer, options.repeats, **sizes)
+    harness.publish(figures, options.output)
 
 
 if __name__ == "__main__":
-    harness.define_flags(repeats=5)
-    flags.DEFINE_list("parts", list(PARTS), f"what to measure, of {', '.join(PARTS)}")
-    flags.DEFINE_alias("what", "parts")
-    flags.DEFINE_string("text", None, f"a corpus file, plain or .gz. Default: the demo's, {DEMO_TEXT}")
-    flags.DEFINE_string("tokenizer", None, f"its SentencePiece model. Default: the demo's, {DEMO_TOKENIZER}")
-    flags.DEFINE_float("text_mb", 4.0, "MB to take of the text", lower_bound=0.001)
-    flags.DEFINE_list("engines", ["local"], f"what to spread jobs with, of {', '.join(engines.ENGINES)}")
-    flags.DEFINE_list("workers", ["1", "2", "4"], "numbers of processes for the engines")
-    flags.DEFINE_integer("rows", 100, "texts to embed on the engines", lower_bound=1)
-    flags.DEFINE_integer("seq_len", 512, "tokens of a segment", lower_bound=7)
-    flags.DEFINE_integer("num_predict", None, "targets of a segment. Default: seq_len / 6", lower_bound=1)
+    define_flags(DataOptions)
     errors.run(main)

@@ -15,18 +15,19 @@ checked by the first tokens; later ones may differ: Hugging Face lets the last t
 random weights make many pieces nearly as likely as the likeliest, among which bfloat16 chooses otherwise.
 """
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from absl import flags
 
 from benchmarks import harness, peers
 from benchmarks.harness import interleave, our_model
 from xlnet_tf import errors
 from xlnet_tf.config import XLNetConfig
+from xlnet_tf.flags import define_flags, from_flags, option
 from xlnet_tf.text import special_tokens
 
 OURS, BFLOAT16, XLA, PEER = "ours", "ours bfloat16", "ours xla", "hugging_face"
@@ -125,27 +126,31 @@ def measure(
     return {title: table}
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GenerationOptions(harness.BenchmarkOptions):
+    """Which prompts are continued, and how."""
+
+    batch_size: Sequence[int] = option("prompts continued together; may be repeated", (1, 8), least=1)
+    prompt_len: Sequence[int] = option("pieces of a prompt", (128,), least=1)
+    new_tokens: int = option("pieces to write after each", 64, least=1)
+    xla: bool = option("whether to measure a graph compiled by XLA, too", False)
+
+
 def main(_: Sequence[str]) -> None:
-    values = flags.FLAGS
+    options = from_flags(GenerationOptions)
     figures = measure(
-        harness.config_of_flags(),
-        batches=values.batch_size,
-        prompt_lens=values.prompt_len,
-        new_tokens=values.new_tokens,
-        repeats=values.repeats,
+        options.config,
+        batches=options.batch_size,
+        prompt_lens=options.prompt_len,
+        new_tokens=options.new_tokens,
+        repeats=options.repeats,
         bfloat16=bool(harness.machine()["bfloat16"]),
-        xla=values.xla,
-        peer_python=values.peer_python,
+        xla=options.xla,
+        peer_python=options.peer_python,
     )
-    harness.publish(figures, values.output)
+    harness.publish(figures, options.output)
 
 
 if __name__ == "__main__":
-    harness.define_flags(repeats=5)
-    flags.DEFINE_multi_integer(
-        "batch_size", [1, 8], "prompts continued together; may be repeated", lower_bound=1
-    )
-    flags.DEFINE_multi_integer("prompt_len", [128], "pieces of a prompt", lower_bound=1)
-    flags.DEFINE_integer("new_tokens", 64, "pieces to write after each", lower_bound=1)
-    flags.DEFINE_bool("xla", False, "whether to measure a graph compiled by XLA, too")
+    define_flags(GenerationOptions)
     errors.run(main)

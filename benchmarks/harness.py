@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from absl import flags
-
 from xlnet_tf import files
-from xlnet_tf.config import PRESETS, XLNetConfig
+from xlnet_tf.config import PRESETS, Recompute, XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.flags import option
 from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.records.spans import default_num_predict
 
 DEMO_TEXT = "runs/demo/corpus/train.txt"
 DEMO_TOKENIZER = "runs/demo/tokenizer/spiece.model"
@@ -117,7 +117,7 @@ def our_model(
     dropout: float = 0.1,
     *,
     bfloat16: bool = False,
-    recompute: bool = False,
+    recompute: Recompute = False,
     seed: int = 0,
 ):
     """Creates our pretrainer; equal seeds give equal initial weights."""
@@ -145,31 +145,43 @@ def existing(path: str | None, default: str, flag: str) -> str:
     return path or default
 
 
-def check_known(flag: str, known: Sequence[str], values: flags.FlagValues = flags.FLAGS) -> None:
-    """Refuses other words than the known ones in a flag's list; for mains."""
-    if unknown := sorted(set(values[flag].value or ()) - set(known)):
+def check_known(flag: str, words: Sequence[str] | None, known: Sequence[str]) -> None:
+    """Refuses other words than the known ones in a flag's list."""
+    if unknown := sorted(set(words or ()) - set(known)):
         raise UserError(f"--{flag} has {', '.join(unknown)}: expected some of {', '.join(known)}")
 
 
-def define_flags(repeats: int) -> None:
-    """Defines the flags that most benchmarks have."""
-    define_model_flags()
-    flags.DEFINE_integer("repeats", repeats, "repetitions; figures are their medians", lower_bound=1)
-    flags.DEFINE_string("peer_python", None, "a Python with torch and transformers. Default: not measured")
-    flags.DEFINE_string("output", None, "json file for the figures")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """The size of the model."""
+
+    preset: str = option("size of the model", "base", choices=list(PRESETS))
+    layers: int | None = option("layers of the model. Default: the preset's", None, least=1)
+
+    @property
+    def config(self) -> XLNetConfig:
+        return XLNetConfig.preset(self.preset, **{} if self.layers is None else {"n_layer": self.layers})
 
 
-def define_model_flags() -> None:
-    """Defines the flags of `config_of_flags`."""
-    flags.DEFINE_enum("preset", "base", list(PRESETS), "size of the model")
-    flags.DEFINE_integer("layers", None, "layers of the model. Default: the preset's", lower_bound=1)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BenchmarkOptions(ModelOptions):
+    """What most benchmarks are told."""
+
+    repeats: int = option("repetitions; figures are their medians", 5, least=1)
+    peer_python: str | None = option("a Python with torch and transformers. Default: not measured", None)
+    output: str | None = option("json file for the figures", None)
 
 
-def config_of_flags() -> XLNetConfig:
-    """Returns the architecture that --preset and --layers ask for; for mains."""
-    values = flags.FLAGS
-    layers = {} if values.layers is None else {"n_layer": values.layers}
-    return XLNetConfig.preset(values.preset, **layers)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SegmentOptions:
+    """The size of a segment of text."""
+
+    seq_len: int = option("tokens of a segment", 512, least=7)
+    num_predict: int | None = option("targets of a segment. Default: seq_len / 6", None, least=1)
+
+    @property
+    def targets(self) -> int:
+        return self.num_predict or default_num_predict(self.seq_len)
 
 
 def publish(figures: Mapping[str, Any], output: str | None) -> None:

@@ -9,15 +9,16 @@ Weights and inputs are synthetic; what a step writes to weights and optimizer st
 Model flops are those of the matrix products that the model asks for: what is computed again does not count.
 """
 
+import dataclasses
 import os
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tqdm
-from absl import flags
 
 from xlnet_tf import errors, files
+from xlnet_tf.flags import define_flags, from_flags, option
 from xlnet_tf.tpu.runner import PLATFORMS, Runner, load
 
 JAX_PLATFORMS = {"cpu": "cpu", "gpu": "cuda,cpu"}
@@ -66,22 +67,29 @@ def table(report: Mapping[str, Any]) -> str:
     return "\n".join(f"{name:<13}{value}" for name, value in rows.items())
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HloOptions:
+    """What runs where, and how often."""
+
+    hlo: str = option("file of tpu_compile --save_hlo")
+    platform: str = option("what to run it on", "gpu", choices=PLATFORMS)
+    steps: int = option("steps to time; figures are their medians", 20, least=1)
+    peak_tflops: float | None = option(
+        "peak rate of the device in the number type, for its utilisation", None, least=0
+    )
+    output: str | None = option("json file for the figures", None)
+
+
 def main(_: Sequence[str]) -> None:
-    values = flags.FLAGS
-    os.environ["JAX_PLATFORMS"] = JAX_PLATFORMS[values.platform]
-    peak = values.peak_tflops and values.peak_tflops * 1e12
-    report = measure(values.hlo, values.platform, values.steps, peak)
+    options = from_flags(HloOptions)
+    os.environ["JAX_PLATFORMS"] = JAX_PLATFORMS[options.platform]
+    peak = options.peak_tflops and options.peak_tflops * 1e12
+    report = measure(options.hlo, options.platform, options.steps, peak)
     print(table(report))
-    if values.output:
-        files.write_json(values.output, report)
+    if options.output:
+        files.write_json(options.output, report)
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("hlo", None, "file of tpu_compile --save_hlo", required=True)
-    flags.DEFINE_enum("platform", "gpu", PLATFORMS, "what to run it on")
-    flags.DEFINE_integer("steps", 20, "steps to time; figures are their medians", lower_bound=1)
-    flags.DEFINE_float(
-        "peak_tflops", None, "peak rate of the device in the number type, for its utilisation", lower_bound=0
-    )
-    flags.DEFINE_string("output", None, "json file for the figures")
+    define_flags(HloOptions)
     errors.run(main)

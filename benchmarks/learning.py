@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 import tqdm
-from absl import flags
 
 from benchmarks import harness, peers
 from benchmarks.batches import model_garden_batch
@@ -33,10 +32,9 @@ from examples.demo.pretraining import unigram_entropy
 from run_scripts.common import experiment
 from run_scripts.common.training_flags import SEEDS
 from xlnet_tf import errors, figures, folders
-from xlnet_tf import flags as options
 from xlnet_tf.config import PRESETS, XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.flags import option
+from xlnet_tf.flags import define_flags, from_flags, option
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.manifest import Manifest
 
@@ -288,34 +286,38 @@ def draw(report: Mapping[str, Any], path: pathlib.Path) -> None:
     figures.save(figure, path, dpi=120)
 
 
-def main(_: Sequence[str]) -> None:
-    values = flags.FLAGS
-    folders.claim(values.output_dir, *folders.TAKE_RESULTS, flag="--output_dir")
-    report = train_both(
-        XLNetConfig.preset(values.preset),
-        Manifest.load(values.train_data),
-        Manifest.load(values.dev_data),
-        options.from_flags(TrainingSettings),
-        values.tpu_form,
-        values.recipe,
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LearningOptions:
+    """What is trained, on which records."""
+
+    train_data: str = option("folder of records to train on")
+    dev_data: str = option("folder of records to evaluate on")
+    output_dir: str = option("folder for report.json and loss.png")
+    preset: str = option("size of the model", "tiny", choices=list(PRESETS))
+    tpu_form: bool = option("also train our model in the form that it has on TPUs", False)
+    recipe: str | None = option(
+        "also train our model as this recipe says (model, rows, optimizer, steps), without memory", None
     )
-    folder = pathlib.Path(values.output_dir)
+
+
+def main(_: Sequence[str]) -> None:
+    options = from_flags(LearningOptions)
+    folders.claim(options.output_dir, *folders.TAKE_RESULTS, flag="--output_dir")
+    report = train_both(
+        XLNetConfig.preset(options.preset),
+        Manifest.load(options.train_data),
+        Manifest.load(options.dev_data),
+        from_flags(TrainingSettings),
+        options.tpu_form,
+        options.recipe,
+    )
+    folder = pathlib.Path(options.output_dir)
     harness.publish(tables(report), str(folder / "report.json"))
     draw(report, folder / "loss.png")
     print(folder / "loss.png")
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("train_data", None, "folder of records to train on")
-    flags.DEFINE_string("dev_data", None, "folder of records to evaluate on")
-    flags.DEFINE_string("output_dir", None, "folder for report.json and loss.png")
-    flags.mark_flags_as_required(["train_data", "dev_data", "output_dir"])
-    flags.DEFINE_enum("preset", "tiny", list(PRESETS), "size of the model")
-    options.define_flags(TrainingSettings)
-    flags.DEFINE_bool("tpu_form", False, "also train our model in the form that it has on TPUs")
-    flags.DEFINE_string(
-        "recipe",
-        None,
-        "also train our model as this recipe says (model, rows, optimizer, steps), without memory",
-    )
+    define_flags(LearningOptions)
+    define_flags(TrainingSettings)
     errors.run(main)

@@ -26,13 +26,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from absl import flags
 
 from benchmarks import harness
 from xlnet_tf import errors
-from xlnet_tf import flags as options
 from xlnet_tf.errors import UserError
-from xlnet_tf.flags import option
+from xlnet_tf.flags import define_flags, from_flags, option
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.serving.client import connect
 
@@ -258,22 +256,27 @@ def tables(report: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LoadOptions:
+    """Which model is asked, with which texts."""
+
+    model: str = option("folder of one version of an exported model; with --server its name")
+    server: str = option("address of a server, HOST:PORT or grpc://HOST:PORT", "")
+    texts: str = option("a file of text; the clients ask with pieces of it")
+    signature: str = option("which to ask; all its inputs are texts", "serving_default")
+    output: str | None = option("json file for the report", None)
+
+
 def main(_: Sequence[str]) -> None:
-    values = flags.FLAGS
-    texts = pathlib.Path(values.texts).read_text(encoding="utf-8")
-    report = measure(values.model, texts, options.from_flags(Load), values.signature, values.server)
-    harness.publish(tables(report), values.output)
+    options = from_flags(LoadOptions)
+    texts = pathlib.Path(options.texts).read_text(encoding="utf-8")
+    report = measure(options.model, texts, from_flags(Load), options.signature, options.server)
+    harness.publish(tables(report), options.output)
     if report["errors"]:
         sys.exit(1)
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string(
-        "model", None, "folder of one version of an exported model; with --server its name", required=True
-    )
-    flags.DEFINE_string("server", "", "address of a server, HOST:PORT or grpc://HOST:PORT")
-    flags.DEFINE_string("texts", None, "a file of text; the clients ask with pieces of it", required=True)
-    flags.DEFINE_string("signature", "serving_default", "which to ask; all its inputs are texts")
-    options.define_flags(Load)
-    flags.DEFINE_string("output", None, "json file for the report")
+    define_flags(LoadOptions)
+    define_flags(Load)
     errors.run(main)

@@ -15,6 +15,7 @@ cores. The weights are random. That our model and Hugging Face's compute the sam
 """
 
 import contextlib
+import dataclasses
 import functools
 import pathlib
 import tempfile
@@ -22,13 +23,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from absl import flags
 from scipy.special import softmax
 
 from benchmarks import harness, peers
 from benchmarks.harness import DEMO_TOKENIZER, existing, interleave
 from xlnet_tf import errors
 from xlnet_tf.config import XLNetConfig
+from xlnet_tf.flags import define_flags, from_flags, option
 from xlnet_tf.text import packing, special_tokens
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -207,23 +208,30 @@ def measure(
     return {f"Classifier of {config.n_layer} layers of {config.d_model}": table}
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ServingOptions(harness.BenchmarkOptions):
+    """What is asked of the models."""
+
+    repeats: int = option("repetitions; figures are their medians", 15, least=1)
+    tokenizer: str | None = option(f"a SentencePiece model. Default: the demo's, {DEMO_TOKENIZER}", None)
+    batch_size: Sequence[int] = option("rows of a request", (1, 8), least=1)
+    seq_len: int = option("tokens of a text", 128, least=5)
+
+
 def main(_: Sequence[str]) -> None:
-    values = flags.FLAGS
-    tokenizer = XLNetTokenizer(existing(values.tokenizer, DEMO_TOKENIZER, "tokenizer"))
+    options = from_flags(ServingOptions)
+    tokenizer = XLNetTokenizer(existing(options.tokenizer, DEMO_TOKENIZER, "tokenizer"))
     figures = measure(
-        harness.config_of_flags(),
+        options.config,
         tokenizer,
-        batches=values.batch_size,
-        seq_len=values.seq_len,
-        repeats=values.repeats,
-        peer_python=values.peer_python,
+        batches=options.batch_size,
+        seq_len=options.seq_len,
+        repeats=options.repeats,
+        peer_python=options.peer_python,
     )
-    harness.publish(figures, values.output)
+    harness.publish(figures, options.output)
 
 
 if __name__ == "__main__":
-    harness.define_flags(repeats=15)
-    flags.DEFINE_string("tokenizer", None, f"a SentencePiece model. Default: the demo's, {DEMO_TOKENIZER}")
-    flags.DEFINE_multi_integer("batch_size", [1, 8], "rows of a request", lower_bound=1)
-    flags.DEFINE_integer("seq_len", 128, "tokens of a text", lower_bound=5)
+    define_flags(ServingOptions)
     errors.run(main)

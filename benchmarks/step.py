@@ -6,7 +6,7 @@ r"""Measures a pretraining step on this machine, next to Model Garden's and Hugg
   step        forward, backward and AdamW, without memory, on the same inputs, each with what part of the gemm
               rate it reaches:
                 ours           as a TensorFlow graph and compiled by XLA; in bfloat16 where the processor
-                               computes with it; with gradient checkpointing (recompute).
+                               computes with it; with gradient checkpointing (recompute), of all or cheap.
                 model_garden   Model Garden's XLNetPretrainer, as a graph and by XLA.
                 hugging_face   XLNetLMHeadModel in PyTorch, with our weights, in a process of --peer_python, a
                                Python that has torch and transformers; left out without.
@@ -20,19 +20,19 @@ What is compared runs in turn, once per repetition, so that a disturbance hits a
 """
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from absl import flags
 
 from benchmarks import batches, checkpoints, harness, peers, profile
 from benchmarks.harness import interleave, our_model
 from xlnet_tf import errors
-from xlnet_tf.config import XLNetConfig
+from xlnet_tf.config import Recompute, XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.records.spans import default_num_predict
+from xlnet_tf.flags import define_flags, from_flags, option
 from xlnet_tf.tpu.flops import step_flops
 
 # TensorFlow is imported where it is needed, after its environment is set.
@@ -43,7 +43,10 @@ PARTS = ("gemm", "step", "profile", "checkpoint")
 GEMM_SIZES = (512, 1024, 2048, 4096)
 
 # Of our step; what a mode is called says how the step is run.
-MODES = ("graph", "xla", "graph bfloat16", "xla bfloat16", "graph recompute", "xla recompute")
+MODES = (
+    *("graph", "xla", "graph bfloat16", "xla bfloat16"),
+    *("graph recompute", "xla recompute", "graph recompute cheap", "xla recompute cheap"),
+)
 PEER_MODES = {MODEL_GARDEN: ("graph", "xla"), HUGGING_FACE: ("eager", "fused", "compiled", "bfloat16")}
 ALL_PEER_MODES = tuple(mode for modes in PEER_MODES.values() for mode in modes)
 # The largest value that the project wants of each ratio.
@@ -53,7 +56,9 @@ GOALS = {
     "bfloat16 / float32": 0.5,
     "graph recompute / graph": 1.35,
     "xla recompute / xla": 1.35,
+    "graph recompute cheap / graph": 1.1,
     "temporaries, recompute": 1 / 3,
+    "temporaries, recompute cheap": 1 / 2,
 }
 
 # Reads a line of settings and the batch, then answers each line, a mode, with the loss of a training step.
@@ -140,7 +145,7 @@ def our_steps(
     from xlnet_tf.training.optimizer import OptimizerConfig, build_optimizer
 
     @functools.cache
-    def trained(bfloat16: bool, recompute: bool):
+    def trained(bfloat16: bool, recompute: Recompute):
         model = our_model(config, dropout, bfloat16=bfloat16, recompute=recompute)
         optimizer = build_optimizer(OptimizerConfig(), TRAIN_STEPS, config.n_layer)
         optimizer.build(model.trainable_variables)
@@ -151,8 +156,11 @@ def our_steps(
 
         return loss, model, optimizer
 
+    def recompute(mode: str) -> Recompute:
+        return "cheap" if "recompute cheap" in mode else "recompute" in mode
+
     return {
-        mode: TrainingStep(*trained("bfloat16" in mode, "recompute" in mode), batch, "xla" in mode)
+        mode: TrainingStep(*trained("bfloat16" in mode, recompute(mode)), batch, "xla" in mode)
         for mode in modes
     }
 
@@ -305,7 +313,9 @@ def ratios(seconds: Mapping[str, Mapping[str, float]], temporaries: Mapping[str,
         "bfloat16 / float32": (best(OURS, bfloat16=True), best(OURS)),
         "graph recompute / graph": (ours.get("graph recompute"), ours.get("graph")),
         "xla recompute / xla": (ours.get("xla recompute"), ours.get("xla")),
+        "graph recompute cheap / graph": (ours.get("graph recompute cheap"), ours.get("graph")),
         "temporaries, recompute": (temporaries.get("xla recompute"), temporaries.get("xla")),
+        "temporaries, recompute cheap": (temporaries.get("xla recompute cheap"), temporaries.get("xla")),
     }
     return {name: over / under for name, (over, under) in pairs.items() if over and under}
 
@@ -322,53 +332,52 @@ def measure_gemm(repeats: int, dtype: str = "float32", sizes: Sequence[int] = GE
     return {size: 2 * int(size) ** 3 / timing.wall for size, timing in timings.items()}
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StepOptions(harness.SegmentOptions, harness.BenchmarkOptions):
+    """What is measured, in which modes, on which batch."""
+
+    parts: Sequence[str] = option(f"what to measure, of {', '.join(PARTS)}", PARTS, aliases=["what"])
+    modes: Sequence[str] | None = option(
+        f"our modes of the step, of {', '.join(MODES)}. Default: all that the processor computes with", None
+    )
+    peer_modes: Sequence[str] = option(
+        "the peers' modes of the step: graph and xla of Model Garden, others of Hugging Face. Base in all "
+        "of them and of ours takes more than 24 GB of memory",
+        ALL_PEER_MODES,
+    )
+    batch_size: int = option("rows of the step's batch; even", 2, least=2)
+
+
 def main(_: Sequence[str]) -> None:
-    values = flags.FLAGS
-    harness.check_known("parts", PARTS)
-    harness.check_known("modes", MODES)
-    harness.check_known("peer_modes", ALL_PEER_MODES)
-    num_predict = values.num_predict or default_num_predict(values.seq_len)
-    sizes = {"seq_len": values.seq_len, "num_predict": num_predict, "repeats": values.repeats}
-    config, rows = harness.config_of_flags(), values.batch_size
+    options = from_flags(StepOptions)
+    harness.check_known("parts", options.parts, PARTS)
+    harness.check_known("modes", options.modes, MODES)
+    harness.check_known("peer_modes", options.peer_modes, ALL_PEER_MODES)
+    sizes = {"seq_len": options.seq_len, "num_predict": options.targets, "repeats": options.repeats}
+    config, rows = options.config, options.batch_size
     has_bfloat16 = harness.machine()["bfloat16"]
-    modes = values.modes or [mode for mode in MODES if has_bfloat16 or "bfloat16" not in mode]
+    modes = options.modes or [mode for mode in MODES if has_bfloat16 or "bfloat16" not in mode]
     figures: dict[str, Any] = {}
-    if {"gemm", "step"} & set(values.parts):
-        rates = {dtype: measure_gemm(values.repeats, dtype) for dtype in ("float32", "bfloat16")}
+    if {"gemm", "step"} & set(options.parts):
+        rates = {dtype: measure_gemm(options.repeats, dtype) for dtype in ("float32", "bfloat16")}
         figures["Matrix products, GFLOP/s"] = [
             {"": dtype} | {size: rate / 1e9 for size, rate in by_size.items()}
             for dtype, by_size in rates.items()
         ]
-    if "step" in values.parts:
+    if "step" in options.parts:
         best = {dtype: max(by_size.values()) for dtype, by_size in rates.items()}
-        peer = {"peer_modes": values.peer_modes, "peer_python": values.peer_python}
+        peer = {"peer_modes": options.peer_modes, "peer_python": options.peer_python}
         figures |= measure_step(config, rows, gemm_rates=best, modes=modes, **peer, **sizes)
-    batch = batches.make_batch(config, rows, values.seq_len, num_predict)
-    if "profile" in values.parts:
+    batch = batches.make_batch(config, rows, options.seq_len, options.targets)
+    if "profile" in options.parts:
         for mode in (mode for mode in modes if "xla" not in mode):
-            figures |= profile.measure_profile(our_steps(config, batch, 0.1, [mode]), values.repeats)
-    if "checkpoint" in values.parts:
+            figures |= profile.measure_profile(our_steps(config, batch, 0.1, [mode]), options.repeats)
+    if "checkpoint" in options.parts:
         step = our_steps(config, batch, 0.1, ["graph"])["graph"]
-        figures |= checkpoints.measure_checkpoint(step, values.repeats)
-    harness.publish(figures, values.output)
+        figures |= checkpoints.measure_checkpoint(step, options.repeats)
+    harness.publish(figures, options.output)
 
 
 if __name__ == "__main__":
-    harness.define_flags(repeats=5)
-    flags.DEFINE_list("parts", list(PARTS), f"what to measure, of {', '.join(PARTS)}")
-    flags.DEFINE_alias("what", "parts")
-    flags.DEFINE_list(
-        "modes",
-        None,
-        f"our modes of the step, of {', '.join(MODES)}. Default: all that the processor computes with",
-    )
-    flags.DEFINE_list(
-        "peer_modes",
-        list(ALL_PEER_MODES),
-        "the peers' modes of the step: graph and xla of Model Garden, others of Hugging Face. Base in all "
-        "of them and of ours takes more than 24 GB of memory",
-    )
-    flags.DEFINE_integer("batch_size", 2, "rows of the step's batch; even", lower_bound=2)
-    flags.DEFINE_integer("seq_len", 512, "tokens of a segment", lower_bound=7)
-    flags.DEFINE_integer("num_predict", None, "targets of a segment. Default: seq_len / 6", lower_bound=1)
+    define_flags(StepOptions)
     errors.run(main)

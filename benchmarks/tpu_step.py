@@ -6,11 +6,10 @@ The step is that of Model Garden's XLNetPretrainer with Keras' AdamW, in float32
 it with `xlnet-tf tpu-compile --memory_len=0`.
 """
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
-
-from absl import flags
 
 from benchmarks import harness
 from benchmarks.batches import make_batch, model_garden_batch
@@ -18,7 +17,7 @@ from benchmarks.peers import keras_adamw, model_garden_losses, model_garden_pret
 from xlnet_tf import errors
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.records.spans import default_num_predict
+from xlnet_tf.flags import define_flags, from_flags, option
 
 _TINY = {"batch_size": 2, "seq_len": 32, "num_predict": 5}  # of the batch that creates the variables
 
@@ -57,43 +56,46 @@ def model_garden_step(
         )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TpuStepOptions(harness.SegmentOptions, harness.ModelOptions):
+    """What is compiled for which TPUs."""
+
+    topology: Sequence[str] = option("TPUs to compile for, as of tpu-compile", ("v3",))
+    batch_per_core: int = option("rows of a core's batch, even", 4, least=2)
+    find_max_batch: bool = option("search the largest batch per core", False)
+    dropout: float = option("rate of all dropouts", 0.0, least=0, most=1)
+    gradient_only: bool = option("leave out the update: forward and backward pass alone", False)
+    memory_only: bool = option("plan the memory and make no code", False)
+
+
 def main(_: Sequence[str]) -> None:
     from xlnet_tf.tpu import compilation, report, search, topologies
 
-    values = flags.FLAGS
-    if values.batch_per_core % 2:
-        raise UserError(f"--batch_per_core is {values.batch_per_core}: Model Garden needs an even number")
-    config, num_predict = harness.config_of_flags(), values.num_predict or default_num_predict(values.seq_len)
+    options = from_flags(TpuStepOptions)
+    if options.batch_per_core % 2:
+        raise UserError(f"--batch_per_core is {options.batch_per_core}: Model Garden needs an even number")
 
     @functools.cache
     def program(rows: int):
-        sizes = (rows, values.seq_len, num_predict)
-        return model_garden_step(config, *sizes, values.dropout, values.gradient_only)
+        sizes = (rows, options.seq_len, options.targets)
+        return model_garden_step(options.config, *sizes, options.dropout, options.gradient_only)
 
     batches = []
-    for topology in map(topologies.find, values.topology):
+    for topology in map(topologies.find, options.topology):
 
         def outcome(rows: int, topology=topology):
-            return compilation.compile_program(program(rows).hlo, topology, values.memory_only)
+            return compilation.compile_program(program(rows).hlo, topology, options.memory_only)
 
-        if values.find_max_batch:
-            largest, tried = search.largest_batch(outcome, topology.hbm_bytes, values.batch_per_core, 2)
+        if options.find_max_batch:
+            largest, tried = search.largest_batch(outcome, topology.hbm_bytes, options.batch_per_core, 2)
         else:
-            largest, tried = None, {values.batch_per_core: outcome(values.batch_per_core)}
+            largest, tried = None, {options.batch_per_core: outcome(options.batch_per_core)}
         batches += [
             report.CompiledBatch(topology, rows, tried[rows], rows == largest) for rows in sorted(tried)
         ]
-    print(report.table(batches, program(values.batch_per_core).loops_with_products()))
+    print(report.table(batches, program(options.batch_per_core).loops_with_products()))
 
 
 if __name__ == "__main__":
-    harness.define_model_flags()
-    flags.DEFINE_list("topology", ["v3"], "TPUs to compile for, as of tpu-compile")
-    flags.DEFINE_integer("batch_per_core", 4, "rows of a core's batch, even", lower_bound=2)
-    flags.DEFINE_bool("find_max_batch", False, "search the largest batch per core")
-    flags.DEFINE_integer("seq_len", 512, "tokens of a segment", lower_bound=7)
-    flags.DEFINE_integer("num_predict", None, "targets of a segment. Default: seq_len / 6", lower_bound=1)
-    flags.DEFINE_float("dropout", 0.0, "rate of all dropouts", lower_bound=0, upper_bound=1)
-    flags.DEFINE_bool("gradient_only", False, "leave out the update: forward and backward pass alone")
-    flags.DEFINE_bool("memory_only", False, "plan the memory and make no code")
+    define_flags(TpuStepOptions)
     errors.run(main)

@@ -9,14 +9,15 @@ after its 9,600 training reviews, in two minutes on two CPU cores. The tables (t
 gzip) have columns `label` and `text_a`, as ChnSentiCorp has them.
 """
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
-from absl import flags
 
 from tfrecord_builders.common import tables
 from xlnet_tf import XLNetConfig, XLNetTokenizer, errors, hub
 from xlnet_tf.cli import command_line
+from xlnet_tf.flags import define_flags, from_flags, option
 
 
 def read(path: str) -> tuple[list[str], list[str]]:
@@ -59,23 +60,27 @@ def run(
     return float(np.mean(np.array(guesses) == np.array(test_answers)))
 
 
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Arguments of `run`."""
+
+    train: str = option("Texts to learn from.")
+    test: str = option("Texts to measure accuracy on.")
+    checkpoint: str = option("Folder of pretrained weights and their tokenizer.", "")
+    tokenizer: str = option("spiece.model, for a new model.", "")
+    seq_len: int = option("Tokens of a text; longer ones are cut.", 128, least=3)
+    epochs: int = option("Number of passes over the texts.", 3, least=1)
+
+
 def main(_: Sequence[str]) -> None:
-    values = flags.FLAGS
-    if bool(values.checkpoint) == bool(values.tokenizer):
+    options = from_flags(Options)
+    if bool(options.checkpoint) == bool(options.tokenizer):
         raise errors.UserError("give either --checkpoint or --tokenizer")
-    hub.require(values.checkpoint, "--checkpoint: ")
-    accuracy = run(
-        values.train, values.test, values.checkpoint, values.tokenizer, values.seq_len, values.epochs
-    )
-    print(f"accuracy {accuracy:.3f}")
+    hub.require(options.checkpoint, "--checkpoint: ")
+    print(f"accuracy {run(**dataclasses.asdict(options)):.3f}")
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("train", None, "Texts to learn from.", required=True)
-    flags.DEFINE_string("test", None, "Texts to measure accuracy on.", required=True)
-    flags.DEFINE_string("checkpoint", "", "Folder of pretrained weights and their tokenizer.")
-    flags.DEFINE_string("tokenizer", "", "spiece.model, for a new model.")
-    flags.DEFINE_integer("seq_len", 128, "Tokens of a text; longer ones are cut.", lower_bound=3)
-    flags.DEFINE_integer("epochs", 3, "Number of passes over the texts.", lower_bound=1)
+    define_flags(Options)
     command_line.require_one_of("checkpoint", "tokenizer")
     errors.run(main)

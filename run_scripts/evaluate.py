@@ -86,7 +86,7 @@ def main(_: Sequence[str]):
         for path in paths:
             name = path.rpartition("/")[2]
             bar.set_description(name)
-            predictions = predictor.predict(path)
+            predictions = predictor.predict(path, warn=False)
             results[name] = task.score(examples, predictions)
             if best(results, task.BEST_METRIC) == name:
                 best_predictions = predictions
@@ -94,6 +94,7 @@ def main(_: Sequence[str]):
             bar.set_description(options.against)
             predictor = Predictor(other, strategy, options.batch_size, on_step=bar.update)
             against = other.task, predictor.predict(other_checkpoint)
+    task.warn_if_collapsed(examples, best_predictions)
     report = evaluation.report(task, examples, best_predictions, against, options.samples)
     best_scores = results[best(results, task.BEST_METRIC)]
     if text := task.shortfall(best_scores):

@@ -44,7 +44,9 @@ def pytest_collection_finish(session):
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         config = tf.compat.v1.ConfigProto()
         config.graph_options.rewrite_options.disable_meta_optimizer = True
-        tf.compat.v1.Session = functools.partial(tf.compat.v1.Session, config=config)
+        session = tf.compat.v1.Session
+        init = functools.partialmethod(session.__init__, config=config)
+        tf.compat.v1.Session = type("Session", (session,), {"__init__": init})  # OpenVINO asks for its type
         os.environ.setdefault("XLA_FLAGS", QUICK_COMPILER)
         gc.freeze()  # Python would look through all modules again and again, 8 % of the tests' time
         gc.set_threshold(50_000, 20, 20)

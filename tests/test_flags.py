@@ -17,6 +17,7 @@ class Options:
     output_dir: str = option("where to write")
     files: Sequence[str] = option("what to read", ("a", "b"))
     labels: Sequence[str] | None = option("labels", None)
+    widths: Sequence[int] = option("how wide", (1, 8), least=1)
     size: int = option("how large", 4, least=2, most=8)
     stride: int | None = option("steps", None, least=1)
     rate: float = option("rate", 0.5, positive=True)
@@ -30,10 +31,11 @@ def parsed(*arguments):
 
 
 def test_flags_become_options():
-    assert from_flags(Options, parsed("--output_dir=x")) == Options("x", files=["a", "b"])
+    assert from_flags(Options, parsed("--output_dir=x")) == Options("x", files=["a", "b"], widths=[1, 8])
     given = ("--output_dir=x", "--files=c,d", "--labels=0,1", "--size=8", "--stride=2", "--rate=1e-3")
-    assert from_flags(Options, parsed(*given, "--mode=slow", "--noheader")) == Options(
-        "x", ["c", "d"], ["0", "1"], 8, 2, 1e-3, "slow", False
+    widths = ("--widths=3", "--widths=2")
+    assert from_flags(Options, parsed(*given, *widths, "--mode=slow", "--noheader")) == Options(
+        "x", ["c", "d"], ["0", "1"], [3, 2], 8, 2, 1e-3, "slow", False
     )
 
 
@@ -60,6 +62,7 @@ def test_flags_that_are_given_count_more_than_defaults():
         ({"stride": 0}, "--stride=0", "stride is 0, expected at least 1"),
         ({"rate": 0.0}, "--rate=0", "rate is 0.0, expected more than 0"),
         ({"rate": float("nan")}, None, "rate is nan, expected a finite number"),
+        ({"widths": [2, 0]}, "--widths=0", r"widths\[1\] is 0, expected at least 1"),
         ({"mode": "last"}, "--mode=last", "mode is 'last', expected one of fast, slow"),
     ],
 )

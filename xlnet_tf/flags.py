@@ -39,6 +39,24 @@ class _FloatParser(flags.FloatParser):
         return not self._limits.allow(val)
 
 
+class _Switch(flags.BooleanFlag):
+    """A flag that is on, off or one of some words: --cache, --nocache, --cache=little."""
+
+    def __init__(self, name: str, default: bool | str | None, help: str, words: Sequence[str]):
+        super().__init__(name, default, help)
+        self.parser = _SwitchParser(words)
+
+
+class _SwitchParser(flags.BooleanParser):
+    def __init__(self, words: Sequence[str]):
+        super().__init__()
+        self._words = words
+        self.syntactic_help = " or ".join([", ".join(["true", "false", *words[:-1]]), words[-1]])
+
+    def parse(self, argument):
+        return argument if argument in self._words else super().parse(argument)
+
+
 def option(
     help: str,
     default: Any = dataclasses.MISSING,
@@ -55,6 +73,7 @@ def option(
 
     Args:
         choices: the texts allowed; empty: all.
+        least, most: limits of a number, or of each number of a list.
         repeated: whether the flag is given once per item; commas then do not separate items.
         flag: the flag's name if it differs from the field's.
         aliases: earlier names of the flag.
@@ -117,9 +136,15 @@ def _define(
     required: bool = False,
     repeated: bool = False,
 ) -> None:
-    kind, arguments = schema.kind_of(hint).type, (name, default, help)
-    if limits.choices:
+    meaning, arguments = schema.kind_of(hint), (name, default, help)
+    kind = meaning.type
+    if kind is typing.Literal:
+        words = [choice for choice in meaning.limits.choices if isinstance(choice, str)]
+        flags.DEFINE_flag(_Switch(*arguments, words))
+    elif limits.choices:
         flags.DEFINE_enum(name, default, list(limits.choices), help, required=required)
+    elif kind is Sequence and meaning.part.type is int:  # given once per number
+        flags.DEFINE_multi_integer(*arguments, limits.least, limits.most, required=required)
     elif kind is Sequence:
         define = flags.DEFINE_multi_string if repeated else flags.DEFINE_list
         define(name, default if default is None else list(default), help, required=required)
@@ -141,13 +166,13 @@ class Setting:
 
     Args:
         field: path of the field in the experiment; empty: the flag is an option.
-        kind: its type, or a tuple of the strings allowed.
+        kind: its type, or a tuple of the strings allowed; Literal[False, True, "word"] is on, off or a word.
         below: exclusive upper limit.
     """
 
     flag: str
     field: str
-    kind: type | str | tuple[str, ...]
+    kind: Any
     help: str
     minimum: float | None = None
     below: float | None = None

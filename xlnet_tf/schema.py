@@ -18,6 +18,8 @@ import typing
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from xlnet_tf.errors import UserError, short_repr
 
 _LISTS = (list, tuple, Sequence)
@@ -88,6 +90,9 @@ class Kind(NamedTuple):
 
     def expected(self, value: Any) -> str:
         """Returns what is expected instead of a value, in words; "" if it is right."""
+        if self.type is typing.Literal:  # not `in`: for Python, 1 is True
+            same = (type(choice) is type(value) and choice == value for choice in self.limits.choices)
+            return "" if any(same) else str(self.limits)
         if self.type not in _ACCEPTED:
             return ""
         # For Python, True is a number and a text is a sequence.
@@ -105,14 +110,17 @@ class Kind(NamedTuple):
 
 
 def kind_of(hint: Any, limits: Limits = UNLIMITED) -> Kind:
-    """Returns the meaning of an annotation, with the limits of its field."""
+    """Returns the meaning of an annotation, with the limits of its field, or of each part of a list."""
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     options = typing.get_args(hint) if is_union else (hint,)
     first = next((option for option in options if option is not types.NoneType), types.NoneType)
     kind, parts = typing.get_origin(first) or first, typing.get_args(first)
-    part = parts[0] if parts and kind in _LISTS else None
+    limits = Limits(parts) if kind is typing.Literal else limits
+    part = None
+    if parts and kind in _LISTS:
+        part, limits = kind_of(parts[0], limits), UNLIMITED
     plain = kind if kind in (bool, str, list, dict) and not part and limits == UNLIMITED else None
-    return Kind(kind, part and kind_of(part), types.NoneType in options, limits, plain)
+    return Kind(kind, part, types.NoneType in options, limits, plain)
 
 
 def limited(default: Any = dataclasses.MISSING, **limits: Any) -> Any:
@@ -203,3 +211,8 @@ def _kinds(cls: type) -> dict[str, Kind]:
 def _kinds_in_files(cls: type) -> dict[str, Kind]:
     left_out = {field.name for field in dataclasses.fields(cls) if not field.compare}
     return {name: kind for name, kind in _kinds(cls).items() if name not in left_out}
+
+
+def is_whole(value: object) -> bool:
+    """Returns whether a setting is a whole number."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

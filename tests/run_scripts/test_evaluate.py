@@ -13,6 +13,7 @@ import tensorflow as tf
 from tests.conftest import invent_texts
 from tests.helpers.commands import run_command
 from xlnet_tf.errors import UserError
+from xlnet_tf.tasks.classification.task import ClassificationTask
 from xlnet_tf.tasks.metrics import calibration
 
 RECIPE = """
@@ -77,6 +78,15 @@ def test_metrics_have_intervals_and_runs_are_compared(folder, capsys):
     with pytest.raises(FileNotFoundError, match="--against=.*none/params.yaml does not exist"):
         run_command("run_scripts.evaluate", f"--model_dir={folder}/good", f"--against={folder}/none",
                     f"--data={folder}/records/dev")  # fmt: skip
+
+
+@pytest.mark.integration
+def test_scores_that_are_all_alike_are_warned_of_once(folder, caplog, monkeypatch):
+    monkeypatch.setattr(ClassificationTask, "has_collapsed", lambda *_: True)
+    run_command("run_scripts.evaluate", f"--model_dir={folder}/good", f"--data={folder}/records/dev",
+                "--samples=0", f"--output_dir={folder}/alike")  # fmt: skip
+    assert len(json.loads((folder / "alike" / "evaluations.json").read_text())) > 1
+    assert caplog.text.count("scores are all alike") == 1
 
 
 @pytest.mark.integration

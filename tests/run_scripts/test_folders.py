@@ -101,6 +101,14 @@ def test_best_weights_are_a_part_of_their_run_whatever_they_are_called(tmp_path,
         assert folders.look(name) == (PART, f"the run {best.parent}")
 
 
+def test_records_go_to_no_folder_with_sets_of_examples(tmp_path):
+    folder = make(tmp_path, "examples")
+    message = rf"{folder.parent} holds fine-tuning examples \(train\); expected a new folder, or one with"
+    with pytest.raises(UserError, match=message):
+        folders.claim(folder.parent, RECORDS, flag="--output_dir")
+    folders.claim(folder.parent, RUN, flag="--model_dir")
+
+
 class _NotRefusedError(Exception):
     pass
 

@@ -14,8 +14,9 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.hub import checksums
 from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering
-from xlnet_tf.serving.graph.text_answers import normalize_inputs, split_rows
-from xlnet_tf.serving.sources import open_served, task_of_weights
+from xlnet_tf.serving.answers.text_answers import normalize_inputs, split_rows
+from xlnet_tf.serving.sources import open_served
+from xlnet_tf.serving.tensorflow_sources import task_of_weights
 from xlnet_tf.tasks.classification.serving import AlertRule
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 

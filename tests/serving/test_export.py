@@ -21,8 +21,8 @@ from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.records.examples import ExampleWriter
+from xlnet_tf.serving.answers.options import BFLOAT16, INT8
 from xlnet_tf.serving.export import export, versions
-from xlnet_tf.serving.graph.weights import BFLOAT16, INT8
 from xlnet_tf.serving.sources import open_served
 from xlnet_tf.tasks import export_checks
 from xlnet_tf.tasks.classification.serving import ClassificationModule
@@ -159,6 +159,26 @@ def test_buckets_for_longer_texts_are_at_most_as_long_as_what_is_served(run, tmp
     flags = [f"--model_dir={run}", f"--output_dir={tmp_path}/pairs", f"--bucket_data={tmp_path}/long"]
     run_command("run_scripts.export", *flags, "--warmup_batches=1")
     assert json.loads((tmp_path / "pairs/1/assets.extra/buckets.json").read_text()) == [8, 24]
+
+
+@pytest.mark.integration
+def test_a_run_is_exported_for_openvino_with_what_integers_cost(run, tmp_path):
+    pytest.importorskip("nncf")
+    data = str(run.parent / "records" / "dev")
+    options = ["--runtime=openvino", "--weights=int8", f"--calibration_data={data}", f"--check_data={data}"]
+    printed = run_command(
+        "run_scripts.export", f"--model_dir={run}", f"--output_dir={tmp_path}/pairs", *options
+    )
+    assert "with float32, " in printed and "points lost" in printed
+    assert "openvino_model   input_mask, input_type_ids, input_word_ids -> logits, probabilities" in printed
+    fields = json.loads((tmp_path / "pairs/1/serving.json").read_text())
+    threshold = json.loads((run / "best" / "metrics.json").read_text())["alert_threshold"]
+    assert fields["options"]["pair"] and fields["options"]["alert"] == {
+        "label": "old",
+        "threshold": threshold,
+    }
+    buckets = json.dumps(fields["buckets"])
+    assert fields["seq_len"] == 24 and buckets == "[24]"
 
 
 @pytest.mark.integration

@@ -19,8 +19,8 @@ from tensorflow_serving.apis.predict_pb2 import PredictResponse
 from tests.helpers.profiles import examples
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving import client_grpc
+from xlnet_tf.serving.answers import signatures
 from xlnet_tf.serving.client import connect
-from xlnet_tf.serving.graph import signatures
 
 
 def definition(**outputs):

@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from tests.conftest import REPOSITORY
 from tests.helpers.serving.exports import KINDS
+from xlnet_tf.serving.answers.signatures import DTYPES, SERVING_DEFAULT
 from xlnet_tf.serving.export import export
-from xlnet_tf.serving.graph.exported_model import EXAMPLES, SERVING_DEFAULT, TOKENS
-from xlnet_tf.serving.graph.signatures import DTYPES
+from xlnet_tf.serving.graph.exported_model import EXAMPLES, TOKENS
 
 WARMUP_BATCHES = (1, 3)
 PREDICT = "tensorflow/serving/predict"

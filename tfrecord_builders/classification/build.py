@@ -276,8 +276,5 @@ def pack_texts(ids: Sequence[np.ndarray], seq_len: int, truncation: str) -> tupl
     """Packs a text or a pair; also returns how many pieces were cut off."""
     *_, dropped = packing.truncated(ids[0], *ids[1:] or (None,), seq_len)
     if dropped and truncation == "middle":
-        # The proportion of Sun et al. 2019, How to fine-tune BERT for text classification: 128 of 510.
-        room = len(ids[0]) - dropped
-        head = room // 4
-        ids = [np.concatenate([ids[0][:head], ids[0][head - room :]])]
+        ids = [packing.without_middle(ids[0], len(ids[0]) - dropped)]
     return packing.pack(*ids, seq_len=seq_len), dropped

@@ -34,7 +34,7 @@ def read_labels(row: LabelledRow, source: SplitSource, dataset: Dataset) -> list
     and lists of 0 and 1.
     """
     if dataset.kind != "multi_label":
-        label = row.text(source.label[0]).strip()
+        label = _only_label(row, source.label[0]).strip()
         if not label:
             raise UserError(
                 f"{row.location}: no label in column {source.label[0]!r}: label it or remove the row"
@@ -62,6 +62,24 @@ def read_labels(row: LabelledRow, source: SplitSource, dataset: Dataset) -> list
             "True)"
         )
     return [column for column, value in given.items() if value]
+
+
+def _only_label(row: LabelledRow, column: str) -> str:
+    """Returns a label, which labelling tools write as a list of one; other lists are a UserError."""
+    value = row[column]
+    if not isinstance(value, list) or not value:
+        return "" if value == [] else row.text(column)
+    if isinstance(value[0], NestedJson):
+        raise UserError(
+            f"{row.location}: {column} is {', '.join(value)[:80]}, expected a label: entities are for "
+            "the builder tagging"
+        )
+    if len(value) > 1:
+        raise UserError(
+            f"{row.location}: several labels in column {column!r} ({', '.join(value[:_SHOWN])}): give "
+            "--kind=multi_label, or leave one"
+        )
+    return value[0]
 
 
 def in_order(labels: Iterable[str]) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Reads labelled texts row by row: from tables of text and from all other sources of rows.
 
-Tables of text are csv, tsv, jsonl, `text@label` lines and folders of text files. `columnar.py` reads Parquet
-and Arrow, `named_sets.py` what TensorFlow Datasets and the Hugging Face hub have.
+Tables of text are csv, tsv, jsonl, a list in json, `text@label` and fastText's lines, and folders of text
+files. `columnar.py` reads Parquet and Arrow, `named_sets.py` what TensorFlow Datasets and the Hugging Face
+hub have, `labelling_tools.py` knows what labelling tools write.
 """
 
 import codecs
@@ -23,9 +24,11 @@ from tfrecord_builders.common.delimited import (
     ragged,
     split_rows,
 )
+from tfrecord_builders.common.labelling_tools import FASTTEXT_LABEL, fasttext_row, label_studio_rows
 from tfrecord_builders.common.rows import (
     BadRow,
     LabelledRow,
+    half_character,
     name_as_text,
     other_delimiter,
     parse_row,
@@ -36,13 +39,15 @@ from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
 Skip = Callable[[str, str], None]  # hears of a row that is left out: reason and location
-KINDS = ("csv", "tsv", "jsonl", "at", "folders", *columnar.KINDS)
+KINDS = ("csv", "tsv", "jsonl", "json", "at", "fasttext", "folders", *columnar.KINDS)
 NAMED = "named"
 SOURCES = (
-    "csv, tsv or jsonl, plain, .gz or .zst; Parquet, Arrow, or a folder of such files; "
+    "csv, tsv, jsonl or json, plain, .gz or .zst; Parquet, Arrow, or a folder of such files; "
     "hf://datasets/OWNER/NAME/SPLIT or tfds://NAME/SPLIT"
 )
 MAX_TEXT_BYTES = 1 << 26  # of a line, or of a file that is one text
+_MAX_JSON_BYTES = 1 << 30  # of a file that is one list
+_BEGIN_BYTES = 1 << 10  # which show what an unnamed format is
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,9 +55,10 @@ class TableFormat:
     """The format of a table.
 
     Attributes:
-        kind: csv; tsv; jsonl (an object a line); at (`text@label` lines, the last @ counts: columns text and
-            label); folders (one folder of .txt files for each label: columns id, text and label); parquet;
-            arrow; named (a data set by its name).
+        kind: csv; tsv; jsonl (an object a line); json (a list of objects, such as Label Studio's exports); at
+            (`text@label` lines, the last @ counts: columns text and label); fasttext (lines that begin with
+            `__label__NAME`, the same columns); folders (one folder of .txt files for each label: columns id,
+            text and label); parquet; arrow; named (a data set by its name).
         header: csv and tsv: whether the first line names the columns; if not, their names are "0", "1", ...
         delimiter: csv and tsv: between columns; "": a tab in tsv, in csv detected from the header.
         quoting: csv and tsv: whether double quotes around a field enclose delimiters and line breaks.
@@ -114,12 +120,22 @@ def infer_format(path: epath.PathLike) -> TableFormat:
     kind = unpacked_name(path).rpartition(".")[2]
     if kind in ("bz2", "xz", "zip"):
         raise UserError(f"{path} is compressed as .{kind}, which tables cannot be: unpack it, or make it .gz")
-    if kind not in ("csv", "tsv", "jsonl"):
+    if kind == "json" and not _begins_with(path, "["):
+        kind = "jsonl"  # as many call it
+    elif kind not in ("csv", "tsv", "jsonl", "json") and _begins_with(path, FASTTEXT_LABEL):
+        kind = "fasttext"
+    if kind not in ("csv", "tsv", "jsonl", "json", "fasttext"):
         raise UserError(
             f"{path}: the name does not show the format: end it in .csv, .tsv, .jsonl, .parquet or .arrow, "
             f"or, with the classification builder, give --format (one of {', '.join(KINDS)})"
         )
     return TableFormat(kind, quoting=kind == "csv")
+
+
+def _begins_with(path: epath.Path, mark: str) -> bool:
+    """Returns whether a file's first characters that are not white space are these."""
+    with Stream(path) as stream:
+        return stream.read(_BEGIN_BYTES).decode("utf-8-sig", "replace").lstrip().startswith(mark)
 
 
 def read_table(path: epath.PathLike, table: TableFormat, skip: Skip | None = None) -> Iterator[LabelledRow]:
@@ -139,11 +155,13 @@ def read_table(path: epath.PathLike, table: TableFormat, skip: Skip | None = Non
         raise UserError(f"{path} is {kind}, which cannot be read as {table.kind}")
     if table.kind == "folders":
         return _read_folders(path, table)
+    if table.kind == "json":
+        return _read_json_list(path)
     numbered = decoded_lines(path, table.encoding)
     if table.kind in DELIMITERS:
         return _read_fields(path, numbered, table, skip)
-    read = _read_json_lines if table.kind == "jsonl" else _read_at_lines
-    return read(path, ((number, line) for number, line in numbered if line.strip()))
+    readers = {"jsonl": _read_json_lines, "at": _read_at_lines, "fasttext": _read_fasttext_lines}
+    return readers[table.kind](path, ((number, line) for number, line in numbered if line.strip()))
 
 
 def decoded_lines(path: epath.PathLike, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
@@ -245,6 +263,32 @@ def _read_at_lines(path: epath.Path, numbered: Iterator[tuple[int, str]]) -> Ite
         if not at:
             raise UserError(f"{path}:{number}: no @ in the line, expected text@label")
         yield LabelledRow({"text": text, "label": label.strip()}, str(path), number)
+
+
+def _read_fasttext_lines(path: epath.Path, numbered: Iterator[tuple[int, str]]) -> Iterator[LabelledRow]:
+    for number, line in numbered:
+        try:
+            yield LabelledRow(fasttext_row(line), str(path), number)
+        except BadRow as error:
+            raise UserError(f"{path}:{number}: {error}") from None
+
+
+def _read_json_list(path: epath.Path) -> Iterator[LabelledRow]:
+    with Stream(existing_file(path)) as stream:
+        content = stream.read(_MAX_JSON_BYTES + 1)
+    if len(content) > _MAX_JSON_BYTES:
+        raise UserError(f"{path} has more than {_MAX_JSON_BYTES:,} bytes of json: make it a .jsonl")
+    try:
+        tasks = files.parse_json(content.decode("utf-8-sig"))
+        if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
+            raise BadRow("expected a list of objects, such as an export of Label Studio")
+        rows = label_studio_rows(tasks)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: {error}") from None
+    for number, row in enumerate(rows, 1):
+        if half := half_character(row):
+            raise UserError(f"{path}, row {number}: {half} is half a character (a lone surrogate): repair it")
+        yield LabelledRow(row_values(row), str(path), number, numbered=True)
 
 
 def _read_folders(path: epath.Path, table: TableFormat) -> Iterator[LabelledRow]:

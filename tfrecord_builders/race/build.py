@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -14,14 +13,15 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
+from xlnet_tf.text.inputs import join_option
 from xlnet_tf.text.marks import warn_of_dropped_marks
-from xlnet_tf.text.packing import pack
+from xlnet_tf.text.packing import PAD_SEGMENT, Packed, pack
+from xlnet_tf.text.special_tokens import PAD_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TASK = "choice"
 
 _NUM_SPECIAL = 3  # SEP, SEP and CLS
-_BLANK = re.compile("_+")
 _FILES = f"questions of the {{}} split: folders of RACE's .txt files, or tables ({SOURCES})"
 
 
@@ -34,7 +34,7 @@ class RaceOptions(ExampleOptions):
     test: Sequence[str] = option(_FILES.format("test"), ())
     seq_len: int = option("tokens of a sequence", 512, least=5)
     max_qa_len: int = option("most tokens of a question with an option", 128, least=1)
-    context_column: str = option("column of the text to read", "context")
+    context_column: str = option("column of the text to read; empty: there is none", "context")
     question_column: str = option("column of the question; empty: there is none", "question")
     options_column: Sequence[str] = option(
         "column of the options, a list; or one column for each option", ("options",)
@@ -60,7 +60,7 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
     inputs = {split: _read(getattr(options, split), columns) for split in options.splits}
     _check_answers(inputs.get("train", ([], []))[0])
     asked = [question for questions, _ in inputs.values() for question in questions]
-    num_choices = _num_choices(asked)
+    num_choices = max(len(question.options) for question in asked)
     texts = ("\n".join([question.context, question.question, *question.options]) for question in asked)
     warn_of_dropped_marks(texts, options.cleaning)
 
@@ -73,7 +73,11 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
             [Column("label", "int32", None)],
             {"num_choices": num_choices, "max_qa_len": options.max_qa_len, "answered": answered},
             functools.partial(
-                _examples, tokenizer=tokenizer, seq_len=options.seq_len, max_qa_len=options.max_qa_len
+                _examples,
+                tokenizer=tokenizer,
+                seq_len=options.seq_len,
+                max_qa_len=options.max_qa_len,
+                num_choices=num_choices,
             ),
             sequences=num_choices,
             skipped=skipped,
@@ -105,18 +109,6 @@ def _check_answers(questions: Sequence[RaceQuestion]) -> None:
             )
 
 
-def _num_choices(questions: Sequence[RaceQuestion]) -> int:
-    """Returns the number of options, the same for all questions."""
-    expected = len(questions[0].options)
-    for question in questions:
-        if len(question.options) != expected:
-            raise UserError(
-                f"{question.location}: {len(question.options)} options, expected {expected} as in "
-                f"{questions[0].location}: all questions need as many options"
-            )
-    return expected
-
-
 def _examples(
     questions: Iterable[RaceQuestion],
     writer: ExampleWriter,
@@ -124,6 +116,7 @@ def _examples(
     tokenizer: XLNetTokenizer,
     seq_len: int,
     max_qa_len: int,
+    num_choices: int,
 ) -> Iterator[Example]:
     """Yields columns and the side file's line of each question."""
     lengths = []
@@ -133,8 +126,11 @@ def _examples(
         writer.count("questions with their text cut", len(context) > room)
         writer.count("questions with an option cut", longest > max_qa_len)
         lengths.append(len(context) + longest)
+        if len(answers) < num_choices:
+            writer.count(f"questions with fewer than {num_choices} options")
+        columns = option_sequences(context, answers, seq_len, max_qa_len, num_choices)
         yield (
-            {**option_sequences(context, answers, seq_len, max_qa_len), "label": question.answer},
+            {**columns, "label": question.answer},
             {
                 "id": question.id,
                 "level": question.level,
@@ -150,17 +146,12 @@ def _texts(question: RaceQuestion) -> list[str]:
     return [question.context, *(join_option(question.question, option) for option in question.options)]
 
 
-def join_option(question: str, option: str) -> str:
-    """Puts an option into each blank of a question (a run of underscores), or after it if it has none."""
-    if "_" in question:
-        return _BLANK.sub(lambda _: option, question)
-    return f"{question} {option}"
-
-
 def option_sequences(
-    context: np.ndarray, answers: Sequence[np.ndarray], seq_len: int, max_qa_len: int
+    context: np.ndarray, answers: Sequence[np.ndarray], seq_len: int, max_qa_len: int, num_choices: int = 0
 ) -> dict[str, np.ndarray]:
     """Packs a question: one sequence for each of its C options, each with that option alone.
+
+    Of a question with fewer than `num_choices` options, the other sequences are padding.
 
     The last `max_qa_len` pieces of question and option are kept, as the option mostly stands at the end. The
     context is cut at its end to the remaining room. All are piece ids. Returns the columns input_ids and
@@ -172,6 +163,8 @@ def option_sequences(
     sequences = [
         pack(context[: seq_len - _NUM_SPECIAL - len(answer)], answer, seq_len=seq_len) for answer in kept
     ]
+    none = Packed(np.full(seq_len, PAD_ID, np.int32), np.full(seq_len, PAD_SEGMENT, np.uint8))
+    sequences += [none] * (num_choices - len(sequences))
     return {
         "input_ids": np.concatenate([sequence.input_ids for sequence in sequences]),
         "segment_ids": np.concatenate([sequence.segment_ids for sequence in sequences]),

@@ -23,13 +23,14 @@ from xlnet_tf.records.examples import option_letters
 UNKNOWN = -1
 LEVELS = ("middle", "high")
 _OBJECTS = TableFormat("jsonl")
+_ARC_ANSWER = "answerKey"
 
 
 @dataclasses.dataclass(frozen=True)
 class RaceColumns:
     """The column names of a table."""
 
-    context: str = "context"
+    context: str = "context"  # "" if the data lack it
     question: str = "question"  # "" if the data lack them
     options: Sequence[str] = ("options",)  # one with a list, or one for each option
     answer: str = "answer"  # a letter or a number
@@ -58,6 +59,7 @@ def read_questions(
             `tables.read_table` reads them, with RACE's objects {id, article, questions, options, answers}, or
             one question a row: {context, question, options, answer} and optionally id and level. An answer
             is a letter (A is the first option) or a number (0 is the first option), or missing if unknown.
+            Rows of ARC, on the hub or as distributed, and of sets like it (an answerKey) are known, too.
         skip: called with reason and location of each skipped question.
         columns: those of rows with one question; None: the names above.
     """
@@ -65,8 +67,9 @@ def read_questions(
     for file, table in _tables(path):
         for row in read_table(file, table):
             is_race = "article" in row and "questions" in row
-            for question in _race_questions(row) if is_race else [_own_question(row, columns)]:
-                reason = _reason_to_skip(question)
+            of_row = columns if is_race else _columns_of_row(row, columns)
+            for question in _race_questions(row) if is_race else [_own_question(row, of_row)]:
+                reason = _reason_to_skip(question, bool(of_row.context))
                 if reason:
                     skip(reason, question.location)
                 else:
@@ -114,9 +117,24 @@ def _race_questions(row: LabelledRow) -> Iterator[RaceQuestion]:
         )
 
 
+def _columns_of_row(row: LabelledRow, columns: RaceColumns) -> RaceColumns:
+    """Returns the columns of a row: as given, or ARC's if only those are there."""
+    if _ARC_ANSWER not in row or columns.answer in row:
+        return columns
+    options = next((name for name in ("question.choices", "choices.text") if name in row), "choices")
+    question = "question.stem" if "question.stem" in row else columns.question
+    context = columns.context if columns.context in row else ""
+    return RaceColumns(context, question, (options,), _ARC_ANSWER, columns.id)
+
+
 def _own_question(row: LabelledRow, columns: RaceColumns) -> RaceQuestion:
+    labels: list[str] = []
     if len(columns.options) == 1:
         options = row.texts(columns.options[0])
+        if options and all(isinstance(option, NestedJson) for option in options):
+            options, labels = _labelled_options(options, row.location)
+        elif (name := f"{columns.options[0].removesuffix('text')}label") in row and name != "label":
+            labels = row.texts(name)
         if any(isinstance(option, NestedJson) for option in options):
             raise UserError(
                 f"{row.location}: options are {', '.join(options)[:80]}, expected a list of texts"
@@ -126,13 +144,35 @@ def _own_question(row: LabelledRow, columns: RaceColumns) -> RaceQuestion:
     answer = row.text_or(columns.answer, "")
     return RaceQuestion(
         row.text_or(columns.id, row.location),
-        row.text(columns.context),
+        row.text(columns.context) if columns.context else "",
         row.text(columns.question) if columns.question else "",
         options,
-        _answer_index(answer, len(options), row.location),
+        _labelled_answer(answer, labels, row.location)
+        if labels
+        else _answer_index(answer, len(options), row.location),
         row.text_or("level", ""),
         row.location,
     )
+
+
+def _labelled_options(options: Sequence[str], location: str) -> tuple[list[str], list[str]]:
+    """Returns the texts and the labels of ARC's options, {text, label} each."""
+    parsed = [json.loads(option) for option in options]
+    if not all(isinstance(option, dict) and {"text", "label"} <= option.keys() for option in parsed):
+        raise UserError(
+            f"{location}: options are {', '.join(options)[:80]}, expected a list of texts, or of ARC's "
+            "objects with text and label"
+        )
+    return [str(option["text"]) for option in parsed], [str(option["label"]) for option in parsed]
+
+
+def _labelled_answer(answer: str, labels: Sequence[str], location: str) -> int:
+    """Returns the index of the option with a label, which for some of ARC's questions is 1 to 4."""
+    if answer in HIDDEN_LABELS:
+        return UNKNOWN
+    if answer not in labels:
+        raise UserError(f"{location}: the answer is {answer!r}, expected a label: {', '.join(labels)}")
+    return labels.index(answer)
 
 
 def _nested_list(value: str, location: str) -> list[str]:
@@ -161,9 +201,11 @@ def _answer_index(answer: str, count: int, location: str) -> int:
     return index
 
 
-def _reason_to_skip(question: RaceQuestion) -> str:
-    if not question.context.strip():
+def _reason_to_skip(question: RaceQuestion, has_context: bool = True) -> str:
+    if has_context and not question.context.strip():
         return "empty context"
+    if not has_context and not question.question.strip():
+        return "empty question"
     if not question.options:
         return "no options"
     return "" if all(option.strip() for option in question.options) else "empty option"

@@ -9,6 +9,10 @@ MS MARCO and TREC ({split} stands for train, dev or test):
         --collection=collection.tsv --run=top1000.{split}.tsv --qrels=qrels.{split}.tsv --depth=100 \
         --tokenizer=spiece.model --output_dir=records/marco
 
+BEIR's and MTEB's folders:
+    python -m tfrecord_builders.ranking --format=beir --train=scifact --test=scifact --depth=50 \
+        --tokenizer=spiece.model --output_dir=records/scifact
+
 Your own csv, tsv or jsonl, for instance the replies that agents chose in customer support:
     python -m tfrecord_builders.ranking --train=tickets.csv --query_column=message --passage_column=reply \
         --relevance_column=chosen --tokenizer=spiece.model --output_dir=records/support

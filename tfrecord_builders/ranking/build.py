@@ -27,12 +27,12 @@ from xlnet_tf.text.special_tokens import PAD_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TASK = "ranking"
-FORMATS = ("table", "wikiqa", "trec")
+FORMATS = ("table", "wikiqa", "trec", "beir")
 NO_CANDIDATE = -1  # relevance of the slots that a query's candidates leave empty
 
 _NUM_SPECIAL = 3  # SEP, SEP and CLS
 _Group = tuple[Query, Sequence[CandidatePassage]]  # what becomes a record
-_FILE = "file of the {} split; format=trec: of its queries (id, tab, text)"
+_FILE = "file of the {} split; format=trec: of its queries (id, tab, text); format=beir: the folder"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +41,7 @@ class RankingOptions(ExampleOptions):
 
     format: str = option(
         f"table (a query, a passage and its relevance a row: {SOURCES}), wikiqa (.tsv, or .txt with .ref "
-        "next to it) or trec",
+        "next to it), trec or beir (a folder with corpus.jsonl, queries.jsonl and qrels/, of BEIR and MTEB)",
         "table",
         choices=FORMATS,
     )
@@ -55,10 +55,14 @@ class RankingOptions(ExampleOptions):
     passage_id_column: str = option("column of the passage_id, if any", PairColumns.passage_id)
     collection: str = option("trec: file of all passages (id, tab, text)", "")
     run: str = option(
-        "trec: candidates, best first: a TREC run, or query id, passage id and more with tabs", ""
+        "trec, beir: candidates, best first: a TREC run, or query id, passage id and more with tabs. Without "
+        "it, candidates are the judged passages and --depth others, drawn at random",
+        "",
     )
-    qrels: str = option("trec: judgements (query id, 0, passage id, relevance)", "")
-    depth: int = option("trec: candidates of a query to take from the run; 0: all", 0, least=0)
+    qrels: str = option(
+        "trec: judgements (query id, 0, passage id, relevance; or BEIR's three columns, MS MARCO's two)", ""
+    )
+    depth: int = option("trec, beir: candidates of a query to take from the run; 0: all", 0, least=0)
     candidates: int = option("candidates K of a record", 8, least=2)
     relevant_from: int = option(
         "smallest relevance that counts as relevant (TREC Deep Learning's passages: 2)", 1, least=1
@@ -72,20 +76,33 @@ class RankingOptions(ExampleOptions):
     def check(self) -> None:
         """Raises UserError for options that are out of range or conflict."""
         super().check()
-        if self.format == "trec" and not (self.collection and self.run):
-            raise UserError("format=trec needs --collection and --run")
+        if self.format == "trec" and not self.collection:
+            raise UserError("format=trec needs --collection and --run (or --depth, to draw passages)")
         if self.format == "trec" and self.train and not self.qrels:
             raise UserError("to train, format=trec needs --qrels: what is relevant")
-        if self.format != "trec" and (self.collection or self.run or self.qrels or self.depth):
+        if self.format in ("trec", "beir") and not (self.run or self.depth):
             raise UserError(
-                f"--collection, --run, --qrels and --depth are for format=trec, not {self.format}"
+                f"format={self.format} has no candidates: give --run, the file of a search engine, or "
+                "--depth=50 for passages drawn at random, which are easier to rank"
             )
+        if self.format != "trec" and (self.collection or self.qrels):
+            raise UserError(f"--collection and --qrels are for format=trec, not {self.format}")
+        if self.format not in ("trec", "beir") and (self.run or self.depth):
+            raise UserError(f"--run and --depth are for format=trec and beir, not {self.format}")
         self.check_room("max_query_len", _NUM_SPECIAL, "a passage")
 
     def files(self, split: str) -> list[str]:
         """Returns the files of a split: queries, collection, run and qrels; "" for those not given."""
-        names = (self.collection, self.run, self.qrels)
-        return [getattr(self, split), *(name.replace("{split}", split) for name in names)]
+        names = (getattr(self, split), self.collection, self.run, self.qrels)
+        if self.format == "beir":
+            folder = names[0].rstrip("/")
+            names = (
+                f"{folder}/queries.jsonl",
+                f"{folder}/corpus.jsonl",
+                self.run,
+                f"{folder}/qrels/{split}.tsv",
+            )
+        return [names[0], *(name.replace("{split}", split) for name in names[1:])]
 
     def read(self, split: str, skip: Skip) -> list[Query]:
         """Returns the queries of a split; calls skip with reason and location of skipped data."""
@@ -95,7 +112,7 @@ class RankingOptions(ExampleOptions):
             return read_wikiqa(path, skip, labelled)
         if self.format == "table":
             return read_pairs(path, self.columns_of(PairColumns), skip, labelled)
-        return read_trec(path, *parts, self.depth, skip)
+        return read_trec(path, *parts, self.depth, skip, self.seed)
 
 
 def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, ExampleSet]:

@@ -2,17 +2,22 @@
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 
 from etils import epath
 
 from tfrecord_builders.common.rows import HIDDEN_LABELS, whole_number, zero_or_one
 from tfrecord_builders.common.streams import compression_of
-from tfrecord_builders.common.tables import Skip, TableFormat, infer_format, read_table
+from tfrecord_builders.common.tables import Skip, TableFormat, infer_format, is_columnar, read_table
 from xlnet_tf.errors import UserError
 
 UNKNOWN = -1
 MAX_RELEVANCE = 100
+_BEIR_HEADER = ["query-id", "corpus-id", "score"]
+# How many fields a line of judgements has -> which are the passage's id and the relevance (0: it is 1).
+_JUDGEMENT_FIELDS = {4: (2, 3), 3: (1, 2), 2: (1, 0)}
+_GRADE = re.compile(r"-?\d*\.?\d+|-?\d+\.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,23 +101,33 @@ def read_wikiqa(path: epath.PathLike, skip: Skip, labelled: bool = True) -> list
 
 
 def read_judgements(path: epath.PathLike) -> Iterator[tuple[str, str, int, str]]:
-    """Reads relevance judgements (TREC's qrels): query id, unused, passage id, relevance.
+    """Reads relevance judgements: TREC's (query id, unused, passage id, relevance), BEIR's or MS MARCO's.
 
-    Yields (query id, passage id, relevance, location). TREC's negative grades (spam) become 0.
+    BEIR's have no unused column, but a header, which may be left out; MS MARCO's pairs are of relevance 1.
+    All lines of a file have the same number of fields. Yields (query id, passage id, relevance, location).
+    TREC's negative grades (spam) become 0.
     """
+    count = 0
     for fields, location in read_words(path):
-        if len(fields) != 4 or not fields[3].removeprefix("-").replace(".", "", 1).isdecimal():
+        if not count and [name.lower() for name in fields] == _BEIR_HEADER:
+            continue
+        count = count or len(fields)
+        passage, grade = _JUDGEMENT_FIELDS.get(count, (0, 0))
+        text = fields[grade] if grade < len(fields) == count and grade else "1"
+        if len(fields) != count or not passage or not _GRADE.fullmatch(text):
             raise UserError(
-                f"{location}: {' '.join(fields)!r}, expected 'query-id 0 passage-id relevance', with spaces "
-                "or tabs between them"
+                f"{location}: {' '.join(fields)!r}, expected 'query-id 0 passage-id relevance', BEIR's "
+                "'query-id corpus-id score' or MS MARCO's 'query-id passage-id', with spaces or tabs between "
+                "them, and the same in all lines"
             )
-        grade = 0 if fields[3].startswith("-") else parse_relevance(fields[3], location)
-        yield fields[0], fields[2], grade, location
+        relevance = 0 if text.startswith("-") else parse_relevance(text, location)
+        yield fields[0], fields[passage], relevance, location
 
 
 def read_words(path: epath.PathLike) -> Iterator[tuple[list[str], str]]:
     """Yields (fields, location) of each line, split at tabs or, in a file without tabs, at spaces."""
-    for row in read_table(path, TableFormat("tsv", header=False)):
+    table = infer_format(path) if is_columnar(path) else TableFormat("tsv", header=False)
+    for row in read_table(path, table):
         fields = [row.text(column) for column in row.values]
         fields = fields[0].split() if len(fields) == 1 else fields
         if fields:

@@ -1,8 +1,9 @@
 """Builds examples of extractive question answering from files in the format of SQuAD 1.1 or 2.0."""
 
 import dataclasses
+import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -117,7 +118,7 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
     if options.segment_len:
         settings["segment_len"] = options.segment_len
 
-    def read(name: str) -> Split[SquadPassage]:
+    def read(name: str) -> Split[SquadQuestion]:
         file, columns = inputs[name], [Column("answer_mask", "uint8", options.seq_len)]
         if name == "train":
             columns += [Column(column, "int32", None) for column in ("answer_first", "answer_last")]
@@ -129,17 +130,18 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
             max_question_len=options.max_question_len,
             stride=options.stride,
             training=name == "train",
+            passages=file.passages,
             source=getattr(options, name),
         )
-        settings_of_split = {**settings, "answered": file.answered}
-        return Split(file.passages, len(file.passages), columns, settings_of_split, examples.of)
+        questions = [question for passage in file.passages for question in passage.questions]
+        return Split(questions, len(questions), columns, {**settings, "answered": file.answered}, examples.of)
 
-    return build_sets(TASK, options, tokenizer, options.splits, read, "passages", progress)
+    return build_sets(TASK, options, tokenizer, options.splits, read, "questions", progress)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Examples:
-    """Converts the passages of a split, with their questions, to examples.
+    """Converts the questions of a split, and writes the passages that they are about.
 
     `training` skips questions that cannot be learned from; `source` is the questions' file, for messages.
     """
@@ -150,22 +152,23 @@ class _Examples:
     max_question_len: int
     stride: int
     training: bool
+    passages: Sequence[SquadPassage]
     source: str
 
-    def of(self, passages: Iterable[SquadPassage], writer: ExampleWriter) -> Iterator[Example]:
+    def of(self, questions: Iterable[SquadQuestion], writer: ExampleWriter) -> Iterator[Example]:
         """Yields the examples, and writes the passages and the skipped questions next to them."""
         folder = writer.example_set.folder
         checksums.remove(folder)
-        lengths = []
+        remaining, lengths = iter(questions), []
         with (
             files.replacing(folder / PASSAGES_FILE) as passages_file,
             files.replacing(folder / SKIPPED_FILE) as skipped_file,
         ):
-            for number, passage in enumerate(passages):
+            for number, passage in enumerate(self.passages):
                 encoded = encode_with_offsets(self.tokenizer, passage.text)
                 offsets = encoded.begins.tolist(), encoded.ends.tolist()
                 EncodedPassage(passage.text, *offsets).write(passages_file)
-                for question in passage.questions:
+                for question in itertools.islice(remaining, len(passage.questions)):
                     writer.count("questions")
                     try:
                         yield from self._windows(question, passage, number, encoded, writer)

@@ -1,4 +1,4 @@
-"""Builds examples for tagging words: entities in CoNLL-2003's column files, or in your own texts."""
+"""Builds examples for tagging words: entities, parts of speech, from column files or your own texts."""
 
 import dataclasses
 import itertools
@@ -16,7 +16,7 @@ from tfrecord_builders.tagging.data import (
     read_sentences,
 )
 from tfrecord_builders.tagging.examples import NUM_SPECIAL, text_examples
-from tfrecord_builders.tagging.schemes import SCHEMES, label_set, to_bio
+from tfrecord_builders.tagging.schemes import SCHEMES, TAGS, label_set, to_bio
 from tfrecord_builders.tagging.words import Sentence, SentenceEncoder
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
@@ -26,14 +26,15 @@ from xlnet_tf.records.layout import Column
 from xlnet_tf.text.marks import DroppedMarks
 from xlnet_tf.text.offsets import check_offsets
 from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.words import mark_entities
 
 TASK = "tagging"
 
 Row = TaggedWords | AnnotatedText
 
 _FILES = (
-    "files of the {} split: columns, or .jsonl with tokens or texts, plain or .gz; Parquet, Arrow, or a "
-    "folder of such files; hf://datasets/OWNER/NAME/SPLIT or tfds://NAME/SPLIT"
+    "files of the {} split: columns, CoNLL-U (.conllu), or jsonl or json with tokens or texts, plain or .gz; "
+    "Parquet, Arrow, or a folder of such files; hf://datasets/OWNER/NAME/SPLIT or tfds://NAME/SPLIT"
 )
 
 
@@ -44,12 +45,18 @@ class TaggingOptions(ExampleOptions):
     train: Sequence[str] = option(_FILES.format("train"), ())
     dev: Sequence[str] = option(_FILES.format("dev"), ())
     test: Sequence[str] = option(_FILES.format("test") + ", tags may be missing", ())
-    types: Sequence[str] = option("types of entities. Default: those of the training data", ())
+    types: Sequence[str] = option(
+        "types of entities, or with --scheme=tags all tags. Default: those of the training data", ()
+    )
     word_column: int = option("files of columns: that of the words, from 0; -1 is the last one", 0)
     tag_column: int = option("files of columns: that of the tags", -1)
     tokens_column: str = option("other files: column of the words, a list", "tokens")
     tags_column: str = option("other files: column of the tags, a list", "tags")
-    scheme: str = option("how tags mark entities; stored as BIO", "bio", choices=tuple(SCHEMES))
+    scheme: str = option(
+        "how tags mark entities, stored as BIO; tags: they mark none, each word has one (parts of speech)",
+        "bio",
+        choices=(*SCHEMES, TAGS),
+    )
     repair: bool = option("repair and count tags that the scheme does not allow; else they are errors", True)
     seq_len: int = option("tokens of a sequence", 128, least=8)
     stride: int | None = option(
@@ -95,7 +102,10 @@ def build_tagging(options: TaggingOptions, progress: bool = False) -> dict[str, 
         check_exists(file)  # found out before a split is written, which may take long
     columns = ReadColumns(options.word_column, options.tag_column, options.tokens_column, options.tags_column)
     inputs = {split: _Input(split == "test", each, columns) for split, each in files.items()}
-    labels = label_set(options.types or _types(inputs["train"], options.scheme))
+    if options.scheme == TAGS:
+        labels = _plain_tags(options.types or _tags(inputs["train"]))
+    else:
+        labels = label_set(options.types or _types(inputs["train"], options.scheme))
     marks, totals = DroppedMarks(options.cleaning), dict.fromkeys(files, 0)
     tagged, first_text = dict.fromkeys(files, True), ""
     for split, read in inputs.items():
@@ -178,6 +188,35 @@ def _types(train: _Input, scheme: str) -> set[str]:
     return types
 
 
+def _tags(train: _Input) -> set[str]:
+    """Returns the tags in the training data, which mark no entities."""
+    tags: set[str] = set()
+    for row in train.rows():
+        if isinstance(row, AnnotatedText):
+            raise UserError(
+                f"{row.location}: a text with entities, but --scheme={TAGS} is for words with a tag each: "
+                "leave --scheme out"
+            )
+        if not all(row.tags):
+            raise UserError(
+                f"{row.location_of(row.tags.index(''))}: the tag is empty, expected one: give it _"
+            )
+        tags.update(row.tags)
+    return tags
+
+
+def _plain_tags(tags: Iterable[str]) -> list[str]:
+    """Returns tags in alphabetical order; UserError if they mark entities."""
+    labels = sorted(tags)
+    if len(labels) < 2 or mark_entities(labels):
+        wrong = next((label for label in labels if mark_entities([label])), ", ".join(labels))
+        raise UserError(
+            f"--scheme={TAGS}: the tags have {wrong}, expected at least two that do not begin with B- or I-: "
+            "tags of entities have another --scheme, such as bio"
+        )
+    return labels
+
+
 def _check_tags(train: _Input, scheme: str) -> None:
     """Raises UserError for the first tag outside the scheme: the reason why no entities were found."""
     for row in train.rows():
@@ -243,9 +282,15 @@ class _Examples:
                 continue
             for word, tag in enumerate(sentence.tags or ()):
                 if tag not in self.labels:
-                    raise UserError(
-                        f"{row.location_of(word)}: unknown type {tag[2:]!r}; known are "
-                        f"{', '.join(label[2:] for label in self.labels[1::2])} (from the training data or "
-                        "--types): correct it, or give all types with --types"
-                    )
+                    raise self._unknown(tag, row.location_of(word))
             yield sentence
+
+    def _unknown(self, tag: str, location: str) -> UserError:
+        kind, name, known = "tag", tag, self.labels
+        if mark_entities(self.labels):
+            kind, name, known = "type", tag[2:], [label[2:] for label in self.labels[1::2]]
+        every = "all types" if kind == "type" else "all tags"
+        return UserError(
+            f"{location}: unknown {kind} {name!r}; known are {', '.join(known)} (from the training data or "
+            f"--types): correct it, or give {every} with --types"
+        )

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from etils import epath
 
-from tfrecord_builders.common.rows import LabelledRow, NestedJson, name_as_text
+from tfrecord_builders.common.labelling_tools import ENTITY_COLUMNS, entity_fields
+from tfrecord_builders.common.rows import BadRow, LabelledRow, NestedJson, name_as_text
 from tfrecord_builders.common.streams import unpacked_name
 from tfrecord_builders.common.tables import (
     decoded_lines,
@@ -19,6 +20,7 @@ from tfrecord_builders.common.tables import (
     is_columnar,
     read_table,
 )
+from tfrecord_builders.tagging.conllu import read_conllu
 from xlnet_tf.errors import UserError
 
 DOCUMENT_START = "-DOCSTART-"
@@ -36,6 +38,8 @@ class TaggedWords:
     words: list[str]  # none of them empty, any characters
     tags: list[str] | None  # as they stand there; None: not known
     columns: tuple[str, ...] = ()  # of a row with all its words, their names
+    lines: tuple[int, ...] = ()  # of the words, if they do not simply follow one another
+    spaces: tuple[bool, ...] = ()  # whether a space follows each word; (): after all
 
     @property
     def location(self) -> str:
@@ -44,7 +48,9 @@ class TaggedWords:
 
     def location_of(self, word: int) -> str:
         """File and line of a word."""
-        return f"{self.file}:{self.line + word}" if self.line else self.file
+        if not self.line:
+            return self.file
+        return f"{self.file}:{self.lines[word] if self.lines else self.line + word}"
 
     @property
     def types(self) -> set[str] | None:
@@ -96,20 +102,24 @@ class ReadColumns(NamedTuple):
 def read_sentences(
     path: epath.PathLike, columns: ReadColumns | None = None, name: str = ""
 ) -> Iterator[TaggedWords | AnnotatedText]:
-    """Reads a source in one of three forms.
+    """Reads a source in one of four forms.
 
-    - `*.jsonl`, plain or .gz, Parquet, Arrow or a data set by name, with a list of tokens and one of tags in
-      each row; "id" and "document" may be given.
-    - the same with {"text": "...", "entities": [{"start": 0, "end": 5, "label": "LOC"}, ...]}.
+    - `*.jsonl` or `*.json`, plain or .gz, Parquet, Arrow or a data set by name, with a list of tokens and one
+      of tags in each row; "id" and "document" may be given.
+    - the same with {"text": "...", "entities": [{"start": 0, "end": 5, "label": "LOC"}, ...]}, or entities
+      as doccano and Label Studio write them, in the column "label" or "labels", or the one given for tags.
+    - `*.conllu`, plain or .gz, is CoNLL-U (see conllu.py).
     - all else is columns: a word a line, a blank line after each sentence, `-DOCSTART-` before each document.
 
     Tags may be missing: no "tags" or "entities", or null, or no column of tags. `name` is the file's name in
     ids; "": its base name.
     """
     columns = columns or ReadColumns()
-    if is_columnar(path) or unpacked_name(existing_file(path)).endswith(".jsonl"):
+    if is_columnar(path) or unpacked_name(existing_file(path)).endswith((".jsonl", ".json")):
         for row in read_table(path, infer_format(path)):
             yield _from_row(row, columns.tokens, columns.tags, name)
+    elif unpacked_name(existing_file(path)).endswith(".conllu"):
+        yield from _from_conllu(existing_file(path), columns.tag, name)
     else:
         yield from _read_columns(existing_file(path), columns.word, columns.tag, name)
 
@@ -168,6 +178,21 @@ def _read_columns(
         if columns.tag is not None:
             tags.append(fields[columns.tag])
     yield from sentence()
+
+
+def _from_conllu(path: epath.Path, tag_column: int, name: str) -> Iterator[TaggedWords]:
+    name = name or path.name
+    for sentence in read_conllu(path, tag_column):
+        yield TaggedWords(
+            id=sentence.id or f"{name}:{sentence.lines[0]}",
+            document=f"{name}#{sentence.document}",
+            file=str(path),
+            line=sentence.lines[0],
+            words=sentence.words,
+            tags=sentence.known_tags,
+            lines=tuple(sentence.lines),
+            spaces=tuple(sentence.spaces),
+        )
 
 
 class _Columns(NamedTuple):
@@ -231,14 +256,22 @@ def _from_row(
     if "text" in row:
         text = row.text("text")
         entities = None
-        if _given(row, "entities"):
-            entities = sorted(_entities(row, text), key=lambda entity: (entity.start, -entity.end))
+        if column := _entity_column(row, tags_column):
+            entities = sorted(_entities(row, column, text), key=lambda entity: (entity.start, -entity.end))
         return AnnotatedText(sentence_id, document, row.location, text, entities, tuple(row.values))
     raise UserError(
         f'{row.location}: found {", ".join(row.values) or "nothing"}, expected "{tokens_column}" (and '
         f'"{tags_column}"; name them with --tokens_column and --tags_column), or '
         '"text" (and "entities")'
     )
+
+
+def _entity_column(row: LabelledRow, tags_column: str) -> str:
+    """Returns the column of a text's entities; "" if it has none."""
+    if _given(row, ENTITY_COLUMNS[0]):
+        return ENTITY_COLUMNS[0]
+    names = (tags_column, *ENTITY_COLUMNS[1:])
+    return next((name for name in names if name in row and isinstance(row[name], list)), "")
 
 
 def _given(row: LabelledRow, column: str) -> bool:
@@ -251,11 +284,13 @@ def _texts(row: LabelledRow, column: str) -> list[str]:
     return row[column]
 
 
-def _entities(row: LabelledRow, text: str) -> Iterator[Entity]:
-    for number, value in enumerate(_texts(row, "entities")):
+def _entities(row: LabelledRow, column: str, text: str) -> Iterator[Entity]:
+    for number, value in enumerate(_texts(row, column)):
         location = f"{row.location}: entity {number}"
         try:
-            entity = Entity(**json.loads(value))
+            entity = Entity(**entity_fields(json.loads(value), text))
+        except BadRow as error:
+            raise UserError(f"{location} {error}") from None
         except (TypeError, ValueError):
             raise UserError(f"{location} is {value}, expected exactly start, end and label") from None
         if type(entity.start) is not int or type(entity.end) is not int:

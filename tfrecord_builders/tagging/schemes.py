@@ -5,14 +5,18 @@ B-X begins an entity of type X, I-X continues it, O is outside of entities. The 
     IOB1   B-X only where an entity follows another of its type at once; else entities begin with I-X
     IOBES  E-X ends an entity of several words, S-X is an entity of one word
     BILOU  the same, with L-X and U-X
+
+Other tags, such as parts of speech, are the scheme TAGS and stay as they are.
 """
 
 from collections.abc import Iterable, Sequence
 
-OUTSIDE = "O"
+from xlnet_tf.text.words import OUTSIDE
+
 _PREFIXES = {"bio": "BI", "iob1": "BI", "iobes": "BIES", "bilou": "BILU"}
 _SINGLE, _END = "SU", "EL"
 SCHEMES = tuple(_PREFIXES)
+TAGS = "tags"
 
 
 def to_bio(tags: Sequence[str], scheme: str) -> tuple[list[str], list[int]]:
@@ -61,4 +65,8 @@ def _parse(tag: str, scheme: str, index: int) -> tuple[str, str]:
         return prefix, kind
     expected = ", ".join([OUTSIDE, *(f"{letter}-TYPE" for letter in prefixes)])
     names = "; for numbers write the names of the tags" if tag.removeprefix("-").isdecimal() else ""
-    raise ValueError(index, f"the tag is {tag!r}, expected {expected} (--scheme={scheme}){names}")
+    raise ValueError(
+        index,
+        f"the tag is {tag!r}, expected {expected} (--scheme={scheme}; parts of speech and other tags that "
+        f"mark no entities are --scheme={TAGS}){names}",
+    )

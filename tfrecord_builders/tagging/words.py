@@ -1,22 +1,18 @@
 """Converts words to pieces: each word of a sentence has pieces, characters and a tag of its own."""
 
 import dataclasses
-import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from tfrecord_builders.tagging.data import AnnotatedText, TaggedWords
-from tfrecord_builders.tagging.schemes import OUTSIDE, to_bio
+from tfrecord_builders.tagging.schemes import TAGS, to_bio
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleWriter
-from xlnet_tf.text.offsets import encode_with_offsets
-from xlnet_tf.text.special_tokens import EOP_ID, SYMBOLS, UNK_ID
+from xlnet_tf.text.special_tokens import UNK_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
-from xlnet_tf.text.vocabulary import UNDERLINE
-from xlnet_tf.text.words import word_borders
-
-_CACHED_WORDS = 1 << 17
+from xlnet_tf.text.word_finder import WordFinder
+from xlnet_tf.text.words import OUTSIDE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,46 +21,46 @@ class Sentence:
 
     id: str  # the data's own, or file and line
     document: str  # sentences of one document follow one another and have the same
-    text: str  # what the offsets count in; words that came without one have one space between them
+    text: str  # what the offsets count in; words that came without one have a space between them, as a rule
     offsets: list[tuple[int, int]]  # of each word: its first character, and the one after its last
     pieces: list[list[int]]  # ids of each word, one at least
-    tags: list[str] | None  # BIO; None: not known
+    tags: list[str] | None  # BIO, or as they are (TAGS); None: not known
 
 
 class SentenceEncoder:
-    """Converts rows of data to sentences, with tags of one of SCHEMES.
+    """Converts rows of data to sentences, with tags of one of SCHEMES or TAGS.
 
     Tags that the scheme does not allow at their position are repaired, or else are an error.
     """
 
     def __init__(self, tokenizer: XLNetTokenizer, scheme: str = "bio", repair: bool = True):
-        self._tokenizer = tokenizer
+        self._words_of = WordFinder(tokenizer)
         self._scheme = scheme
         self._repair = repair
-        self._encode = functools.lru_cache(_CACHED_WORDS)(tokenizer.encode)
 
     def encode(self, row: TaggedWords | AnnotatedText, writer: ExampleWriter) -> Sentence:
         """Encodes a row.
 
-        A word given as such is encoded by itself, after a space, as in running text; if it has no piece (only
-        control characters), it becomes `<unk>`.
+        A word given as such is encoded by itself, after a space if there is one, as in running text; if it
+        has no piece (only control characters), it becomes `<unk>`.
 
-        In a text, a word begins where both the text and a piece begin one: in the text letters after spaces
-        or punctuation, every punctuation mark, and every character of scripts without spaces between words;
-        pieces of several such characters are split. An entity that begins or ends within a word is extended
-        to the word's border.
+        The words of a text are found as xlnet_tf/text/word_finder.py says. An entity that begins or ends
+        within a word is extended to the word's border.
 
         The writer counts what is repaired, moved or left out. The sentence may have no words.
         """
         return self._text(row, writer) if isinstance(row, AnnotatedText) else self._words(row, writer)
 
     def _words(self, row: TaggedWords, writer: ExampleWriter) -> Sentence:
-        pieces = [self._encode(word) for word in row.words]
+        follows = [True, *row.spaces[:-1]] if row.spaces else [True] * len(row.words)  # a space
+        finder = self._words_of
+        pieces = [finder.encode(w) if after else finder.unspaced(w) for w, after in zip(row.words, follows)]
         writer.count("words without a piece (now <unk>)", pieces.count([]))
-        stops = np.cumsum([len(word) + 1 for word in row.words]) - 1
+        words = [" " * after + word for word, after in zip(row.words, follows)]
+        stops = np.cumsum([*map(len, words)]) - 1  # the text has no space before its first word
         offsets = [(int(stop) - len(word), int(stop)) for stop, word in zip(stops, row.words)]
-        tags = None if row.tags is None else self._bio(row, writer)
-        text = " ".join(row.words)
+        tags = row.tags if row.tags is None or self._scheme == TAGS else self._bio(row, writer)
+        text = "".join(words)[1:]
         return Sentence(row.id, row.document, text, offsets, [word or [UNK_ID] for word in pieces], tags)
 
     def _bio(self, row: TaggedWords, writer: ExampleWriter) -> list[str]:
@@ -84,35 +80,9 @@ class SentenceEncoder:
         return tags
 
     def _text(self, row: AnnotatedText, writer: ExampleWriter) -> Sentence:
-        borders = word_borders(row.text)
-        offsets: list[tuple[int, int]] = []
-        pieces: list[list[int]] = []
-        before = -1
-        for ids, begin, end in self._pieces(row.text, borders):
-            # A piece of whitespace alone lies where the next one begins, which then continues its word.
-            if not pieces or (begin in borders and begin > before):
-                offsets.append((begin, end))
-                pieces.append([])
-            offsets[-1] = (offsets[-1][0], max(end, offsets[-1][1]))
-            pieces[-1] += ids
-            before = begin
+        offsets, pieces = self._words_of.find(row.text)
         tags = None if row.entities is None else _tag(row, offsets, writer)
         return Sentence(row.id, row.document, row.text, offsets, pieces, tags)
-
-    def _pieces(self, text: str, borders: dict[int, bool]) -> Iterator[tuple[list[int], int, int]]:
-        """Yields (ids, begin, end) of the text's pieces; those of several unspaced words are split."""
-        encoded = encode_with_offsets(self._tokenizer, text)
-        for piece_id, begin, end in zip(encoded.ids, encoded.begins.tolist(), encoded.ends.tolist()):
-            cuts = [index for index in range(begin + 1, end) if borders.get(index)]
-            for start, stop in zip([begin, *cuts], [*cuts, end]):
-                if not cuts:
-                    yield [piece_id], begin, end
-                elif start == begin and self._tokenizer.id_to_piece(piece_id)[0] == UNDERLINE:
-                    yield self._encode(text[start:stop]), start, stop
-                else:
-                    # After a symbol that is always a piece of its own, text has no space before it.
-                    ids = self._encode(SYMBOLS[EOP_ID] + text[start:stop])
-                    yield ids[ids.index(EOP_ID) + 1 :], start, stop
 
 
 def _tag(row: AnnotatedText, offsets: Sequence[tuple[int, int]], writer: ExampleWriter) -> list[str]:

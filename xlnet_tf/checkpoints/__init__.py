@@ -5,21 +5,26 @@
     print(checkpoints.load_into(model, "xlnet-base").table())
 
 Begin with `names.py`: whatever the format, weights go by our names. `opening.py` opens them, `formats.py`
-loads, writes and checks; `model_card.py` is what a model needs besides its weights.
+loads, writes and checks; `model_card.py` is what a model needs besides its weights, and is read without
+TensorFlow: the names of this package load when they are used.
 """
 
-from xlnet_tf.checkpoints.checkpoint import Checkpoint
-from xlnet_tf.checkpoints.coverage import Coverage
-from xlnet_tf.checkpoints.formats import (
-    FORMATS,
-    building_from,
-    check,
-    differences,
-    load_into,
-    save_checkpoint,
-    save_model,
-)
-from xlnet_tf.checkpoints.opening import open_checkpoint, read_architecture
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xlnet_tf.checkpoints.checkpoint import Checkpoint
+    from xlnet_tf.checkpoints.coverage import Coverage
+    from xlnet_tf.checkpoints.formats import (
+        FORMATS,
+        building_from,
+        check,
+        differences,
+        load_into,
+        save_checkpoint,
+        save_model,
+    )
+    from xlnet_tf.checkpoints.opening import open_checkpoint, read_architecture
 
 __all__ = [
     "FORMATS",
@@ -34,3 +39,17 @@ __all__ = [
     "save_model",
     "building_from",
 ]
+_MODULES = {
+    "Checkpoint": "checkpoint",
+    "Coverage": "coverage",
+    "open_checkpoint": "opening",
+    "read_architecture": "opening",
+}
+
+
+def __getattr__(name: str):
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULES.get(name, 'formats')}"), name)
+    globals()[name] = value
+    return value

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-import tf_keras
 from etils import epath
 from typing_extensions import Self
 
@@ -141,7 +140,7 @@ class ModelCard:
         return cls(**fields | {"cleaning": cleaning.find(read, folder), "external": external})
 
     @classmethod
-    def of_model(cls, model: tf_keras.Model, tokenizer: XLNetTokenizer | None = None) -> Self:
+    def of_model(cls, model: Any, tokenizer: XLNetTokenizer | None = None) -> Self:
         """Returns the card of a model."""
         values = getattr(model, "encoder", model).get_config()
         with contextlib.suppress(NotImplementedError):  # a user-defined model

@@ -10,10 +10,10 @@ import tensorflow as tf
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.graphs import Graphs
 from xlnet_tf.generation.layout import by_length, check_text_lengths
-from xlnet_tf.generation.sampling import is_whole
 from xlnet_tf.generation.scoring import text_tokens
 from xlnet_tf.layers.summary import last_position
 from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.schema import is_whole
 from xlnet_tf.text.inputs import text_list
 from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer

@@ -22,9 +22,10 @@ from xlnet_tf.generation.layout import (
     infilling,
 )
 from xlnet_tf.generation.results import Continuation, FilledText, Filling, Guess
-from xlnet_tf.generation.sampling import MOST_CANDIDATES, check_range, is_whole, same_for_all
+from xlnet_tf.generation.sampling import MOST_CANDIDATES, check_range, same_for_all
 from xlnet_tf.models.loading import Pretrained
 from xlnet_tf.models.pretrainer import XLNetPretrainer
+from xlnet_tf.schema import is_whole
 from xlnet_tf.text.graph.tokenizer import GraphTokenizer
 from xlnet_tf.text.inputs import text_list
 from xlnet_tf.text.special_tokens import EOP_ID, PAD_ID

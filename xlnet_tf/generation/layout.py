@@ -10,9 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.generation.sampling import check_range, is_whole
+from xlnet_tf.generation.sampling import check_range
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.schema import is_whole
 from xlnet_tf.text.sorted_windows import sorted_windows
 from xlnet_tf.text.special_tokens import PAD_ID
 

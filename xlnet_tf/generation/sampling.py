@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.records.splitmix64 import stream
+from xlnet_tf.schema import is_whole
 from xlnet_tf.text.special_tokens import EOP_ID
 
 _BITS_OF_ONE = 0x3F800000  # the bits of 1.0 as float32
@@ -58,11 +59,6 @@ def same_for_all(count: int, temperature: float, top_k: int, top_p: float, seed:
         top_k=np.full(count, min(top_k, np.iinfo(np.int32).max), np.int32),
         top_p=np.full(count, top_p, np.float32),
     )
-
-
-def is_whole(value: object) -> bool:
-    """Returns whether a setting is a whole number."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> bool:

@@ -23,7 +23,7 @@ import numpy as np
 
 from xlnet_tf import files
 from xlnet_tf.errors import UserError, reason
-from xlnet_tf.serving.graph.signatures import (
+from xlnet_tf.serving.answers.signatures import (
     MOST_BYTES,
     Signature,
     TensorInfo,

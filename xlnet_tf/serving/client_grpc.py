@@ -16,7 +16,7 @@ from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.serving.graph.signatures import (
+from xlnet_tf.serving.answers.signatures import (
     MOST_BYTES,
     bad_answer,
     no_answer,

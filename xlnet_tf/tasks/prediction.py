@@ -4,7 +4,8 @@ Predictions are stored in pieces as they are made; an interrupted run resumes af
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -191,12 +192,16 @@ class Predictor:
         def step(features, length):
             def replica_step(features):
                 rows = self._batching.cut(features, length)
-                return run.task.evaluation_rows(rows, self.model(rows, training=False))
+                return run.task.evaluation_rows(rows, self.forward(rows))
 
             return strategy.run(replica_step, (features,))
 
         self._step = step
         self._run = run
+
+    def forward(self, features: Mapping[str, tf.Tensor]) -> Any:
+        """Returns the model's outputs for rows of the set."""
+        return self.model(features, training=False)
 
     def __repr__(self) -> str:
         records = self._task.validation_set.records
@@ -205,11 +210,13 @@ class Predictor:
             f"batch_size={self._batch_size}, steps={self.steps})"
         )
 
-    def predict(self, checkpoint: str, pieces: str | None = None) -> dict[str, np.ndarray]:
+    def predict(
+        self, checkpoint: str, pieces: str | None = None, *, warn: bool = True
+    ) -> dict[str, np.ndarray]:
         """Returns the predictions of a checkpoint: name -> [records, ...], in the order of the set.
 
         The folder `pieces` stores predictions as they are made, to resume from. NaN or infinite outputs are a
-        UserError.
+        UserError; outputs that are all alike are a warning, which `warn` leaves to the caller.
         """
         load_into(self.model, checkpoint)
         notes = Pieces(pieces, self._fingerprint(checkpoint), suffix=".npz") if pieces else None
@@ -234,7 +241,8 @@ class Predictor:
                 f"computed in {self.model.dtype_policy.compute_dtype}; expected a type that they fit in "
                 "(--dtype=float32)"
             )
-        self._task.warn_if_collapsed(self._task.validation_set, predictions)
+        if warn:
+            self._task.warn_if_collapsed(self._task.validation_set, predictions)
         return predictions
 
     def _features(self, start_step: int):

@@ -77,7 +77,8 @@ def finetune_seeds(
                 if num_seeds == 1 and not keep_going:
                     raise
                 problem = f"diverged: {error}"
-                results.append(Result(run_params.task.seed, task_class.BEST_METRIC, {}, {}, problem))
+                metric = task_class(run_params.task).BEST_METRIC
+                results.append(Result(run_params.task.seed, metric, {}, {}, problem))
         if strategy.extended.should_checkpoint:  # of several hosts one writes
             files.write_json(f"{model_dir}/{SUMMARY}", [dataclasses.asdict(result) for result in results])
     return results
@@ -121,7 +122,7 @@ def _finetune_seed(params, task_class, strategy, folder: str) -> Result:
     if shortfall := task.shortfall(best):
         logging.warning("%s: %s", folder, shortfall + UNREACHED)
     advice = _advice(params.trainer.optimizer_config.learning_rate, task) if problem else ""
-    return Result(params.task.seed, task_class.BEST_METRIC, last, best, problem, advice)
+    return Result(params.task.seed, task.BEST_METRIC, last, best, problem, advice)
 
 
 def _problem(task: FinetuningTask, last: Mapping[str, float], model_dir: str) -> str:

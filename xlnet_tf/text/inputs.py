@@ -1,8 +1,11 @@
-"""Checks of the texts that users give."""
+"""Checks of the texts that users give, and what joins them."""
 
+import re
 from collections.abc import Iterable, Mapping
 
 from xlnet_tf.errors import UserError, short_repr
+
+_BLANK = re.compile("_+")
 
 
 def text_list(texts: object, name: str) -> list[str]:
@@ -36,3 +39,10 @@ def check_text(text: object, name: str):
             f"{name} is {short_repr(text)}: its character {error.start + 1:,}, {text[error.start]!r}, is a "
             "byte that is not UTF-8, or half of a surrogate pair. Convert the text to UTF-8, or remove it."
         ) from None
+
+
+def join_option(question: str, option: str) -> str:
+    """Puts an option into each blank of a question (a run of underscores), or after it if it has none."""
+    if "_" in question:
+        return _BLANK.sub(lambda _: option, question)
+    return f"{question} {option}"

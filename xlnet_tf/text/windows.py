@@ -35,14 +35,16 @@ def split_windows(tokens: int, room: int, stride: int) -> list[Window]:
     return [Window(first, min(room, tokens - first)) for first in firsts]
 
 
-def best_windows(windows: Sequence[Window], tokens: int) -> np.ndarray:
+def best_windows(windows: Sequence[Window], tokens: int | np.ndarray) -> np.ndarray:
     """Returns for each token the window that shows most of its surroundings: int64 [tokens].
+
+    `tokens` is how many there are, or the numbers [tokens] of some of them.
 
     That is the window with the most tokens on the token's shorter side; of equals, the longer one; of these,
     the first. Source: run_squad.py of BERT and XLNet, which add 0.01 * length to the shorter side.
     """
     first, length = np.array(windows)[:, :, None].transpose(1, 0, 2)  # [windows, 1]
-    left = np.arange(tokens) - first
+    left = (np.arange(tokens) if isinstance(tokens, int) else tokens) - first
     right = length - 1 - left
     context = np.where((left >= 0) & (right >= 0), np.minimum(left, right) + 0.01 * length, -1)
     return context.argmax(axis=0)

@@ -1,4 +1,4 @@
-"""Where words begin: among the pieces of a vocabulary, and in a raw text of any language."""
+"""Where words begin, among the pieces of a vocabulary and in a raw text; what the tags of words mark."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -20,6 +20,14 @@ _UNSPACED_SCRIPTS = frozenset(
 LETTER, UNSPACED, SIGN, MARK, SPACE = "letter", "unspaced", "sign", "mark", "space"
 KINDS = (LETTER, UNSPACED, SIGN, MARK, SPACE)
 _VOICING_MARKS = "\uff9e\uff9f"  # of narrow kana: letters by category, but they decompose into marks
+
+
+OUTSIDE = "O"  # the tag of words that are in no entity
+
+
+def mark_entities(tags: Sequence[str]) -> bool:
+    """Returns whether tags mark entities (O, B-X, I-X) of any number of words; others are of a word each."""
+    return set(tags) == {OUTSIDE} or any(tag.startswith(("B-", "I-")) for tag in tags)
 
 
 def original_word_starts(pieces: Sequence[str]) -> np.ndarray:

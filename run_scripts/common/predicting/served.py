@@ -20,8 +20,8 @@ from run_scripts.common.answers import (
 from run_scripts.common.predicting.options import PredictOptions
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
+from xlnet_tf.serving.answers.signatures import TensorInfo, plain, printable, without_padding
 from xlnet_tf.serving.client import Client, connect
-from xlnet_tf.serving.graph.signatures import TensorInfo, plain, printable, without_padding
 
 
 def predict(options: PredictOptions):

@@ -11,7 +11,7 @@ from etils import epath
 from run_scripts.common.answers import json_line
 from xlnet_tf import files
 from xlnet_tf.records.shards import framed
-from xlnet_tf.serving.graph.signatures import plain
+from xlnet_tf.serving.answers.signatures import plain
 
 Outputs = Mapping[str, tuple[np.dtype, int]]  # name -> type (object: text) and rank of one row's value
 Write = Callable[[Mapping[str, Any], Mapping[str, Any]], None]

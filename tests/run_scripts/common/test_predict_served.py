@@ -15,8 +15,8 @@ from run_scripts.common.predicting import served
 from tests.conftest import REPOSITORY
 from tests.helpers.serving.fake_server import grpc_server, rest_server
 from xlnet_tf.errors import UserError
+from xlnet_tf.serving.answers.signatures import Signature, TensorInfo
 from xlnet_tf.serving.client import Client, connect
-from xlnet_tf.serving.graph.signatures import Signature, TensorInfo
 
 
 @tf.function(

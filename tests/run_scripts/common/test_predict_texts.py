@@ -15,8 +15,8 @@ from tests.helpers.serving.toys import built
 from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.pretrainer import XLNetPretrainer
+from xlnet_tf.serving.answers import text_answers
 from xlnet_tf.serving.export import export
-from xlnet_tf.serving.graph import text_answers
 from xlnet_tf.serving.sources import open_served
 
 TEXTS = ["ba ne", "", "tor tor tor 1999, ba", "a film", "ne", "ren do su mi", "5, 12,"]
@@ -228,7 +228,7 @@ def test_a_table_with_labels_is_answered(run, tmp_path, capsys):
 
 
 def test_a_refused_start_reads_no_weights(run, table, monkeypatch):
-    monkeypatch.setattr("xlnet_tf.serving.sources.policy", None)
+    monkeypatch.setattr("xlnet_tf.serving.tensorflow_sources.policy", None)
     for flags in (["--input=review=a"], [f"--data={table}"], [f"--data={table}", "--column=text=body"]):
         with pytest.raises(UserError, match="expected NAME=VALUE|missing"):
             predict(run, *flags)

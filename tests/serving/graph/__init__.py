@@ -1,1 +1,1 @@
-"""Tests of xlnet_tf/serving/graph/. Begin with test_text_answers.py."""
+"""Tests of xlnet_tf/serving/graph/. Begin with test_int8.py."""

@@ -10,7 +10,7 @@ from tfrecord_builders.classification.build import pack_texts
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.records.examples import ExampleWriter
-from xlnet_tf.serving.graph.options import buckets_for
+from xlnet_tf.serving.answers.options import buckets_for
 from xlnet_tf.serving.sources import open_served
 from xlnet_tf.tasks.classification.serving import AlertRule, ClassificationModule, RegressionModule
 from xlnet_tf.text.packing import pack

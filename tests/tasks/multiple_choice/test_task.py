@@ -13,6 +13,7 @@ from official.modeling import hyperparams
 from tests.conftest import REPOSITORY
 from tfrecord_builders.race.build import RaceOptions, build_race
 from xlnet_tf.errors import UserError
+from xlnet_tf.serving.answers.signatures import LOWEST
 from xlnet_tf.tasks import prediction
 from xlnet_tf.tasks.finetuning import finetune
 from xlnet_tf.tasks.multiple_choice import task as multiple_choice
@@ -126,6 +127,26 @@ def test_rows_that_fill_up_a_batch_do_not_count(data):
     assert sums["loss"] == pytest.approx([-log_probabilities[0, 0] - log_probabilities[1, 2], 2])
     assert sums["accuracy"] == [1, 2]
     assert float(task.counts(features)["loss"]) == 2
+
+
+def test_options_that_a_question_lacks_have_no_part(data, tmp_path):
+    """Their sequences are padding: no probability, no loss, and no wrong answer."""
+    task = multiple_choice.MultipleChoiceTask(settings(data).task)
+    logits = tf.constant([[2.0, 1.0, 9.0], [0.0, 3.0, 0.0]])
+    mask = tf.constant([[1, 1, 0, 1, 0, 0], [1, 1, 1, 1, 1, 1]])  # two tokens an option
+    features = {"label": tf.constant([0, 1]), "index": tf.range(2, dtype=tf.int64), "input_mask": mask}
+    sums = {name: [float(x) for x in pair] for name, pair in task.sums(features, logits).items()}
+    expected = np.log1p(np.exp(-1)) + np.log1p(2 * np.exp(-3))
+    assert sums["loss"] == pytest.approx([expected, 2], rel=1e-5) and sums["accuracy"] == [2, 2]
+    found = {name: value.numpy() for name, value in task.predictions(features, logits).items()}
+    assert found["probabilities"][0, 2] == 0 and found["probabilities"][0].sum() == pytest.approx(1)
+    assert not task.has_collapsed(None, found)
+    alike = {"probabilities": np.array([[0.5, 0.5, 0]]), "logits": np.array([[1, 1, LOWEST]], np.float32)}
+    assert task.has_collapsed(None, alike)
+    question = {"id": "q", "level": "", "question": "", "options": ["a", "b"]}
+    tsv, _ = write_files([question], found["probabilities"][:1], tmp_path)
+    with open(tsv) as file:
+        assert file.read().endswith("\t\n")  # no probability
 
 
 def test_accuracy_by_level_counts_questions_without_one_in_all():

@@ -69,7 +69,8 @@ def predict(model, tokenizer, texts, folder, **options):
     rows = [{"id": str(number), "text": text} for number, text in enumerate(texts)]
     (folder / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     files = {"tokenizer": str(folder / "spiece.model"), "test": [str(folder / "test.jsonl")]}
-    examples = build_tagging(TaggingOptions(output_dir=str(folder), types=TYPES, **files, **options))["test"]
+    options = {"types": TYPES, **options}
+    examples = build_tagging(TaggingOptions(output_dir=str(folder), **files, **options))["test"]
     arrays = examples.arrays()
     features = {"input_word_ids": arrays["input_ids"], "input_type_ids": arrays["segment_ids"]}
     features["input_mask"] = (arrays["input_ids"] != 5).astype(np.int32)
@@ -320,7 +321,7 @@ def test_windows_are_those_of_python(texts, room, data):
 @pytest.mark.parametrize(
     ("labels", "options", "message"),
     [
-        (["O", "NOUN"], {}, "the model has the labels NOUN; expected O"),
+        (["B-X", "NOUN"], {}, "the model has the labels NOUN; expected O"),
         (["O", "B-X"], {"stride": 23}, "stride is 23; expected 1 to 22"),
         (["O", "B-X"], {"stride": 0}, "stride is 0; expected 1 to 22"),
     ],

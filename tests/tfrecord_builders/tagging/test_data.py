@@ -120,7 +120,7 @@ def test_missing_damaged_and_badly_encoded_files(tmp_path):
         ({"text": "Ka", "entities": [{"start": 0, "end": 3, "label": "X"}]}, "0 to 3 of a text of 2"),
         ({"text": "Ka", "entities": [{"start": 1, "end": 1, "label": "X"}]}, "1 to 1 of a text of 2"),
         ({"text": "Ka", "entities": [{"start": 0, "end": 2}]}, "expected exactly start, end and label"),
-        ({"text": "Ka", "entities": [[0, 2, "X"]]}, "expected exactly start, end and label"),
+        ({"text": "Ka", "entities": ["X"]}, "expected exactly start, end and label"),
         ({"text": "Ka", "entities": [{"start": 0.0, "end": 2, "label": "X"}]}, "expected whole numbers"),
         ({"text": "Ka", "entities": [{"start": 0, "end": 2, "label": " "}]}, "label is ' '"),
     ],

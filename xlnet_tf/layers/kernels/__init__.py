@@ -2,9 +2,9 @@
 
 Layers state the equations with the operations of one `Kernels` object. Begin with `reference.py`, which
 computes each of them plainly: it runs without a graph, and is what tests compare the others with.
-`graph.py` has the forms of any graph, GPUs' among them; `cpu_graph.py` and `tpu.py` replace what their
-device is slow at. The other files hold the forms that they are made of. Nothing outside this package asks
-which kind of device a graph is for.
+`graph.py` has the forms of any graph, GPUs' among them; `cpu_graph.py`, `openvino.py` and `tpu.py` replace
+what their device or compiler is slow at. The other files hold the forms that they are made of. Nothing
+outside this package asks which kind of device a graph is for.
 """
 
 from typing import Any, Protocol
@@ -13,13 +13,24 @@ import tensorflow as tf
 
 from xlnet_tf import errors
 from xlnet_tf.layers.kernels.cpu_graph import CpuGraphKernels
-from xlnet_tf.layers.kernels.device import HARDWARE, assume, hardware
+from xlnet_tf.layers.kernels.device import HARDWARE, OPENVINO, assume, assumed, hardware
 from xlnet_tf.layers.kernels.graph import GraphKernels
 from xlnet_tf.layers.kernels.matmul import control_dependency_zero
+from xlnet_tf.layers.kernels.openvino import OpenVinoKernels
 from xlnet_tf.layers.kernels.reference import ReferenceKernels
 from xlnet_tf.layers.kernels.tpu import TpuKernels
 
-__all__ = ["HARDWARE", "Kernels", "assume", "control_dependency_zero", "current", "dropout", "hardware"]
+__all__ = [
+    "HARDWARE",
+    "OPENVINO",
+    "Kernels",
+    "assume",
+    "assumed",
+    "control_dependency_zero",
+    "current",
+    "dropout",
+    "hardware",
+]
 
 errors.quiet_abseil()  # before XLA compiles one
 
@@ -106,6 +117,8 @@ def current(training: bool) -> Kernels:
     device = hardware()
     if device == "tpu":
         return TpuKernels(training)
+    if device == OPENVINO:
+        return OpenVinoKernels(training)
     if not tf.inside_function():
         return ReferenceKernels()
     return CpuGraphKernels(training) if device == "cpu" else GraphKernels(training)

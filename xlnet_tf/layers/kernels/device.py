@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 HARDWARE = ("cpu", "gpu", "tpu")
+OPENVINO = "openvino"  # a compiler for CPUs, which takes whole graphs
 
 _assumed: contextvars.ContextVar[str | None] = contextvars.ContextVar("hardware", default=None)
 
@@ -18,6 +19,11 @@ def hardware() -> str:
     if isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy):
         return "tpu"
     return "gpu" if tf.config.list_logical_devices("GPU") else "cpu"
+
+
+def assumed() -> str | None:
+    """Returns what `assume` says that the graph is for; None outside it."""
+    return _assumed.get()
 
 
 def length_multiple() -> int | None:
@@ -32,9 +38,10 @@ def is_compiled() -> bool:
 
 @contextlib.contextmanager
 def assume(hardware: str | None) -> Iterator[None]:
-    """Traces the block for one of HARDWARE, to compile it ahead; None: for this machine's."""
-    if hardware not in (None, *HARDWARE):
-        raise ValueError(f"hardware is {hardware!r}: expected one of {', '.join(HARDWARE)}")
+    """Traces the block for one of HARDWARE or OPENVINO, to compile it ahead; None: for this machine's."""
+    known = (*HARDWARE, OPENVINO)
+    if hardware not in (None, *known):
+        raise ValueError(f"hardware is {hardware!r}: expected one of {', '.join(known)}")
     token = _assumed.set(hardware)
     try:
         yield

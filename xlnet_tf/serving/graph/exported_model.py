@@ -13,10 +13,16 @@ from xlnet_tf import hints
 from xlnet_tf.checkpoints import names
 from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.errors import UserError
+from xlnet_tf.layers import kernels
+from xlnet_tf.model_folders import OPENVINO_MODEL
 from xlnet_tf.models.head import PooledHead, XLNetHead
 from xlnet_tf.models.loading import keyword_options
 from xlnet_tf.models.reading import TOKEN_FEATURES
-from xlnet_tf.serving.graph import text_answers
+from xlnet_tf.serving.answers.answering import TextAnswers
+from xlnet_tf.serving.answers.candidates import CandidateAnswers
+from xlnet_tf.serving.answers.options import check_buckets, default_seq_len, exact_buckets
+from xlnet_tf.serving.answers.signatures import MOST_TEXT_BYTES, SERVING_DEFAULT
+from xlnet_tf.serving.graph import graph_predictor
 from xlnet_tf.serving.graph.inputs import (
     Signature,
     Texts,
@@ -26,8 +32,6 @@ from xlnet_tf.serving.graph.inputs import (
     signature,
 )
 from xlnet_tf.serving.graph.int8 import Int8Weights
-from xlnet_tf.serving.graph.options import check_buckets, default_seq_len, exact_buckets
-from xlnet_tf.serving.graph.signatures import MOST_TEXT_BYTES
 from xlnet_tf.text.graph import packing as graph_packing
 from xlnet_tf.text.graph.tokenizer import GraphTokenizer
 from xlnet_tf.text.packing import PAD_SEGMENT
@@ -35,12 +39,15 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 from xlnet_tf.text.windows import NUM_SPECIAL
 
-SERVING_DEFAULT, TOKENS, EXAMPLES = "serving_default", "tokens", "examples"
+TOKENS, EXAMPLES = "tokens", "examples"
 CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
-LOWEST = tf.float32.min  # the score of what is not there; unlike infinity, JSON can hold it
+MAIN_GRAPH = OPENVINO_MODEL.removesuffix(".xml")
+
+# From tensors by name to tensors by name.
+GraphFunction = Callable[..., Mapping[str, tf.Tensor]]
 
 
-class ExportableModel(tf.Module):
+class ExportableModel(TextAnswers, tf.Module):
     """Base of exported models: texts in, answers out, all of it in one graph.
 
     A subclass says which strings it reads (`example_rows`), and how it answers them (`serve`) and token ids
@@ -57,19 +64,12 @@ class ExportableModel(tf.Module):
 
     Attributes:
         METHODS: TensorFlow Serving's methods for the signatures that do not `predict`.
-        LENGTHS: options that are lengths of texts which go with a longer one, as the builders have them;
-            short sequences have room for half as many.
-        IN_EACH_SEGMENT: whether each segment repeats these texts, where a model reads in segments.
-        OF_EXAMPLES: options that are settings of the examples that a run was fine-tuned on.
         card: the model's card, for model.json.
         texts: the tokenizer in graph.
         answer: `serve`, as one graph that checks that all inputs have equally many rows.
     """
 
     METHODS: ClassVar[Mapping[str, str]] = {}
-    LENGTHS: ClassVar[Mapping[str, int]] = {}
-    IN_EACH_SEGMENT: ClassVar[bool] = False
-    OF_EXAMPLES: ClassVar[Sequence[str]] = ()
 
     def __init__(
         self,
@@ -100,8 +100,9 @@ class ExportableModel(tf.Module):
         self.weights = {name: variable for name, variable in weights.items() if name not in stored}
         # Functions, so that the model, with Keras' own functions, does not become part of the SavedModel.
         self._model = lambda: model
+        # Traced anew for each kind of kernels.
         self._forward = tf.function(
-            lambda features: self.use(lambda model: self.forward(model, features)), autograph=False
+            lambda features, assumed: self.use(lambda model: self.forward(model, features)), autograph=False
         )
         # The same for all requests; an eighth of the work for one of 128 tokens.
         self.position_keys = None
@@ -153,26 +154,14 @@ class ExportableModel(tf.Module):
 
     def input_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the inputs of serving_default: [B] strings, or [B, C] where a row has a list."""
-        ranks = {name: 1 + isinstance(value, list) for name, value in self.example_rows().items()}
-        return {name: tf.TensorSpec([None] * rank, tf.string) for name, rank in ranks.items()}
+        return {name: tf.TensorSpec([None] * rank, tf.string) for name, rank in self.input_ranks().items()}
 
-    def input_ranks(self) -> dict[str, int]:
-        """Returns the inputs of serving_default: 1 for a text, 2 for a list of texts."""
-        return {name: spec.shape.rank for name, spec in self.input_specs().items()}
-
-    def batch_predictor(self) -> text_answers.BatchPredictor:
+    def batch_predictor(self) -> graph_predictor.GraphPredictor:
         """Returns the function that answers rows in Python; it is traced once."""
         if "_rows" not in vars(self):
-            predictor = text_answers.batch_predictor(self.answer, self.input_specs(), self.without_padding)
+            predictor = graph_predictor.batch_predictor(self.answer, self.input_specs(), self.without_padding)
             vars(self)["_rows"] = predictor  # not exported
         return vars(self)["_rows"]
-
-    def ask(self, texts: Sequence[Any], inputs: Mapping[str, Any], batch_size: int) -> Any:
-        """Answers texts for people; see XLNetHead.answer."""
-        rows, many = text_answers.normalize_inputs(self.input_ranks(), texts, inputs)
-        answers = text_answers.answer_texts(self, rows, batch_size)
-        readable = [self.readable(row, answer) for row, answer in zip(rows, answers, strict=True)]
-        return readable if many else readable[0]
 
     @staticmethod
     def check_inputs(inputs: dict[str, Texts]) -> dict[str, Texts]:
@@ -188,15 +177,6 @@ class ExportableModel(tf.Module):
         with tf.control_dependencies(checks):
             return check_rows(inputs)
 
-    @staticmethod
-    def without_padding(row: text_answers.Row, answer: dict[str, Any]) -> dict[str, Any]:
-        """Removes the padding from a row's answer, which fills it up to the longest one of its batch."""
-        return answer
-
-    def readable(self, row: text_answers.Row, answer: dict[str, Any]) -> dict[str, Any]:
-        """Returns an answer without padding, as Python users read it: by name."""
-        return answer
-
     def serve(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers texts; the inputs are those of `input_specs`."""
         raise NotImplementedError
@@ -205,9 +185,22 @@ class ExportableModel(tf.Module):
         """Answers packed sequences: input_word_ids, input_mask, input_type_ids [B, T]."""
         raise NotImplementedError
 
-    def example_rows(self) -> dict[str, Any]:
-        """Returns one typical row of serving_default's inputs, for warm-up and as an example."""
+    def graph_outputs(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Returns the numbers that answers are made of where there is no TensorFlow, given packed sequences.
+
+        Float32, but for indices; without strings.
+        """
         raise NotImplementedError
+
+    def graph_functions(self) -> dict[str, tuple[GraphFunction, dict[str, tf.TensorSpec]]]:
+        """Returns what is exported where there is no TensorFlow: functions of numbers with their inputs.
+
+        MAIN_GRAPH is `graph_outputs` of sequences of any length up to seq_len; of a model that reads in
+        segments, of seq_len.
+        """
+        tokens = tf.TensorSpec([None, None if len(self.buckets) > 1 else self.seq_len], tf.int32)
+        specs = dict.fromkeys(TOKEN_FEATURES, tokens)
+        return {MAIN_GRAPH: (lambda **features: self.graph_outputs(features), specs)}
 
     def forward(self, model: tf_keras.Model, features: Mapping[str, tf.Tensor]) -> Any:
         """Calls the model; for subclasses that want another of its methods."""
@@ -218,7 +211,7 @@ class ExportableModel(tf.Module):
         features = dict(features)
         if self.position_keys is not None:
             features["position_keys"] = tf.convert_to_tensor(self.position_keys)
-        return self._forward(features)
+        return self._forward(features, kernels.assumed())
 
     def use(self, function: Callable[[tf_keras.Model], Any]) -> Any:
         """Returns function(model), computed with the stored weights in inference mode.
@@ -305,7 +298,7 @@ class ExportableModel(tf.Module):
             return {name: tf.identity(value) for name, value in features.items()}
 
 
-class CandidatesModule(ExportableModel):
+class CandidatesModule(CandidateAnswers, ExportableModel):
     """Base of models that score several texts of a row, each read with another text, as output SCORES."""
 
     SCORES: ClassVar[str]
@@ -316,8 +309,5 @@ class CandidatesModule(ExportableModel):
     def serve_tokens(self, features):
         return {self.SCORES: tf.squeeze(self.run(features), axis=-1)}
 
-    @staticmethod
-    def without_padding(row, answer):
-        [candidates] = (value for value in row.values() if not isinstance(value, str))
-        lists = {name: value for name, value in answer.items() if isinstance(value, list)}
-        return {**answer, **{name: value[: len(candidates)] for name, value in lists.items()}}
+    def graph_outputs(self, features):
+        return {"logits": tf.squeeze(self.run(features), axis=-1)}

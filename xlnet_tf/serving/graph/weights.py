@@ -7,8 +7,7 @@ import tf_keras
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.base import policy_restored
-
-FLOAT32, BFLOAT16, INT8 = WEIGHTS = ("float32", "bfloat16", "int8")
+from xlnet_tf.serving.answers.options import BFLOAT16, FLOAT32, WEIGHTS
 
 
 @contextlib.contextmanager

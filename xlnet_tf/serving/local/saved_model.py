@@ -18,10 +18,9 @@ from tensorflow_serving.apis.input_pb2 import Input
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.serving.answers import signatures
+from xlnet_tf.serving.answers.signatures import MOST_TEXT_BYTES, SERVING_DEFAULT
 from xlnet_tf.serving.client_grpc import read_tensor
-from xlnet_tf.serving.graph import signatures
-from xlnet_tf.serving.graph.exported_model import SERVING_DEFAULT
-from xlnet_tf.serving.graph.signatures import MOST_TEXT_BYTES
 from xlnet_tf.serving.warmup import BUCKETS_FILE, WARMUP_FILE
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 

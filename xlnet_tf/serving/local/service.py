@@ -9,7 +9,7 @@ import numpy as np
 from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataResponse
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 
-from xlnet_tf.serving.graph.exported_model import SERVING_DEFAULT
+from xlnet_tf.serving.answers.signatures import SERVING_DEFAULT
 from xlnet_tf.serving.local.batching import Closed
 from xlnet_tf.serving.local.metrics import Metrics
 from xlnet_tf.serving.local.saved_model import RequestError, invalid

@@ -1,39 +1,36 @@
 """SavedModels that classify texts or pairs of texts, or give them a number."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from xlnet_tf.errors import UserError
+from xlnet_tf.serving.answers.options import check_temperature
 from xlnet_tf.serving.graph.exported_model import CLASSIFY, REGRESS, ExportableModel
 from xlnet_tf.serving.graph.inputs import parse_examples, serialized_example, signature
-from xlnet_tf.serving.graph.options import check_temperature
+from xlnet_tf.tasks.classification.answering import (
+    AlertRule,
+    ClassAnswers,
+    OneVectorAnswers,
+    alert_rule,
+    check_truncation,
+)
 from xlnet_tf.tasks.metrics.thresholds import DECISION
 from xlnet_tf.text.graph.packing import without_middle
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
-TRUNCATIONS = ("end", "middle")
 CLASSIFY_NAME, REGRESS_NAME = "classify", "regress"
 
 
-class AlertRule(NamedTuple):
-    """A text is an alert if this label has at least this probability."""
-
-    label: str
-    threshold: float
-
-
-class _OneVector(ExportableModel):
+class _OneVector(OneVectorAnswers, ExportableModel):
     """Base of both kinds: a text, or a pair, becomes one sequence; of a text "end" or "middle" is cut.
 
     SERVING_OUTPUTS are the signatures in TensorFlow Serving's own form, and its names of our outputs.
     """
 
     SERVING_OUTPUTS: ClassVar[Mapping[str, Mapping[str, str]]] = {}
-    OF_EXAMPLES = ("pair", "truncation")
 
     def __init__(
         self,
@@ -44,15 +41,9 @@ class _OneVector(ExportableModel):
         truncation: str = "end",
         **options,
     ):
-        if truncation not in TRUNCATIONS:
-            raise UserError(f"truncation is {truncation!r}; expected one of {', '.join(TRUNCATIONS)}")
+        truncation = check_truncation(truncation)
         super().__init__(model, tokenizer, **options)
-        self.pair = pair
-        self.truncation = truncation
-
-    def example_rows(self):
-        text = "A fine film, from the first minute to the last."
-        return {"text_a": text, "text_b": "The film is good."} if self.pair else {"text": text}
+        self.pair, self.truncation = pair, truncation
 
     def serve(self, **texts):
         ids = [self.texts.encode(text) for text in texts.values()]
@@ -77,7 +68,7 @@ class _OneVector(ExportableModel):
         return {**super().example_inputs(), name: {"inputs": inputs}}
 
 
-class ClassificationModule(_OneVector):
+class ClassificationModule(ClassAnswers, _OneVector):
     """Labels by name with their probabilities.
 
     Signatures: serving_default (text, or text_a and text_b), examples, tokens: see ExportableModel; they give
@@ -112,7 +103,7 @@ class ClassificationModule(_OneVector):
     ):
         super().__init__(model, tokenizer, **options)
         self.labels, self.multi_label = tuple(model.labels), model.multi_label
-        self.alert = _alert_rule(alert, self.labels)
+        self.alert = alert_rule(alert, self.labels)
         self.temperature = check_temperature(temperature, len(self.labels) if self.multi_label else 1)
 
     @classmethod
@@ -121,38 +112,29 @@ class ClassificationModule(_OneVector):
         alert = AlertRule(label, task.alert_threshold()) if label else None
         return {**super().options_of_run(task), "alert": alert}
 
-    def ask(self, texts, inputs, batch_size):
-        if len(set(self.labels)) < len(self.labels):
-            raise UserError(
-                f"the model has the labels {', '.join(self.labels)}, and answers have a probability of each "
-                "label: expected each of them once. Set model.labels"
-            )
-        return super().ask(texts, inputs, batch_size)
+    @property
+    def _to_probabilities(self):
+        return tf.nn.sigmoid if self.multi_label else tf.nn.softmax
 
-    def readable(self, row, answer):
-        answer = dict(answer)
-        answer["probabilities"] = dict(zip(labels := answer.pop("labels"), answer["probabilities"]))
-        if "assigned" in answer:
-            assigned = [label for label, is_one in zip(labels, answer.pop("assigned")) if is_one]
-            return {"assigned": assigned, "labels": assigned, **answer}  # `labels` is the old name
-        return {name: answer.pop(name) for name in ("label", "score")} | answer
+    def graph_outputs(self, features):
+        """Returns logits and probabilities [B, C]; the temperature changes the probabilities alone."""
+        logits = self.run(features)
+        return {"logits": logits, "probabilities": self._to_probabilities(logits / self.temperature)}
 
     def serve_tokens(self, features):
-        logits = self.run(features)  # [B, C]
-        to_probabilities = tf.nn.sigmoid if self.multi_label else tf.nn.softmax
-        probabilities = to_probabilities(logits / self.temperature)
+        logits, probabilities = self.graph_outputs(features).values()
         labels = tf.constant(self.labels)
         answers = {
             "labels": tf.broadcast_to(labels, tf.shape(probabilities)),
             "probabilities": probabilities,
         }
         if self.multi_label:
-            answers["assigned"] = to_probabilities(logits) >= DECISION
+            answers["assigned"] = self._to_probabilities(logits) >= DECISION
         else:
             answers["label"] = tf.gather(labels, tf.argmax(logits, axis=-1))
             answers["score"] = tf.reduce_max(probabilities, axis=-1)
         if self.alert:
-            watched = to_probabilities(logits)[:, self.labels.index(self.alert.label)]
+            watched = self._to_probabilities(logits)[:, self.labels.index(self.alert.label)]
             answers["alert"] = watched >= self.alert.threshold
         return answers
 
@@ -167,15 +149,7 @@ class RegressionModule(_OneVector):
     METHODS = {REGRESS_NAME: REGRESS}
     SERVING_OUTPUTS = {REGRESS_NAME: {"value": "outputs"}}
 
-    def serve_tokens(self, features):
+    def graph_outputs(self, features):
         return {"value": self.run(features)}
 
-
-def _alert_rule(alert: AlertRule | Mapping[str, Any] | None, labels: Sequence[str]) -> AlertRule | None:
-    if isinstance(alert, Mapping):
-        if set(alert) != set(AlertRule._fields):
-            raise UserError(f"alert has {', '.join(alert) or 'nothing'}; expected label and threshold")
-        alert = AlertRule(**alert)
-    if alert and alert.label not in labels:
-        raise UserError(f"alert.label is {alert.label!r}; expected one of {', '.join(labels)}")
-    return alert
+    serve_tokens = graph_outputs

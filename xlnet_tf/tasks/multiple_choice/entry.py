@@ -9,6 +9,7 @@ MULTIPLE_CHOICE = TaskEntry(
     task="xlnet_tf.tasks.multiple_choice.task:MultipleChoiceTask",
     model="xlnet_tf.models.multiple_choice:XLNetMultipleChoice",
     serving="xlnet_tf.tasks.multiple_choice.serving:MultipleChoiceModule",
+    answering="xlnet_tf.tasks.multiple_choice.answering:MultipleChoiceAnswering",
     synthetic="xlnet_tf.tasks.multiple_choice.task:synthetic",
     builder="tfrecord_builders.race",
     head="choice",

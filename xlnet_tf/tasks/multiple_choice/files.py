@@ -24,7 +24,9 @@ def write_files(questions, probabilities: np.ndarray, folder: epath.PathLike) ->
         table.writerow(["id", "answer", *letters])
         for question, row in zip(questions, probabilities, strict=True):
             best = int(np.argmax(row))
-            table.writerow([question["id"], letters[best], *(f"{p:.6f}" for p in row)])
+            row = row[: len(question["options"])]  # others of the set may have more
+            blank = [""] * (len(letters) - len(row))
+            table.writerow([question["id"], letters[best], *(f"{p:.6f}" for p in row), *blank])
             line = {
                 **question,
                 "answer": letters[best],

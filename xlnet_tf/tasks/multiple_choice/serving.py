@@ -5,18 +5,18 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tf_keras
 
-from xlnet_tf.errors import UserError
-from xlnet_tf.serving.graph import text_answers
-from xlnet_tf.serving.graph.exported_model import LOWEST, CandidatesModule
+from xlnet_tf.serving.answers.options import check_room, check_temperature
+from xlnet_tf.serving.answers.signatures import LOWEST
+from xlnet_tf.serving.graph.exported_model import CandidatesModule
 from xlnet_tf.serving.graph.inputs import lists
-from xlnet_tf.serving.graph.options import check_room, check_temperature
+from xlnet_tf.tasks.multiple_choice.answering import ChoiceAnswers
 from xlnet_tf.text.graph.packing import first_pieces, last_pieces
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 _BLANK = "_+"
 
 
-class MultipleChoiceModule(CandidatesModule):
+class MultipleChoiceModule(ChoiceAnswers, CandidatesModule):
     """Probabilities of the options of a question.
 
     Signatures: serving_default (context [B], question [B], options [B, C]; C may differ between requests) and
@@ -33,8 +33,6 @@ class MultipleChoiceModule(CandidatesModule):
     """
 
     SCORES = "logits"
-    LENGTHS = {"max_qa_len": 128}
-    OF_EXAMPLES = ("max_qa_len",)
 
     def __init__(
         self,
@@ -49,19 +47,6 @@ class MultipleChoiceModule(CandidatesModule):
         check_room("max_qa_len", max_qa_len, self.seq_len)
         self.max_qa_len = max_qa_len
         self.temperature = check_temperature(temperature, 1)
-
-    def example_rows(self):
-        return {
-            "context": "The ship left the harbour at dawn and was never seen again.",
-            "question": "The ship left _ .",
-            "options": ["at night", "at dawn", "at noon", "in winter"],
-        }
-
-    def ask(self, texts, inputs, batch_size):
-        for number, row in enumerate(text_answers.normalize_inputs(self.input_ranks(), texts, inputs)[0]):
-            if not row["options"]:
-                raise UserError(f"options of row {number} are empty; expected at least one")
-        return super().ask(texts, inputs, batch_size)
 
     def serve(self, context, question, options):
         options, is_option = lists(options)
@@ -89,7 +74,7 @@ class MultipleChoiceModule(CandidatesModule):
 def join_options(question: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
     """Fills each option into the blanks of its question (runs of underscores), or appends it if it has none.
 
-    Questions [B] and options [B, C] give strings [B, C], joined as in tfrecord_builders/race/build.py.
+    Questions [B] and options [B, C] give strings [B, C], joined as text.inputs.join_option does.
     """
     with tf.device("/CPU:0"):
         choices = tf.shape(options)[1]

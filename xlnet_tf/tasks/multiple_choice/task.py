@@ -9,6 +9,7 @@ import tensorflow as tf
 from xlnet_tf.models.multiple_choice import XLNetMultipleChoice
 from xlnet_tf.records.examples import option_letters
 from xlnet_tf.records.layout import Column
+from xlnet_tf.serving.answers.signatures import LOWEST
 from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks.finetuning import FinetuningTask, register
 from xlnet_tf.tasks.metrics.calibration import Probabilities
@@ -46,6 +47,7 @@ class MultipleChoiceTask(FinetuningTask):
         return [Ratio("loss"), Ratio("accuracy")]
 
     def sums(self, features, outputs):
+        outputs = _of_options(features, outputs)
         labels = tf.cast(features["label"], tf.int32)
         # Without an answer, as in a test set, there is no loss.
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.maximum(labels, 0), outputs)
@@ -55,11 +57,13 @@ class MultipleChoiceTask(FinetuningTask):
         return weighted(row_weights(features), loss=losses, accuracy=hits)
 
     def predictions(self, features, outputs):
+        outputs = _of_options(features, outputs)
         return {"probabilities": tf.nn.softmax(outputs), "logits": outputs, "label": features["label"]}
 
     def has_collapsed(self, examples, predictions):
         """Compares the options of each question."""
-        return is_constant(predictions["probabilities"], axis=1)
+        values, is_option = predictions["probabilities"], predictions["logits"] > LOWEST
+        return is_constant(np.where(is_option, values, values.max(axis=1, keepdims=True)), axis=1)
 
     def units(self, examples, predictions):
         return {**predictions, "level": np.array([row["level"] for row in examples.sidecar()])}
@@ -75,6 +79,14 @@ class MultipleChoiceTask(FinetuningTask):
 
     def write_predictions(self, examples, predictions, folder):
         return write_files(examples.sidecar(), predictions["probabilities"], folder)
+
+
+def _of_options(features, logits: tf.Tensor) -> tf.Tensor:
+    """Returns the logits [B, C], the lowest number where a question has no such option, only padding."""
+    if "input_mask" not in features:
+        return logits
+    mask = tf.reshape(features["input_mask"], [*tf.unstack(tf.shape(logits)), -1])
+    return tf.where(tf.reduce_any(mask > 0, axis=-1), logits, LOWEST)
 
 
 def synthetic(sizes: Sizes) -> tuple[list[Column], dict[str, Any]]:

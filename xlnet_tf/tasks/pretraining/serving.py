@@ -12,9 +12,9 @@ from xlnet_tf.generation.embedding import check_layer, embed
 from xlnet_tf.generation.infilling import fill_jointly
 from xlnet_tf.generation.layout import AT_ONCE, TextLayout, continuation
 from xlnet_tf.generation.sampling import COLDEST, HOTTEST, MOST_CANDIDATES, Sampling
+from xlnet_tf.serving.answers.signatures import MOST_TEXT_BYTES
 from xlnet_tf.serving.graph.exported_model import ExportableModel
 from xlnet_tf.serving.graph.inputs import check_rows, signature
-from xlnet_tf.serving.graph.signatures import MOST_TEXT_BYTES
 from xlnet_tf.text.graph.packing import last_pieces
 from xlnet_tf.text.special_tokens import PAD_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer

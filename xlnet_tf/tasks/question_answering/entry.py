@@ -35,6 +35,7 @@ QUESTION_ANSWERING = TaskEntry(
     task="xlnet_tf.tasks.question_answering.task:QuestionAnsweringTask",
     model="xlnet_tf.models.question_answering:XLNetQuestionAnswering",
     serving="xlnet_tf.tasks.question_answering.serving:QuestionAnsweringModule",
+    answering="xlnet_tf.tasks.question_answering.answering:QuestionAnsweringAnswering",
     synthetic="xlnet_tf.tasks.question_answering.task:synthetic",
     builder="tfrecord_builders.squad",
     head="span",

@@ -1,17 +1,15 @@
 """SavedModels that answer questions with words of a context of any length."""
 
-import math
 from collections.abc import Mapping
 
 import tensorflow as tf
 import tf_keras
 
-from xlnet_tf.errors import UserError
 from xlnet_tf.layers.map_in_chunks import map_in_chunks
 from xlnet_tf.layers.summary import last_position
 from xlnet_tf.serving.graph.exported_model import ExportableModel
 from xlnet_tf.tasks.question_answering import answers as squad_answers
-from xlnet_tf.text import windows as windows_lib
+from xlnet_tf.tasks.question_answering.answering import NOWHERE, WINDOWS_AT_ONCE, SpanAnswers
 from xlnet_tf.text.graph.characters import characters, substrings
 from xlnet_tf.text.graph.passage_windows import (
     PassageWindows,
@@ -23,12 +21,10 @@ from xlnet_tf.text.graph.passage_windows import (
 from xlnet_tf.text.special_tokens import SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
-NOWHERE = -1  # the characters of no answer
-_WINDOWS_AT_ONCE = 16
 _IMPOSSIBLE = float("-inf")
 
 
-class QuestionAnsweringModule(ExportableModel):
+class QuestionAnsweringModule(SpanAnswers, ExportableModel):
     """The words of a context that answer a question, if any do.
 
     A context that is too long for one sequence is read in windows that overlap, as in training; at most 16
@@ -58,10 +54,6 @@ class QuestionAnsweringModule(ExportableModel):
         >>> module.serve(question=tf.constant(["Who?"]), context=tf.constant(["Ada did."]))["answer"]
     """
 
-    LENGTHS = {"max_question_len": 64}
-    IN_EACH_SEGMENT = True
-    OF_EXAMPLES = ("max_question_len", "stride")
-
     def __init__(
         self,
         model: tf_keras.Model,
@@ -75,34 +67,16 @@ class QuestionAnsweringModule(ExportableModel):
         **options,
     ):
         super().__init__(model, tokenizer, **options)
-        self.segment_len = model.segment_len or self.seq_len
-        self.most_room = windows_lib.window_room(0, self.seq_len, self.segment_len)
-        most = windows_lib.window_room(1, self.segment_len)
-        if not 0 < max_question_len <= most:
-            sequences, longer = "sequences", f", or a seq_len of at least {max(max_question_len, 1) + 4}"
-            if model.segment_len:
-                sequences, longer = "segments", ""
-            raise UserError(
-                f"max_question_len is {max_question_len}; expected 1 to {most}, so that {sequences} of "
-                f"{self.segment_len} tokens have room for some of the context{longer}"
-            )
-        for name, value in (("stride", stride), ("n_best", n_best), ("max_answer_len", max_answer_len)):
-            if value < 1:
-                raise UserError(f"{name} is {value}; expected at least 1")
-        if threshold is not None and math.isnan(threshold):
-            raise UserError("threshold is NaN; expected a number, or None to answer always")
-        looked_at = max(model.start_top, model.end_top)
-        self.buckets = tuple(length for length in self.buckets if length >= looked_at)
-        if not self.buckets:
-            raise UserError(
-                f"seq_len is {self.seq_len}, but the model looks at {looked_at} tokens; expected at least "
-                f"{looked_at}"
-            )
-        self.max_question_len = max_question_len
-        self.stride = stride
-        self.threshold = threshold
-        self.n_best = min(n_best, model.start_top * model.end_top)
-        self.max_answer_len = max_answer_len
+        self.set_options(
+            model.start_top,
+            model.end_top,
+            model.segment_len,
+            max_question_len=max_question_len,
+            stride=stride,
+            threshold=threshold,
+            n_best=n_best,
+            max_answer_len=max_answer_len,
+        )
 
     @classmethod
     def options_of_run(cls, task):
@@ -113,21 +87,11 @@ class QuestionAnsweringModule(ExportableModel):
             "max_answer_len": task.task_config.max_answer_len,
         }
 
-    def example_rows(self):
-        return {
-            "question": "Who wrote the first program?",
-            "context": "Ada Lovelace wrote the first program for Babbage's engine in 1843.",
-        }
-
-    def readable(self, row, answer):
-        columns = {name: answer[f"{name}s"] for name in ("answer", "start", "end", "score")}
-        best = [dict(zip(columns, values)) for values in zip(*columns.values())]
-        single = {name: answer[name] for name in (*columns, "null_odds") if name in answer}
-        return {**single, "answers": [one for one in best if one["start"] != NOWHERE]}
-
     def serve_tokens(self, features):
         """Returns the head's outputs; answers may be where segment 0 is, SEP left out, and on CLS."""
         return self.run({**features, "answer_mask": _answer_mask(features)})
+
+    graph_outputs = serve_tokens
 
     def serve(self, question, context):
         questions = self.texts.encode(question)[:, : self.max_question_len]
@@ -139,7 +103,7 @@ class QuestionAnsweringModule(ExportableModel):
         found = map_in_chunks(
             lambda begin, end: self._candidates(questions, encoded, windows.slice(begin, end)),
             tf.size(windows.row),
-            tf.maximum(rows, _WINDOWS_AT_ONCE),
+            tf.maximum(rows, WINDOWS_AT_ONCE),
             {
                 "log_probs": tf.TensorSpec([None, self.n_best], tf.float32),
                 "starts": tf.TensorSpec([None, self.n_best], tf.int32),

@@ -9,6 +9,7 @@ RANKING = TaskEntry(
     task="xlnet_tf.tasks.ranking.task:RankingTask",
     model="xlnet_tf.models.multiple_choice:XLNetRanker",
     serving="xlnet_tf.tasks.ranking.serving:RankingModule",
+    answering="xlnet_tf.tasks.ranking.answering:RankingAnswering",
     synthetic="xlnet_tf.tasks.ranking.task:synthetic",
     builder="tfrecord_builders.ranking",
     head="ranking",

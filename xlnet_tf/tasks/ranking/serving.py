@@ -3,14 +3,16 @@
 import tensorflow as tf
 import tf_keras
 
-from xlnet_tf.serving.graph.exported_model import LOWEST, CandidatesModule
+from xlnet_tf.serving.answers.options import check_room
+from xlnet_tf.serving.answers.signatures import LOWEST
+from xlnet_tf.serving.graph.exported_model import CandidatesModule
 from xlnet_tf.serving.graph.inputs import lists
-from xlnet_tf.serving.graph.options import check_room
+from xlnet_tf.tasks.ranking.answering import RankingAnswers
 from xlnet_tf.text.graph.packing import first_pieces
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 
-class RankingModule(CandidatesModule):
+class RankingModule(RankingAnswers, CandidatesModule):
     """Scores of the candidates for a query.
 
     Signatures: serving_default (query [B], candidates [B, C]; C may differ between requests) and examples
@@ -23,19 +25,11 @@ class RankingModule(CandidatesModule):
     """
 
     SCORES = "scores"
-    LENGTHS = {"max_query_len": 32}
-    OF_EXAMPLES = ("max_query_len",)
 
     def __init__(self, model: tf_keras.Model, tokenizer: XLNetTokenizer, *, max_query_len: int, **options):
         super().__init__(model, tokenizer, **options)
         check_room("max_query_len", max_query_len, self.seq_len)
         self.max_query_len = max_query_len
-
-    def example_rows(self):
-        return {
-            "query": "When did the ship leave?",
-            "candidates": ["It left at dawn.", "It is a fine ship.", "The harbour is old.", "Nobody knows."],
-        }
 
     def serve(self, query, candidates):
         candidates, is_candidate = lists(candidates)

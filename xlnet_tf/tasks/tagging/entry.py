@@ -8,6 +8,7 @@ TAGGING = TaskEntry(
     task="xlnet_tf.tasks.tagging.task:TaggingTask",
     model="xlnet_tf.models.token_classifier:XLNetTokenClassifier",
     serving="xlnet_tf.tasks.tagging.serving:TaggingModule",
+    answering="xlnet_tf.tasks.tagging.answering:TaggingAnswering",
     synthetic="xlnet_tf.tasks.tagging.task:synthetic",
     builder="tfrecord_builders.tagging",
     head="tagging",

@@ -12,6 +12,7 @@ from seqeval.metrics.sequence_labeling import get_entities
 
 from xlnet_tf import files
 from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.text.words import mark_entities
 
 TSV_FILE = "predictions.tsv"
 JSONL_FILE = "predictions.jsonl"
@@ -22,7 +23,7 @@ _TABLE_SIGNS = re.compile(r"[\t\r\n]")
 class TaggedSentence:
     """A sentence, and its words' true (`gold`, None if unknown) and predicted tags.
 
-    `offsets` are [begin, end) of each word in the text.
+    `offsets` are [begin, end) of each word in the text; `of_entities` is whether tags mark entities.
     """
 
     id: str
@@ -30,6 +31,7 @@ class TaggedSentence:
     offsets: list[Sequence[int]]
     gold: list[str] | None
     predicted: list[str]
+    of_entities: bool = True
 
     @property
     def words(self) -> list[str]:
@@ -40,12 +42,14 @@ class TaggedSentence:
 def tagged_sentences(examples: ExampleSet, predictions: Mapping[str, np.ndarray]) -> list[TaggedSentence]:
     """Joins windows to sentences that have every word of the input once."""
     labels = examples.settings["labels"]
+    of_entities = mark_entities(labels)
     sentences = []
     for tags, example in zip(predictions["tags"], examples.sidecar(), strict=True):
         for part in example["parts"]:
             predicted = [labels[tag] for tag in tags[part["positions"]]]
             if not part["first"]:
-                sentence = TaggedSentence(part["id"], part["text"], part["offsets"], part["tags"], predicted)
+                known = part["id"], part["text"], part["offsets"], part["tags"]
+                sentence = TaggedSentence(*known, predicted, of_entities)
                 sentences.append(sentence)
                 continue
             sentence = sentences[-1]
@@ -57,9 +61,13 @@ def tagged_sentences(examples: ExampleSet, predictions: Mapping[str, np.ndarray]
 
 
 def entities(sentence: TaggedSentence, tags: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns start, end (exclusive), label and text of entities in given tags, as conlleval reads them."""
+    """Returns start, end (exclusive), label and text of entities in given tags, as conlleval reads them.
+
+    Of tags that mark no entities, each is one, of its word.
+    """
     result = []
-    for label, first, last in get_entities(list(tags)):
+    of_words = [(tag, word, word) for word, tag in enumerate(tags)]
+    for label, first, last in get_entities(list(tags)) if sentence.of_entities else of_words:
         start, end = sentence.offsets[first][0], sentence.offsets[last][1]
         result.append({"start": start, "end": end, "label": label, "text": sentence.text[start:end]})
     return result

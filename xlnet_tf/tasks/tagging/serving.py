@@ -1,30 +1,33 @@
-"""SavedModels that find entities, or what else is written as BIO tags of words, in texts of any length."""
+"""SavedModels that find entities, or give each word a tag, in texts of any length."""
 
 from collections.abc import Sequence
 
 import tensorflow as tf
 import tf_keras
 
-from xlnet_tf.errors import UserError
 from xlnet_tf.layers.map_in_chunks import map_in_chunks
-from xlnet_tf.serving.graph import signatures
+from xlnet_tf.serving.answers.options import check_temperature
 from xlnet_tf.serving.graph.exported_model import ExportableModel
-from xlnet_tf.serving.graph.options import check_temperature
+from xlnet_tf.tasks.tagging.answering import (
+    WINDOWS_AT_ONCE,
+    EntityAnswers,
+    check_stride,
+    check_tags,
+)
 from xlnet_tf.text.graph.characters import characters, substrings
 from xlnet_tf.text.graph.word_windows import WordWindows, word_windows
 from xlnet_tf.text.graph.words import WordFinder, Words
 from xlnet_tf.text.tokenizer import XLNetTokenizer
-
-_OUTSIDE = "O"
-_WINDOWS_AT_ONCE = 16
+from xlnet_tf.text.words import OUTSIDE
 
 
-class TaggingModule(ExportableModel):
+class TaggingModule(EntityAnswers, ExportableModel):
     """The entities of texts.
 
     Words are found as in training (see tfrecord_builders/tagging/words.py), in any language; a word's tag is
-    that of its first piece; entities are read from tags as conlleval does. A text that is too long for one
-    sequence is read in windows that overlap, at most 16 at once, or as many as there are rows.
+    that of its first piece; entities are read from tags as conlleval does. Of tags that mark no entities,
+    such as parts of speech, each word is an entity of its own, whose label is its tag. A text that is too
+    long for one sequence is read in windows that overlap, at most 16 at once, or as many as there are rows.
 
     Signatures: serving_default (text [B] string), examples: see ExportableModel; they give
         num_entities [B] int32, and of each entity, E being the largest number of a text,
@@ -37,7 +40,7 @@ class TaggingModule(ExportableModel):
         probability, and probabilities [B, T, C] of all tags.
 
     Args:
-        model: an XLNetTokenClassifier, its labels BIO tags.
+        model: an XLNetTokenClassifier, its labels BIO tags, or tags none of which begins with B- or I-.
         stride: pieces between the starts of two windows; None: half of a window.
         temperature: what logits are divided by for the probabilities, [1] (see metrics.calibration); None: 1.
             It changes no tag.
@@ -46,8 +49,6 @@ class TaggingModule(ExportableModel):
         >>> module = TaggingModule(model, tokenizer, seq_len=128)
         >>> module.serve(text=tf.constant(["Ada met Charles in London."]))["entity"]
     """
-
-    OF_EXAMPLES = ("stride",)
 
     def __init__(
         self,
@@ -61,29 +62,13 @@ class TaggingModule(ExportableModel):
         super().__init__(model, tokenizer, **options)
         self.temperature = check_temperature(temperature, 1)
         self.room = self.seq_len - 2
-        self.stride = self.room // 2 if stride is None else stride
-        if not 0 < self.stride <= self.room:
-            raise UserError(
-                f"stride is {stride}; expected 1 to {self.room}, the pieces of a sequence of {self.seq_len} "
-                "tokens"
-            )
+        self.stride = check_stride(stride, self.room)
         self.labels = tuple(model.labels)
-        if wrong := [label for label in self.labels if label != _OUTSIDE and label[:2] not in ("B-", "I-")]:
-            raise UserError(
-                f"the model has the labels {', '.join(wrong)}; expected O, B-TYPE and I-TYPE only"
-            )
+        self.of_entities = check_tags(self.labels)
         self.find_words = WordFinder(tokenizer, self.texts)
 
-    def example_rows(self):
-        return {"text": "Ada Lovelace met Charles Babbage in London in June 1833."}
-
-    @staticmethod
-    def without_padding(row, answer):
-        return signatures.without_padding(answer)
-
-    def readable(self, row, answer):
-        columns = {name: values for name, values in answer.items() if isinstance(values, list)}
-        return {"entities": [dict(zip(columns, values)) for values in zip(*columns.values())]}
+    def graph_outputs(self, features):
+        return {"logits": self.run(features)}  # [B, T, C]
 
     def serve_tokens(self, features):
         probabilities = tf.nn.softmax(self.run(features) / self.temperature)
@@ -102,7 +87,7 @@ class TaggingModule(ExportableModel):
         tags = map_in_chunks(
             lambda begin, end: self._tags(pieces, windows.slice(begin, end)),
             tf.size(windows.start),
-            tf.maximum(tf.size(text), _WINDOWS_AT_ONCE),
+            tf.maximum(tf.size(text), WINDOWS_AT_ONCE),
             {"tags": tf.TensorSpec([None], tf.int32), "scores": tf.TensorSpec([None], tf.float32)},
         )
         return self._entities(codes, words, **tags)
@@ -126,13 +111,17 @@ class TaggingModule(ExportableModel):
     def _entities(
         self, codes: tf.RaggedTensor, words: Words, tags: tf.Tensor, scores: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """Reads entities from tags, as conlleval does: I-X that no X precedes begins one.
+        """Reads entities from tags: as conlleval does (I-X that no X precedes begins one), or a word each.
 
         `codes` [B, (characters)] are the texts; `tags` [W] are tag numbers, `scores` [W] their probabilities.
         """
-        types = list(dict.fromkeys(label[2:] for label in self.labels if label != _OUTSIDE))
-        type_of = [-1 if label == _OUTSIDE else types.index(label[2:]) for label in self.labels]
-        begins_one = [label.startswith("B-") for label in self.labels]
+        if self.of_entities:
+            types = list(dict.fromkeys(label[2:] for label in self.labels if label != OUTSIDE))
+            type_of = [-1 if label == OUTSIDE else types.index(label[2:]) for label in self.labels]
+            begins_one = [label.startswith("B-") for label in self.labels]
+        else:  # each word is one
+            types, type_of = list(self.labels), list(range(len(self.labels)))
+            begins_one = [True] * len(self.labels)
         type_ = tf.gather(type_of, tags)
         inside = type_ >= 0
         goes_on = (words.row[1:] == words.row[:-1]) & (type_[1:] == type_[:-1])

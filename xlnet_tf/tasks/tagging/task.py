@@ -1,4 +1,4 @@
-"""Tagging words: named entities and whatever else is written as BIO tags."""
+"""Tagging words: named entities and whatever else is written as BIO tags; parts of speech and other tags."""
 
 import dataclasses
 import functools
@@ -20,6 +20,7 @@ from xlnet_tf.tasks.model_config import SegmentsModelConfig
 from xlnet_tf.tasks.scoring import row_weights
 from xlnet_tf.tasks.tagging import files as tagging_predictions
 from xlnet_tf.tasks.tagging import metrics as tagging_metrics
+from xlnet_tf.text.words import mark_entities
 from xlnet_tf.training.task import Ratio, weighted
 
 EXPERIMENT = "xlnet/tagging"
@@ -34,7 +35,10 @@ class TaggingConfig(LabelConfig):
 
 @register(EXPERIMENT, TaggingConfig)
 class TaggingTask(FinetuningTask):
-    """Predicts the tag of each word from its first piece."""
+    """Predicts the tag of each word from its first piece.
+
+    Entities are scored by F1; tags that mark no entities, such as parts of speech, by their accuracy.
+    """
 
     TASK = "tagging"
     BEST_METRIC = "f1"
@@ -48,6 +52,9 @@ class TaggingTask(FinetuningTask):
         super().check_settings(examples)
         compatibility.check_labels(examples, 1)
         self.task_config.check_labels(examples.settings["labels"])
+        self.of_entities = mark_entities(examples.settings["labels"])
+        if not self.of_entities:
+            self.BEST_METRIC = "accuracy"
 
     def build_head(self, encoder):
         labels = self.example_set.settings["labels"]
@@ -93,16 +100,24 @@ class TaggingTask(FinetuningTask):
         return Probabilities(scipy.special.softmax(logits, axis=-1), targets, labels, True, logits)
 
     def constant_score(self, examples):
-        return 0.0  # of no entities at all
+        """Returns the F1 of no entities at all, or the accuracy of the most frequent tag."""
+        if self.of_entities:
+            return 0.0
+        tags = examples.column("tags")
+        return float(np.bincount(tags[tags >= 0]).max() / (tags >= 0).sum())
 
     def units(self, examples, predictions):
-        return tagging_metrics.entity_counts(*_gold_and_predicted(examples, predictions))
+        count = tagging_metrics.entity_counts if self.of_entities else tagging_metrics.word_counts
+        return count(*_gold_and_predicted(examples, predictions))
 
     def score_units(self, units):
-        return tagging_metrics.entity_scores(units)
+        return (
+            tagging_metrics.entity_scores(units) if self.of_entities else tagging_metrics.word_scores(units)
+        )
 
     def tables(self, examples, predictions):
-        return tagging_metrics.type_table(*_gold_and_predicted(examples, predictions))
+        table = tagging_metrics.type_table if self.of_entities else tagging_metrics.tag_table
+        return table(*_gold_and_predicted(examples, predictions))
 
     def has_collapsed(self, examples, predictions):
         """Compares the tags of all words: one tag for all is a collapse unless it is the true one."""

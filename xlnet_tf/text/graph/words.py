@@ -1,4 +1,4 @@
-"""The words of raw texts and their pieces, as tfrecord_builders/tagging/words.py finds them, in graph."""
+"""The words of raw texts and their pieces, as xlnet_tf/text/word_finder.py finds them, in graph."""
 
 import functools
 from typing import NamedTuple

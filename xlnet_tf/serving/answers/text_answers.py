@@ -7,15 +7,15 @@ While the model computes a batch, the next one is tokenized; while it computes a
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-import tensorflow as tf
+import numpy as np
 
 from xlnet_tf.errors import UserError, short_repr
-from xlnet_tf.generation.sampling import is_whole
-from xlnet_tf.serving.graph.signatures import check_size, plain
+from xlnet_tf.schema import is_whole
+from xlnet_tf.serving.answers.signatures import TensorInfo, check_size, plain
 from xlnet_tf.text.inputs import check_no_table, check_text
 from xlnet_tf.text.sorted_windows import sorted_windows, text_bytes
 
@@ -26,27 +26,19 @@ _AT_ONCE = 2  # batches: one is tokenized, one computed
 Row = Mapping[str, str | Sequence[str]]
 
 
-class BatchPredictor(NamedTuple):
-    """Answers a batch of rows with a graph function.
-
-    `inputs` converts rows to the function's inputs by name; see ExportableModel.without_padding.
-    """
-
-    serve: Any
-    inputs: Callable[[Sequence[Row]], dict[str, Any]]
-    without_padding: Callable[[Row, dict[str, Any]], dict[str, Any]]
+class BatchPredictor(Protocol):
+    """Answers a batch of rows."""
 
     def __call__(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
-        return [*map(self.without_padding, rows, split_rows(self.serve(**self.inputs(rows))))]
+        """Returns an answer for each row, without padding."""
 
     @property
-    def outputs(self) -> Mapping[str, tf.TensorSpec]:
-        """The outputs' specs, batch axis included, sorted by name, as a SavedModel keeps no order."""
-        return dict(sorted(self.serve.structured_outputs.items()))
+    def outputs(self) -> Mapping[str, TensorInfo]:
+        """The outputs, batch axis included, sorted by name, as a SavedModel keeps no order."""
 
 
 class Served(Protocol):
-    """A model that answers texts: an ExportableModel, or a SavedModel of one."""
+    """A model that answers texts: an ExportableModel, or what it was exported to."""
 
     def input_ranks(self) -> Mapping[str, int]:
         """Returns the inputs by name: 1 for a text, 2 for a list of texts."""
@@ -140,34 +132,7 @@ def _as_lists(value: Any) -> Any:
     return [*map(_as_lists, value)] if isinstance(value, list | tuple | Iterator) else value
 
 
-def batch_predictor(
-    answer: Callable[..., Any],
-    specs: Mapping[str, tf.TensorSpec],
-    without_padding: Callable[[Row, dict[str, Any]], dict[str, Any]],
-) -> BatchPredictor:
-    """Returns the function that answers a batch of rows: a graph, unless tf.functions run eagerly."""
-    columns = {name: _spec(spec) for name, spec in specs.items()}
-    serve = answer
-    if not tf.config.functions_run_eagerly():
-        serve = tf.function(answer, autograph=False).get_concrete_function(**columns)
-
-    def inputs(rows: Sequence[Row]) -> dict[str, Any]:
-        tensors = {}
-        for name, spec in columns.items():
-            values = [row[name] for row in rows]
-            is_text = isinstance(spec, tf.TensorSpec)
-            tensors[name] = tf.constant(values) if is_text else tf.ragged.constant(values, spec.dtype, 1)
-        return tensors
-
-    return BatchPredictor(serve, inputs, without_padding)
-
-
-def split_rows(answers: Mapping[str, tf.Tensor]) -> list[dict[str, Any]]:
+def split_rows(answers: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
     """Returns the answers of a batch row by row, as lists of str, float, int or bool."""
-    columns = {name: plain(values.numpy()) for name, values in answers.items()}
+    columns = {name: plain(values) for name, values in answers.items()}
     return [dict(zip(columns, row)) for row in zip(*columns.values(), strict=True)]
-
-
-def _spec(spec: tf.TensorSpec) -> tf.TensorSpec | tf.RaggedTensorSpec:
-    """Returns an input's spec, ragged if rows have lists of texts."""
-    return tf.RaggedTensorSpec(spec.shape, spec.dtype, 1, tf.int64) if spec.shape.rank > 1 else spec

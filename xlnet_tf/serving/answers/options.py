@@ -8,6 +8,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.records.batching import choose_lengths
 from xlnet_tf.records.examples import ExampleSet
 
+FLOAT32, BFLOAT16, INT8 = WEIGHTS = ("float32", "bfloat16", "int8")  # kinds of weights
 _SEQ_LEN = 512  # of the released models
 _SHORTEST_BUCKET = 32
 _MULTIPLE = 8

@@ -9,6 +9,7 @@ import numpy as np
 
 from xlnet_tf.errors import UserError
 
+SERVING_DEFAULT = "serving_default"  # the signature that takes texts
 DTYPES = {
     "DT_STRING": np.dtype(object),
     "DT_BOOL": np.dtype(np.bool_),
@@ -24,6 +25,8 @@ DTYPES = {
 }
 MOST_BYTES = 1 << 28  # of an answer
 MOST_TEXT_BYTES = 1 << 19  # of a text in a request; its answer may take hundreds of times its memory
+# The score of what is not there; unlike infinity, JSON can hold it.
+LOWEST = float(np.finfo(np.float32).min)
 _SHOWN = 500  # characters of what a server says
 
 

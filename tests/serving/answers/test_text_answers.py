@@ -8,13 +8,13 @@ import tensorflow as tf
 from tests.helpers.serving.exports import KINDS
 from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint
+from xlnet_tf.serving.answers import text_answers
+from xlnet_tf.serving.answers.options import FLOAT32, exact_buckets
+from xlnet_tf.serving.answers.signatures import LOWEST, plain
+from xlnet_tf.serving.answers.text_answers import answer_texts
 from xlnet_tf.serving.export import export
-from xlnet_tf.serving.graph import text_answers
-from xlnet_tf.serving.graph.exported_model import LOWEST, ExportableModel
-from xlnet_tf.serving.graph.options import exact_buckets
-from xlnet_tf.serving.graph.signatures import plain
-from xlnet_tf.serving.graph.text_answers import BatchPredictor, answer_texts
-from xlnet_tf.serving.graph.weights import FLOAT32
+from xlnet_tf.serving.graph.exported_model import ExportableModel
+from xlnet_tf.serving.graph.graph_predictor import GraphPredictor
 from xlnet_tf.serving.sources import open_served
 from xlnet_tf.tasks.multiple_choice.serving import MultipleChoiceModule
 from xlnet_tf.tasks.ranking.serving import RankingModule
@@ -50,7 +50,7 @@ def test_outputs_are_in_the_order_of_their_names():
     """A SavedModel has them in another order in each process; columns of shards follow this one."""
     columns = dict.fromkeys(["score", "label", "alert"], tf.TensorSpec([None]))
     graph = types.SimpleNamespace(structured_outputs=columns)
-    function = BatchPredictor(graph, inputs=dict, without_padding=ExportableModel.without_padding)
+    function = GraphPredictor(graph, inputs=dict, without_padding=ExportableModel.without_padding)
     assert [*function.outputs] == ["alert", "label", "score"]
 
 

@@ -1,0 +1,51 @@
+"""Models that answer without TensorFlow, of modules that answer with it."""
+
+import random
+
+import tensorflow as tf
+
+from tests.conftest import invent_texts
+from xlnet_tf import task_registry
+from xlnet_tf.serving.answers.answering import Answering
+from xlnet_tf.serving.graph.exported_model import ExportableModel
+
+# Attributes of modules that are options of their answerings, by task.
+OPTIONS = {
+    "classification": ("pair", "truncation", "alert", "temperature", "labels", "multi_label"),
+    "regression": ("pair", "truncation"),
+    "question_answering": ("max_question_len", "stride", "threshold", "n_best", "max_answer_len"),
+    "tagging": ("stride", "temperature", "labels"),
+    "multiple_choice": ("max_qa_len", "temperature"),
+    "ranking": ("max_query_len",),
+}
+
+
+def graph_of(module: ExportableModel):
+    """Returns the graph of numbers of a module, computed by TensorFlow."""
+
+    def graph(features):
+        tensors = {name: tf.constant(values) for name, values in features.items()}
+        return {name: values.numpy() for name, values in module.graph_outputs(tensors).items()}
+
+    return graph
+
+
+def of_module(module: ExportableModel, task: str, **changes) -> Answering:
+    """Returns what answers as a module does."""
+    options = {name: getattr(module, name) for name in OPTIONS[task]}
+    options |= {"seq_len": module.seq_len, "buckets": module.buckets}
+    model = module.use(lambda model: model)
+    options["segment_len"] = model.segment_len
+    if task == "question_answering":
+        options |= {"start_top": model.start_top, "end_top": model.end_top}
+    if model.segment_len:
+        del options["buckets"]
+    kind = task_registry.tasks()[task].load("answering")
+    return kind(graph_of(module), module.tokenizer, **options | changes)
+
+
+def words(count: int, seed: int) -> list[str]:
+    """Returns invented texts of one to four sentences."""
+    chance = random.Random(seed)
+    texts = invent_texts(4 * count, seed)
+    return [" ".join(chance.choices(texts, k=chance.randint(1, 4))) for _ in range(count)]

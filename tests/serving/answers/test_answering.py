@@ -1,0 +1,75 @@
+"""Answers without TensorFlow equal those of the exported model, on texts of every kind."""
+
+import random
+
+import numpy as np
+import pytest
+
+from tests.helpers.serving import answering
+from tests.helpers.serving.exports import KINDS
+from tests.helpers.serving.toys import HOSTILE
+from tests.text.test_tokenizer import hostile_texts
+from xlnet_tf import task_registry
+from xlnet_tf.serving.answers.text_answers import answer_texts
+
+TEXTS = ["", " ", "\u3000 ", "<sep>", "<sep> ba <mask>", "ba ne, 5,000", "\U0001f600 ba\u0301 ne", *HOSTILE]
+
+
+def rows_of(ranks, count, seed):
+    """Returns random rows: hostile texts, invented ones, and some longer than any sequence."""
+    chance = random.Random(seed)
+    texts = [*TEXTS, *hostile_texts(60, seed), *answering.words(60, seed)]
+    texts += [" ".join(chance.choices(texts, k=12)) for _ in range(20)]
+
+    def value(rank):
+        return chance.choice(texts) if rank == 1 else chance.choices(texts, k=chance.randint(1, 4))
+
+    return [{name: value(rank) for name, rank in ranks.items()} for _ in range(count)]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("task", task_registry.tasks())
+def test_answers_are_those_of_the_exported_model(small_tokenizer, task):
+    kind = KINDS[task]
+    module = kind.module(kind.model(small_tokenizer), small_tokenizer)
+    without = answering.of_module(module, task)
+    assert without.input_ranks() == module.input_ranks()
+    rows = rows_of(module.input_ranks(), 40, seed=len(task))
+    rows += [dict(zip(kind.rows(module), row)) for row in zip(*decoded(kind.rows(module)).values())]
+    expected = [*answer_texts(module, rows, 7)]
+    found = [*answer_texts(without, rows, 5)]
+    for row, answer, one in zip(rows, found, expected, strict=True):
+        assert_near(answer, one, row)
+        assert_near(without.readable(row, answer), module.readable(row, one), row)
+    specs = module.batch_predictor().outputs
+    assert {name: (info.dtype, info.rank) for name, info in without.outputs.items()} == {
+        name: (info.dtype, info.rank) for name, info in specs.items()
+    }
+
+
+def decoded(columns):
+    def text(value):
+        return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+    return {
+        name: [[*map(text, value)] if isinstance(value, list) else text(value) for value in values]
+        for name, values in columns.items()
+    }
+
+
+def assert_near(found, expected, row):
+    """Compares answers: texts and places exactly, numbers to 1e-5."""
+    assert found.keys() == expected.keys()
+    for name in expected:
+        if isinstance(expected[name], dict):
+            assert_near(found[name], expected[name], row)
+        elif np.array(expected[name], object).ndim and np.array(expected[name]).dtype.kind == "f":
+            np.testing.assert_allclose(found[name], expected[name], atol=1e-5, err_msg=f"{name} of {row}")
+        elif isinstance(expected[name], float):
+            assert found[name] == pytest.approx(expected[name], abs=1e-5), row
+        elif expected[name] and isinstance(expected[name], list) and isinstance(expected[name][0], dict):
+            assert len(found[name]) == len(expected[name]), row
+            for pair in zip(found[name], expected[name]):
+                assert_near(*pair, row)
+        else:
+            assert found[name] == expected[name], (name, row)

@@ -1,0 +1,1 @@
+"""Models in OpenVINO's format. Begin with test_conversion.py: graphs give the numbers of the model."""

@@ -1,0 +1,42 @@
+"""A model that answers or embeds texts, before anything slow of it is read."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.serving.answers.options import FLOAT32
+
+# Of texts, and whether each token is to have a vector; returns generation.embedding.TextVectors.
+Embedder = Callable[[Sequence[str], bool], Any]
+
+
+class _Load(Protocol):
+    def __call__(self, weights: str = FLOAT32) -> Any: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A model that answers texts, before anything slow of it is read.
+
+    Attributes:
+        path: where its weights are.
+        file: a file that changes with them.
+        ranks: its inputs, as in Served.input_ranks.
+        load: from the kind of weights, see serving/graph/weights.py, to an ExportableModel or a Served.
+        options: the ExportableModel's options.
+        dtype: of the run's training; "" if it is not a run.
+    """
+
+    path: str
+    file: str
+    ranks: Mapping[str, int]
+    load: _Load
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    dtype: str = ""
+
+
+def check_type_is_kept(path: str, weights: str) -> None:
+    """Raises UserError if an exported model would be loaded in a type other than float32."""
+    if weights != FLOAT32:
+        raise UserError(f"{path} is exported and keeps the type that it has: leave out --dtype={weights}")

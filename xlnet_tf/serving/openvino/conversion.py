@@ -1,0 +1,52 @@
+"""Makes graphs in OpenVINO's format of TensorFlow functions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from xlnet_tf.layers import kernels
+from xlnet_tf.serving.graph.exported_model import GraphFunction
+from xlnet_tf.serving.openvino.compiled import import_openvino
+
+
+def convert(function: GraphFunction, specs: Mapping[str, tf.TensorSpec]) -> Any:
+    """Converts a function, its variables as they are now, with the kernels for OpenVINO.
+
+    Args:
+        function: from tensors by name to tensors by name.
+        specs: of its inputs; axes of unknown size may have any.
+
+    Returns:
+        An openvino.Model, whose inputs and outputs have the same names.
+    """
+    import_openvino()
+
+    def named(**inputs):
+        return {name: tf.identity(value) for name, value in function(**inputs).items()}
+
+    by_name = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in specs.items()}
+    with kernels.assume(kernels.OPENVINO):
+        traced = tf.function(named, autograph=False).get_concrete_function(**by_name)
+    model = _of_concrete_function(traced)
+    for ports, names in ((model.inputs, by_name.keys()), (model.outputs, traced.structured_outputs.keys())):
+        found = {name: port for port in ports for name in port.names & names}
+        if found.keys() != names:
+            raise ValueError(f"{', '.join(names - found.keys())} became no part of the graph")
+        for name, port in found.items():
+            port.set_names({name})
+            port.node.set_friendly_name(name)
+    return model
+
+
+def _of_concrete_function(traced: Any) -> Any:
+    """Converts as openvino.convert_model does, which also tells its makers over the network."""
+    from openvino._offline_transformations import apply_moc_transformations
+    from openvino.frontend import FrontEndManager
+    from openvino.frontend.tensorflow.utils import create_tf_graph_iterator
+
+    frontend = FrontEndManager().load_by_framework("tf")
+    nodes = create_tf_graph_iterator(traced, None, None, None, True)  # has to live until the end
+    model = frontend.convert(frontend.load(nodes))
+    apply_moc_transformations(model, cf=False, smart_reshape=True)
+    return model
