@@ -65,9 +65,7 @@ def test_conversions_keep_every_weight_and_none_of_keras_fields(unpacked, tmp_pa
 
 def test_other_files_are_refused_as_before(tmp_path, unpacked):
     (tmp_path / "other.weights.h5").write_bytes(b"no HDF5")
-    with pytest.raises(
-        UserError, match="a file of Keras .other.weights.h5., which only"
-    ):
+    with pytest.raises(UserError, match="a file of Keras .other.weights.h5., which only"):
         open_checkpoint(tmp_path / "other.weights.h5")
     config = json.loads((unpacked / "config.json").read_text())
     config["config"]["activation"] = "swish"
