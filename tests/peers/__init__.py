@@ -1,1 +1,4 @@
-"""How today's other libraries read our files, and we theirs: `python -m tests.peers`, outside CI."""
+"""How today's other libraries read our files, and we theirs, outside CI: `python -m tests.peers`.
+
+Begin with `tokens.py`.
+"""

@@ -1,1 +1,1 @@
-"""Weights of KerasHub and its answers."""
+"""A backbone of KerasHub and its answers. Begin with `make.py`, which made them."""
