@@ -2,7 +2,7 @@
 
 import queue
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,11 +89,13 @@ class GraphParts:
     Args:
         path: the .xml file, its .bin file next to it.
         weights, threads: see CompiledGraph.
+        of_few_rows: parts that compute in float32 where weights are integers: for a row or two, bringing the
+            weights to bfloat16 takes longer than it saves.
     """
 
-    def __init__(self, path: str, weights: str, *, threads: int = 0):
+    def __init__(self, path: str, weights: str, *, threads: int = 0, of_few_rows: Collection[str] = ()):
         self._openvino = import_openvino()
-        self._weights, self._threads = weights, threads
+        self._weights, self._threads, self._of_few_rows = weights, threads, of_few_rows
         try:
             self._model = self._openvino.Core().read_model(path)
         except RuntimeError as error:
@@ -120,7 +122,8 @@ class GraphParts:
         chosen = self._openvino.Model(results, parameters, part)
         for port in (*chosen.inputs, *chosen.outputs):
             port.set_names({port.any_name.removeprefix(f"{part}/")})
-        return CompiledGraph(chosen, self._weights, threads=self._threads)
+        in_float32 = part in self._of_few_rows and self._weights != BFLOAT16
+        return CompiledGraph(chosen, FLOAT32 if in_float32 else self._weights, threads=self._threads)
 
 
 def _unreadable(graph: Any, error: RuntimeError) -> UserError:

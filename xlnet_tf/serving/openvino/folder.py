@@ -127,7 +127,8 @@ class OpenVinoFolder:
                 f"{self.path} is exported for {self.task}, not a language model: ask it with predict or "
                 "xlnet_tf.from_pretrained"
             )
-        graphs = GraphParts(f"{self.path}/{LANGUAGE_MODEL_GRAPHS}.xml", self.weights, threads=threads)
+        path = f"{self.path}/{LANGUAGE_MODEL_GRAPHS}.xml"
+        graphs = GraphParts(path, self.weights, threads=threads, of_few_rows=["step"])
         [vocab_size] = graphs.shapes("write_head")["log_probs"][1:]
         return OpenVinoEngine(
             graphs.compile,
