@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfrecord_builders.common.example_builder import Example, ExampleOptions, Split, build_sets
+from tfrecord_builders.common.example_builder import Example, ExampleOptions, Split, build_sets, hold_out
 from tfrecord_builders.common.tables import SOURCES
 from tfrecord_builders.squad.data import (
     SquadColumns,
@@ -99,6 +99,12 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
     check_offsets(tokenizer, options.tokenizer, "an answer in a passage")
     columns = options.columns_of(SquadColumns)
     inputs = {split: read_squad(getattr(options, split), columns) for split in options.splits}
+    if options.dev_fraction:
+        passages, held = hold_out(
+            inputs["train"].passages, lambda passage: passage.text, options.dev_fraction, options.train
+        )
+        file = inputs["train"]
+        inputs = {**inputs, "train": file._replace(passages=passages), "dev": file._replace(passages=held)}
     train = inputs.get("train")
     if train and train.columns and not (train.answered or train.unanswerable):
         raise UserError(
@@ -131,12 +137,12 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
             stride=options.stride,
             training=name == "train",
             passages=file.passages,
-            source=getattr(options, name),
+            source=getattr(options, name) or options.train,
         )
         questions = [question for passage in file.passages for question in passage.questions]
         return Split(questions, len(questions), columns, {**settings, "answered": file.answered}, examples.of)
 
-    return build_sets(TASK, options, tokenizer, options.splits, read, "questions", progress)
+    return build_sets(TASK, options, tokenizer, options.built, read, "questions", progress)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
