@@ -15,6 +15,7 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 
+from run_scripts.common import computing
 from run_scripts.common.answers import json_line
 from run_scripts.common.sharded import models
 from run_scripts.common.sharded.options import ShardOptions, TextOptions
@@ -47,9 +48,7 @@ def main(_: Sequence[str]) -> None:
         source = open_embedder(options.model_dir, embedding.checkpoint, embedding.layer, embedding.dtype)
         job.run_texts("embeddings", embedding, options, source.file, shards.resolved())
         return
-    import tensorflow as tf
-
-    tf.config.run_functions_eagerly(True)  # of few texts, a graph takes longer to trace
+    computing.run_eagerly(options.model_dir)
     answers = embedding.load(threads_of_machine()).answer([{"text": text} for text in options.text])
     for text, answer in zip(options.text, answers, strict=True):
         sys.stdout.write(json_line({"text": text, **formats.plain_answer(answer)}))

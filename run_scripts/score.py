@@ -17,6 +17,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+from run_scripts.common import computing
 from run_scripts.common.sharded import models
 from run_scripts.common.sharded.options import ShardOptions, TextOptions
 from xlnet_tf import errors, hub
@@ -55,12 +56,10 @@ def main(_: Sequence[str]) -> None:
 
         job.run_texts("scores", scoring, options, weights_file(options.model_dir), shards.resolved())
         return
-    import tensorflow as tf
-
     from xlnet_tf.generation.language_model import XLNetLanguageModel
     from xlnet_tf.serving.graph.weights import policy
 
-    tf.config.run_functions_eagerly(True)  # of few texts, a graph takes longer to trace
+    computing.run_eagerly(options.model_dir)
     with policy(scoring.dtype):
         model = XLNetLanguageModel.from_pretrained(options.model_dir)
     contexts = [scoring.context] * len(options.text)

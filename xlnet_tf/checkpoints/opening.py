@@ -18,8 +18,14 @@ from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.hub import checksums
 from xlnet_tf.hub.locating import HUGGING_FACE_WEIGHTS
-
-_SAVED_MODEL = "saved_model.pb"
+from xlnet_tf.model_folders import (
+    MODEL_FILES,
+    OPENVINO_MODEL,
+    SAVED_MODEL,
+    exported_version,
+    model_file,
+    openvino_version,
+)
 
 
 def open_checkpoint(path: str | os.PathLike, config_file: str | None = None) -> Checkpoint:
@@ -90,9 +96,9 @@ def _find_weights(path: str) -> str:
         if runs := runs_below(folder):
             raise UserError(runs)
         files = sorted(tf.io.gfile.listdir(folder))
-        versions = sorted((n for name in files if (n := name.rstrip("/")).isdecimal()), key=int)
-        exported = [path for n in versions if tf.io.gfile.exists(path := f"{folder}/{n}/{_SAVED_MODEL}")]
-        content = _of_keras([f"{folder}/{name}" for name in files] + exported[-1:])
+        version = exported_version(folder) or openvino_version(folder)
+        exported = [f"{version}/{model_file(version)}"] if version else []
+        content = _of_keras([f"{folder}/{name}" for name in files] + exported)
         content = content or ", ".join(files[:10]) or "nothing"
         raise UserError(f"{folder} holds no checkpoint (but {content}): {hub.EXPECTED}.")
     return prefix
@@ -108,10 +114,14 @@ def _of_keras(files: Sequence[str]) -> str:
             f"a file of Keras ({os.path.basename(keras[0])}), which only Python code can load: load it "
             f"with {how}, write it with xlnet_tf.checkpoints.save_model(model, FOLDER), and give FOLDER"
         )
-    if exported := [file for file in files if os.path.basename(file) == _SAVED_MODEL]:
+    if exported := [file for file in files if os.path.basename(file) in MODEL_FILES]:
+        what = {
+            SAVED_MODEL: "a SavedModel, which",
+            OPENVINO_MODEL: "a model for OpenVINO, which xlnet_tf.from_pretrained,",
+        }[os.path.basename(exported[0])]
         origin = ModelCard.read(os.path.dirname(exported[0])).origin.get("exported_from")
         return (
-            "a SavedModel, which predict and serve can ask, but whose weights cannot be read back: give what "
+            f"{what} predict and serve can ask, but whose weights cannot be read back: give what "
             f"it was exported from{f', {origin}' if origin else ''}"
         )
     return ""

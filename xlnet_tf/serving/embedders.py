@@ -4,7 +4,9 @@ from xlnet_tf.serving.answers.options import FLOAT32
 from xlnet_tf.serving.answers.source import Source
 
 
-def open_embedder(path: str, checkpoint: str = "", layer: int = -1, weights: str = FLOAT32) -> Source:
+def open_embedder(
+    path: str, checkpoint: str = "", layer: int = -1, weights: str = FLOAT32, threads: int = 0
+) -> Source:
     """Finds a model that embeds texts; its `load` returns an Embedder.
 
     Args:
@@ -12,6 +14,7 @@ def open_embedder(path: str, checkpoint: str = "", layer: int = -1, weights: str
         checkpoint: of a fine-tuned run; see open_served.
         layer: see generation.embedding.embed_texts; an exported model has a fixed layer.
         weights: the kind that will be loaded: float32 or bfloat16; of an exported model, float32.
+        threads: see open_served.
     """
     from xlnet_tf.serving import tensorflow_sources  # here: what OpenVINO answers needs no TensorFlow
 

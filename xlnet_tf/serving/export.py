@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from xlnet_tf import files, folders
 from xlnet_tf.errors import UserError
+from xlnet_tf.model_folders import versions
 from xlnet_tf.ownership import Ownership, folder_lease
 from xlnet_tf.serving import config_files
 from xlnet_tf.serving.graph.exported_model import ExportableModel
-from xlnet_tf.serving.model_folders import versions
 from xlnet_tf.serving.warmup import BUCKETS_FILE, write_warmup
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 

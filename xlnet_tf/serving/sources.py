@@ -1,9 +1,55 @@
 """Opens models that answer texts: a fine-tuned run, weights by path or name, or an exported model."""
 
+import os
+import types
 from collections.abc import Collection
 from typing import Any
 
-from xlnet_tf.serving.answers.source import Source
+from xlnet_tf import hub, task_registry
+from xlnet_tf.errors import UserError
+from xlnet_tf.model_folders import OPENVINO_MODEL, exported_version
+from xlnet_tf.serving.answers.answering import Answering
+from xlnet_tf.serving.answers.options import FLOAT32, exact_buckets
+from xlnet_tf.serving.answers.source import Source, check_type_is_kept
+from xlnet_tf.serving.openvino.folder import OpenVinoFolder, find_folder
+from xlnet_tf.task_registry import LANGUAGE_MODEL
+
+
+def from_pretrained(path: str | os.PathLike) -> Any:
+    """Opens a model that answers, whatever computes it.
+
+    Args:
+        path: a model that `export --runtime=openvino` wrote, or weights as XLNetClassifier.from_pretrained
+            and the like take them.
+
+    Returns:
+        For a model for OpenVINO an object with `answer`, see XLNetHead.answer, without importing TensorFlow.
+        Else the class of the task, such as XLNetClassifier. For pretrained weights of either kind an
+        XLNetLanguageModel.
+
+    Example:
+        >>> xlnet_tf.from_pretrained("served/reviews").answer("A fine film.")
+        {'label': 'positive', 'score': 0.98, 'probabilities': {'negative': 0.02, 'positive': 0.98}}
+    """
+    path = os.fspath(path)
+    if version := find_folder(path):
+        task = version.task
+        if task != LANGUAGE_MODEL:
+            return _answering(version)
+    else:
+        if exported_version(hub.locate(path).folder):
+            raise UserError(
+                f"{path} is a SavedModel, which predict and serve can ask: give the weights that it was "
+                "exported from, or a model that export --runtime=openvino wrote"
+            )
+        from xlnet_tf.serving import tensorflow_sources  # here: what OpenVINO answers needs no TensorFlow
+
+        task = tensorflow_sources.task_of_weights(path)
+    if task == LANGUAGE_MODEL:
+        from xlnet_tf.generation.language_model import XLNetLanguageModel
+
+        return XLNetLanguageModel.from_pretrained(path)
+    return task_registry.find(task).load("model").from_pretrained(path)
 
 
 def open_served(
@@ -13,6 +59,7 @@ def open_served(
     head: str | None = None,
     head_name: str | None = None,
     inputs: Collection[str] | None = None,
+    threads: int = 0,
     **options: Any,
 ) -> Source:
     """Finds how trained weights are served, to export them or to answer texts in this process.
@@ -26,6 +73,7 @@ def open_served(
         head_name: which head for classification or regression, if there are several.
         inputs: to answer in this process, names of the available inputs: two texts make a pair where the
             model does not say. Rows are then padded to little more than their own length.
+        threads: that OpenVINO computes with; 0: one for each core. TensorFlow's are the process'.
         **options: of the ExportableModel: seq_len, buckets, ...
 
     Raises:
@@ -33,6 +81,8 @@ def open_served(
             fit together, a file is damaged, or an option is wrong.
         FileNotFoundError: there is nothing at the path.
     """
+    if inputs is not None and (version := find_folder(path)):
+        return _open_openvino(path, version, checkpoint, threads)
     from xlnet_tf.serving import tensorflow_sources  # here: what OpenVINO answers needs no TensorFlow
 
     return tensorflow_sources.open_served(
@@ -42,6 +92,33 @@ def open_served(
 
 def weights_file(path: str) -> str:
     """Returns a file that changes with the weights at a path."""
+    if version := find_folder(path):
+        return f"{version.path}/{OPENVINO_MODEL}"
     from xlnet_tf.serving import tensorflow_sources
 
     return tensorflow_sources.weights_file(path)
+
+
+def _open_openvino(path: str, version: OpenVinoFolder, checkpoint: str, threads: int) -> Source:
+    if checkpoint:
+        raise UserError("--checkpoint is for fine-tuned runs")
+    if version.task == LANGUAGE_MODEL:
+        raise UserError(
+            f"{path} is a pretrained language model: ask it with fill-mask, generate or score, or "
+            "fine-tune it for what predict is to answer"
+        )
+    kind = task_registry.find(version.task).load("answering")
+    rows = kind.example_rows(types.SimpleNamespace(**{"pair": False, **version.options}))
+    ranks = {name: 1 + isinstance(value, list) for name, value in rows.items()}
+
+    def load(weights_kind: str = FLOAT32) -> Answering:
+        check_type_is_kept(path, weights_kind)
+        return _answering(version, threads)
+
+    return Source(version.path, f"{version.path}/{OPENVINO_MODEL}", ranks, load)
+
+
+def _answering(version: OpenVinoFolder, threads: int = 0) -> Answering:
+    """Loads what answers rows in this process, padded to little more than their own length."""
+    buckets = exact_buckets(version.seq_len, version.segment_len)
+    return version.answering(buckets=buckets, threads=threads)

@@ -16,6 +16,7 @@ from xlnet_tf.checkpoints.model_card import ModelCard, is_run, task_of
 from xlnet_tf.errors import UserError, reason
 from xlnet_tf.generation.embedding import TextVectors, check_layer, embed_texts
 from xlnet_tf.generation.graphs import Graphs
+from xlnet_tf.model_folders import exported_version
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.loading import Pretrained
 from xlnet_tf.models.pretrainer import XLNetPretrainer
@@ -27,7 +28,6 @@ from xlnet_tf.serving.graph.exported_model import EXAMPLES, ExportableModel
 from xlnet_tf.serving.graph.graph_predictor import GraphPredictor
 from xlnet_tf.serving.graph.inputs import serialized_example
 from xlnet_tf.serving.graph.weights import policy
-from xlnet_tf.serving.model_folders import exported_version
 from xlnet_tf.task_registry import LANGUAGE_MODEL
 from xlnet_tf.tasks.pretraining.serving import EMBED, LanguageModelModule
 

@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 from etils import epath
 
-from xlnet_tf import files
-from xlnet_tf.checkpoints import open_checkpoint
+from xlnet_tf import checkpoints, files
 from xlnet_tf.records.job_notes import JobNotes
 
 
@@ -54,7 +52,9 @@ class Pieces(JobNotes):
 
 def weights_fingerprint(checkpoint: str) -> dict[str, Any]:
     """Returns the identity of weights, which a run that continues training may replace."""
-    weights = open_checkpoint(checkpoint).path
+    import tensorflow as tf  # here: texts' answers need no TensorFlow
+
+    weights = checkpoints.open_checkpoint(checkpoint).path
     parts = [weights] if tf.io.gfile.exists(weights) else files.beginning_with(f"{weights}.")
     return {
         "checkpoint": checkpoint,

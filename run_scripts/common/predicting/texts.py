@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from run_scripts.common import computing
 from run_scripts.common.answers import (
     LINES_FILE,
     answered_lines,
@@ -22,7 +23,7 @@ from run_scripts.common.answers import (
 from run_scripts.common.predicting.options import PredictOptions
 from run_scripts.common.sharded.options import ShardOptions
 from xlnet_tf import files, ownership
-from xlnet_tf.errors import UserError, reason
+from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.serving.answers.signatures import TensorInfo
 
@@ -36,8 +37,6 @@ def answer(options: PredictOptions, dtype: str | None):
 
     dtype is the weights' type; None: as in the model's run.
     """
-    import tensorflow as tf
-
     from run_scripts.common.sharded import job
     from xlnet_tf.serving.answers.text_answers import answer_texts
     from xlnet_tf.serving.sources import open_served
@@ -60,14 +59,11 @@ def answer(options: PredictOptions, dtype: str | None):
             inputs_of_row(row, source.ranks, chosen, f"{options.data or '--input'}, row {number}")
             for number, row in enumerate(rows, first + 1)
         )
-        try:
-            yield from answer_texts(served(), texts, options.batch_size)
-        except tf.errors.InvalidArgumentError as error:  # such as a question without options
-            raise UserError(f"the model refuses a row: {reason(error)}") from error
+        yield from answer_texts(served(), texts, options.batch_size)
 
     served = functools.cache(lambda: source.load(weights))
     if options.input:
-        tf.config.run_functions_eagerly(len(rows) <= _MOST_EAGER)
+        computing.run_eagerly(options.model_dir, len(rows) <= _MOST_EAGER)
         print("\n\n".join(map(describe, answers(iter(rows)))))
         return
     if not options.output_dir:

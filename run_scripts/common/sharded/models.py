@@ -1,12 +1,12 @@
 """Models that answer the rows of a corpus: a fine-tuned model, likelihoods, vectors."""
 
-import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from run_scripts.common import computing
 from run_scripts.common.answers import inputs_of_row
 from run_scripts.common.sharded.shard import Answerer, Inputs
 from tfrecord_builders.corpus import is_text
@@ -34,10 +34,10 @@ class Predicting:
     columns: tuple[tuple[str, str], ...]
 
     def load(self, threads: int) -> Answerer:
-        _use_threads(threads)
+        computing.use_threads(self.path, threads)
         from xlnet_tf.serving.sources import open_served
 
-        source = open_served(self.path, checkpoint=self.checkpoint, inputs=self.inputs)
+        source = open_served(self.path, checkpoint=self.checkpoint, inputs=self.inputs, threads=threads)
         answer = source.load(self.weights).batch_predictor()
         outputs = {name: (info.dtype, info.rank - 1) for name, info in answer.outputs.items()}
         columns = dict(self.columns)
@@ -67,7 +67,7 @@ class Scoring(TextModel):
     pieces: bool = option("Of a corpus: write each piece and its log-probability, too.", False)
 
     def load(self, threads: int) -> Answerer:
-        _use_threads(threads)
+        computing.use_threads(self.path, threads)
         from xlnet_tf.generation.language_model import XLNetLanguageModel
         from xlnet_tf.serving.graph.weights import policy
 
@@ -106,10 +106,11 @@ class Embedding(TextModel):
     tokens: bool = option("Give each token's piece and vector, too.", False)
 
     def load(self, threads: int) -> Answerer:
-        _use_threads(threads)
+        computing.use_threads(self.path, threads)
         from xlnet_tf.serving.embedders import open_embedder
 
-        embed = open_embedder(self.path, self.checkpoint, self.layer, self.dtype).load(self.dtype)
+        source = open_embedder(self.path, self.checkpoint, self.layer, self.dtype, threads=threads)
+        embed = source.load(self.dtype)
 
         def answer(rows: Sequence[Inputs]) -> list[dict[str, Any]]:
             found = embed([row["text"] for row in rows], self.tokens)
@@ -133,12 +134,3 @@ def _text_reader(field: str):
         return {"text": row[field]}
 
     return read
-
-
-def _use_threads(threads: int) -> None:
-    """Limits TensorFlow's threads, unless it already computes; then this process keeps its own."""
-    import tensorflow as tf
-
-    with contextlib.suppress(RuntimeError):
-        tf.config.threading.set_intra_op_parallelism_threads(threads)
-        tf.config.threading.set_inter_op_parallelism_threads(threads)

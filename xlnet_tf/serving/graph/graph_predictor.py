@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from xlnet_tf.errors import UserError, reason
 from xlnet_tf.serving.answers.signatures import TensorInfo
 from xlnet_tf.serving.answers.text_answers import Row, split_rows
 
@@ -21,7 +22,10 @@ class GraphPredictor(NamedTuple):
     without_padding: Callable[[Row, dict[str, Any]], dict[str, Any]]
 
     def __call__(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
-        answers = {name: values.numpy() for name, values in self.serve(**self.inputs(rows)).items()}
+        try:
+            answers = {name: values.numpy() for name, values in self.serve(**self.inputs(rows)).items()}
+        except tf.errors.InvalidArgumentError as error:  # such as a question without options
+            raise UserError(f"the model refuses a row: {reason(error)}") from error
         return [*map(self.without_padding, rows, split_rows(answers))]
 
     @property
