@@ -5,8 +5,8 @@ r"""Fine-tunes XLNet: on a table of your own, or on examples that a builder (`xl
         --config_file=glue_base --model_dir=runs/sst-2
 
 With --train, task, columns and length are found, the examples are built in the run's folder (runs/reviews,
-unless --model_dir says otherwise), and a part is held out to evaluate on. The examples of --data know which
-task they are for. Settings come, each over the one before, from the task's defaults,
+unless --model_dir says otherwise), and a part is held out to evaluate on. The examples of --data know their
+task. Settings come, each over the one before, from the task's defaults, what suits the model's size,
 --config_file (a recipe of run_scripts/recipes/ by its name, or a yaml file), the flags, and
 --params_override. The same command, started again, resumes where the run stopped; with --dry_run it checks
 everything and trains nothing. MODEL_DIR/best keeps the weights that did best on the dev examples.
@@ -148,7 +148,7 @@ def main(_: Sequence[str]):
     options, checks = from_flags(FinetuneOptions), from_flags(experiment.DryRunOptions)
     own, init_checkpoint = from_flags(own_tables.TableOptions), flags.FLAGS.init_checkpoint
     own_tables.check(own, options.data, init_checkpoint)
-    flags.FLAGS.model_dir = flags.FLAGS.model_dir or own_tables.default_model_dir(own.train)
+    flags.FLAGS.model_dir = flags.FLAGS.model_dir or own_tables.default_model_dir(own)
     model_dir, of_tasks = flags.FLAGS.model_dir, task_registry.settings("settings")
     folders.claim(model_dir, folders.RUN, folders.RUNS, flag="--model_dir")
     built = None
@@ -191,10 +191,7 @@ def main(_: Sequence[str]):
         return
     print(seeds.table(seeds.finetune_seeds(params, task_class, strategy, model_dir, options.num_seeds)))
     if built and options.num_seeds == 1:
-        if own.test:
-            print(f"\non {own.test}, with the best weights:")
-            print(own_tables.evaluated(model_dir, options.folder("test"), strategy))
-        print("\n" + own_tables.next_steps(model_dir, entry.name, built.example))
+        own_tables.print_outcome(own, built, model_dir, strategy)
 
 
 if __name__ == "__main__":

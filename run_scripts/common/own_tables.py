@@ -1,7 +1,6 @@
 """`finetune --train`: examples from a table of one's own, settings that suit them, and what to do next."""
 
 import dataclasses
-import re
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -72,12 +71,11 @@ def check(options: TableOptions, data: str, init_checkpoint: str | None) -> None
         )
 
 
-def default_model_dir(train: str) -> str:
-    """Returns the folder of a run on a table: runs/NAME."""
-    name = re.split(r"[.\[]", train.rstrip("/").rpartition("/")[2])[0]
-    if train.startswith("hf://"):
-        name = train.split("/")[-2].partition(":")[0].partition("@")[0]
-    return f"runs/{name or 'model'}"
+def default_model_dir(options: TableOptions) -> str:
+    """Returns the folder of a run on the table."""
+    from tfrecord_builders.automatic.build import default_model_dir as default_for
+
+    return default_for(options.train)
 
 
 def build(options: TableOptions, model_dir: str, init_checkpoint: str | None) -> Any:
@@ -101,14 +99,24 @@ def build(options: TableOptions, model_dir: str, init_checkpoint: str | None) ->
 
 def suggested(train: str, init_checkpoint: str | None) -> dict[str, Mapping[str, Any]]:
     """Returns settings that suit the model and the examples in a folder, by what they follow from."""
-    from xlnet_tf.checkpoints import open_checkpoint
-    from xlnet_tf.records.examples import ExampleSet
-    from xlnet_tf.tasks.suggestions import suggest
+    from xlnet_tf.tasks.tables import suggested as suggested_for
 
     if not init_checkpoint:
         return {}
-    found = suggest(open_checkpoint(init_checkpoint).config.d_model, ExampleSet.load(train).records)
+    found = suggested_for(train, init_checkpoint)
     return {found.origin: found.settings}
+
+
+def print_outcome(options: TableOptions, built: Any, model_dir: str, strategy) -> None:
+    """Prints the scores on the test table, if there is one, and what to do next."""
+    from xlnet_tf import task_registry
+    from xlnet_tf.records.examples import ExampleSet
+
+    if options.test:
+        print(f"\non {options.test}, with the best weights:")
+        print(evaluated(model_dir, str(built.folder / "test"), strategy))
+    task = task_registry.entry_for_set(ExampleSet.load(built.folder / "train")).name
+    print("\n" + next_steps(model_dir, task, built.example))
 
 
 def evaluated(model_dir: str, data: str, strategy) -> str:

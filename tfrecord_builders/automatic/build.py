@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -112,6 +113,14 @@ def build(sources: Sources, tokenizer: str, folder: epath.PathLike, progress: bo
     return Built(folder, description, False, _first_example(folder))
 
 
+def default_model_dir(train: str) -> str:
+    """Returns the folder of a run on a table: runs/NAME."""
+    name = re.split(r"[.\[]", train.rstrip("/").rpartition("/")[2])[0]
+    if train.startswith("hf://"):
+        name = train.split("/")[-2].partition(":")[0].partition("@")[0]
+    return f"runs/{name or 'model'}"
+
+
 def _first_example(folder: epath.Path) -> Mapping[str, Any]:
     return next(iter(ExampleSet.load(folder / "train").sidecar()))
 
@@ -162,12 +171,7 @@ def _plan(sources: Sources, tokenizer_name: str) -> tuple[str, dict[str, Any], s
     found = find(path, list(rows[0].values), task, sources.columns)
     kind = "classification" if found.task == "pairs" else found.task
     options, notes = _options(found, rows, path, task)
-    seq_len = options["seq_len"] = sources.seq_len or _length(found, rows, tokenizer_name)
-    if kind in _PARTS:
-        name, most = _PARTS[kind]
-        options[name] = min(most, seq_len // 2)
-    if kind == "question_answering":
-        options["stride"] = min(128, seq_len // 4)
+    options["seq_len"] = sources.seq_len or _length(found, rows, tokenizer_name)
     text = f"{path}: {options.get('kind') or kind}, {_described(found)}{notes}; {options['seq_len']} tokens"
     return kind, _with_splits(kind, sources, options, len(rows)), text
 
@@ -291,6 +295,12 @@ def _with_splits(kind: str, sources: Sources, options: dict[str, Any], rows: int
             options[split] = [path] if several else path
     if sources.seq_len:
         options["seq_len"] = sources.seq_len
+    if seq_len := options.get("seq_len"):
+        if kind in _PARTS:
+            name, most = _PARTS[kind]
+            options[name] = min(most, seq_len // 2)
+        if kind == "question_answering":
+            options["stride"] = min(128, seq_len // 4)
     if not sources.dev:
         options["dev_fraction"] = next(part for least, part in _DEV_FRACTIONS if rows >= least)
     return options
@@ -320,11 +330,17 @@ def _fingerprint(source: str) -> str:
         match = named_sets.hub_name(source)
         return hub.commit_of_data_set(match["name"], match["revision"]) if match else source
     path, digest = epath.Path(source), hashlib.sha256()
-    found = sorted(path.rglob("*")) if path.is_dir() else [path]
-    for file in found:
-        if not file.is_dir():
-            digest.update(f"{file.name}\n".encode())
-            with file.open("rb") as stream:
-                while block := stream.read(1 << 20):
-                    digest.update(block)
+    for file in _files(path):
+        digest.update(f"{file.name}\n".encode())
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
     return digest.hexdigest()
+
+
+def _files(path: epath.Path) -> Iterator[epath.Path]:
+    if not path.is_dir():
+        yield path
+        return
+    for entry in sorted(files.entries(path)):
+        yield from _files(entry)
