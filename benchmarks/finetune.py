@@ -10,8 +10,12 @@ Each trains one epoch on the same sample of a classification set: forward, backw
   hf dynamic    Hugging Face's XLNetForSequenceClassification in PyTorch, with our weights, in a process of
                 --peer_python: random batches, padded to the longest row, the default of its Trainer.
   hf grouped    the same with group_by_length, also the Trainer's: like lengths come together.
+  bert, modernbert, deberta-v3
+                what people would take instead, of the released base size and with random weights, grouped
+                likewise; with --layers=6 half of their layers.
   model_garden  Model Garden's XLNetClassifier on whole rows; --peer_steps steps of it, not the epoch.
 
+With --dtypes=float32,bfloat16 each runs in both: the peers by autocast. PyTorch's AdamW is its fused one.
 They run in turn, a part of the epoch each, so that a disturbance hits all alike. Fixed costs are included:
 the graphs that TensorFlow traces. Then all predict the labels of the sample, sorted by length.
 """
@@ -21,7 +25,7 @@ import dataclasses
 import functools
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,17 +43,41 @@ from xlnet_tf.text.special_tokens import PAD_ID
 
 OURS, MODEL_GARDEN = ("length", "packed", "fixed"), "model_garden"
 HUGGING_FACE = ("hf dynamic", "hf grouped")
+OTHERS = ("bert", "modernbert", "deberta-v3")
+DTYPES = ("float32", "bfloat16")
 KINDS = ("classification", "regression")
 _PARTS = 5  # of an epoch: how often all take turns
 
-# Answers to a request with the rows by beginning an epoch, or by predicting; to {"steps": N} by N steps more.
+# Answers to the rows by keeping them; to a mode and {"steps": N} by N steps of its epoch; else by predicting.
 PEER_PROGRAM = """
 import json, random, sys, torch, transformers
 from transformers.trainer_pt_utils import get_length_grouped_indices
 folder, threads = sys.argv[1:]
 torch.set_num_threads(int(threads))
 torch.manual_seed(0)
-model = rows = labels = None
+auto = transformers.AutoModelForSequenceClassification
+
+def make(name):
+    if name.startswith("hf"):
+        config = transformers.XLNetConfig.from_pretrained(folder, num_labels=sizes["num_labels"])
+        config.dropout = config.summary_last_dropout = sizes["dropout"]
+        return auto.from_pretrained(folder, config=config)
+    share = transformers.XLNetConfig.from_pretrained(folder).n_layer / 12
+    if name == "bert":
+        config = transformers.BertConfig(vocab_size=32000)
+    elif name == "modernbert":
+        config = transformers.ModernBertConfig()
+    else:
+        config = transformers.DebertaV2Config(
+            vocab_size=128100, hidden_size=768, num_hidden_layers=12, num_attention_heads=12,
+            intermediate_size=3072, type_vocab_size=0, layer_norm_eps=1e-7, relative_attention=True,
+            max_relative_positions=-1, position_buckets=256, norm_rel_ebd="layer_norm", share_att_key=True,
+            pos_att_type=["p2c", "c2p"], position_biased_input=False)
+    config.num_labels = sizes["num_labels"]
+    config.num_hidden_layers = round(share * config.num_hidden_layers)
+    if getattr(config, "layer_types", None):
+        config.layer_types = config.layer_types[:config.num_hidden_layers]
+    return auto.from_config(config)
 
 def batch(numbers):
     width = max(len(rows[n]) for n in numbers)
@@ -60,40 +88,38 @@ def batch(numbers):
 
 for line in sys.stdin:
     request = json.loads(line)
+    answer = 0.0
     if "rows" in request:
         rows, labels, size = request["rows"], torch.tensor(request["labels"]), request["batch_size"]
-        config = transformers.XLNetConfig.from_pretrained(folder, num_labels=request["num_labels"])
-        config.dropout = config.summary_last_dropout = request["dropout"]
-        base = transformers.XLNetForSequenceClassification.from_pretrained(folder, config=config)
-        runs = {}
-        answer = 0.0
-    elif "steps" in request:
-        mode = request["mode"]
-        if mode not in runs:
-            model = base if not runs else transformers.XLNetForSequenceClassification.from_pretrained(
-                folder, config=config)
-            order = list(range(len(rows)))
-            random.Random(0).shuffle(order)
-            if mode == "hf grouped":
-                lengths = [len(row) for row in rows]
-                order = get_length_grouped_indices(lengths, size, generator=torch.Generator().manual_seed(0))
-            adam = torch.optim.AdamW(model.parameters(), **request["adam"])
-            runs[mode] = model.train(), adam, iter([order[i:i + size] for i in range(0, len(order), size)])
-        model, adam, batches = runs[mode]
-        for _ in range(request["steps"]):
-            numbers = next(batches)
-            adam.zero_grad()
+        sizes, runs = request, {}
+        print("ANSWER", answer, flush=True)
+        continue
+    mode = request["mode"]
+    if mode not in runs:
+        model = make(mode)
+        order = list(range(len(rows)))
+        random.Random(0).shuffle(order)
+        if not mode.startswith("hf dynamic"):
+            lengths = [len(row) for row in rows]
+            order = get_length_grouped_indices(lengths, size, generator=torch.Generator().manual_seed(0))
+        adam = torch.optim.AdamW(model.parameters(), fused=True, **request["adam"])
+        runs[mode] = model.train(), adam, iter([order[i:i + size] for i in range(0, len(order), size)])
+    model, adam, batches = runs[mode]
+    autocast = torch.autocast("cpu", torch.bfloat16, enabled=mode.endswith(" bfloat16"))
+    for _ in range(request.get("steps", 0)):
+        numbers = next(batches)
+        adam.zero_grad()
+        with autocast:
             loss = model(**batch(numbers), labels=labels[numbers]).loss
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), request["clip_norm"])
-            adam.step()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), request["clip_norm"])
+        adam.step()
         answer = float(loss)
-    else:
+    if "steps" not in request:
         order = sorted(range(len(rows)), key=lambda n: -len(rows[n]))
-        with torch.inference_mode():
+        with torch.inference_mode(), autocast:
             for first in range(0, len(rows), size):
                 model.eval()(**batch(order[first:first + size])).logits.tolist()
-        answer = 0.0
     print("ANSWER", json.dumps(answer), flush=True)
 """
 
@@ -106,15 +132,18 @@ class Plan:
     examples: int = option("examples of it, drawn at random", 2000, least=1)
     batch_size: int = option("rows of a step", 32, least=1)
     modes: Sequence[str] = option("which of the epochs named above to run", (*OURS, *HUGGING_FACE))
+    dtypes: Sequence[str] = option("types of activations, of float32 and bfloat16", ("float32",))
     dropout: float = option("rate of all dropouts", 0.1, least=0, most=1)
     peer_steps: int = option("steps of Model Garden's; 0: none", 3, least=0)
     seed: int = option("random seed for the sample, initial weights and order", 0, least=0)
 
     def __post_init__(self):
-        if unknown := set(self.modes) - {*OURS, *HUGGING_FACE}:
-            raise UserError(
-                f"modes has {', '.join(sorted(unknown))}; expected some of {', '.join(OURS + HUGGING_FACE)}"
-            )
+        known = {"modes": OURS + HUGGING_FACE + OTHERS, "dtypes": DTYPES}
+        for name, choices in known.items():
+            if unknown := set(getattr(self, name)) - {*choices}:
+                raise UserError(
+                    f"{name} has {', '.join(sorted(unknown))}; expected some of {', '.join(choices)}"
+                )
         if "length" not in self.modes:
             raise UserError("modes lacks length, which the others are compared with")
 
@@ -149,7 +178,7 @@ def _outputs(examples: ExampleSet) -> int:
 class Ours:
     """Our trainer on a set."""
 
-    def __init__(self, config: XLNetConfig, plan: Plan, data: str, batching: str):
+    def __init__(self, config: XLNetConfig, plan: Plan, data: str, batching: str, dtype: str):
         import tensorflow as tf
         import tf_keras
         from official.core import exp_factory
@@ -170,7 +199,8 @@ class Ours:
         runtime.prepare(params.runtime)
         task = finetuning.build_task(params, classification.ClassificationTask)
         optimizer = build_optimizer(params.trainer.optimizer_config, params.trainer.train_steps, task.n_layer)
-        self.trainer = Trainer(params, task, task.build_model(), optimizer, evaluate=False)
+        with runtime.number_type(dtype):
+            self.trainer = Trainer(params, task, task.build_model(), optimizer, evaluate=False)
         self._number = tf.constant
         batching = self.trainer.batching
         lengths = batching.lengths_of_steps(0, params.trainer.train_steps, device.length_multiple())
@@ -244,6 +274,51 @@ def hugging_face(
         yield peer
 
 
+def _rows_of(plan: Plan, modes: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Returns name -> (mode, type) of those of the modes that the plan has; bfloat16 is part of the name."""
+    return {
+        mode if dtype == "float32" else f"{mode} {dtype}": (mode, dtype)
+        for dtype in plan.dtypes
+        for mode in modes
+        if mode in plan.modes
+    }
+
+
+def _compared_with(name: str, plan: Plan) -> str:
+    """Returns our row that a row is compared with: training or prediction in its type, else in the first."""
+    dtype = "bfloat16" if name.endswith(" bfloat16") else plan.dtypes[0]
+    return ("predict " if "predict" in name else "") + "length" + " bfloat16" * (dtype == "bfloat16")
+
+
+def _run_in_turn(
+    plan: Plan,
+    examples: ExampleSet,
+    ours: Mapping[str, Ours],
+    peer: peers.HuggingFace | None,
+    timed: Callable,
+) -> None:
+    """Trains an epoch of each, a part at a time, then predicts; `timed` gets names and functions."""
+    request = peers.torch_adamw()
+    theirs = _rows_of(plan, HUGGING_FACE + OTHERS) if peer else {}
+    runs: dict[str, Callable[[int], Any]] = {name: trainer.run for name, trainer in ours.items()}
+    for name in theirs:
+        runs[name] = lambda steps, name=name: peer.ask({"mode": name, "steps": steps, **request})
+    steps = -(-examples.records // plan.batch_size)
+    ends = sorted({steps * part // _PARTS for part in range(_PARTS + 1)})
+    with ProgressBar(total=steps * len(runs), desc="epoch", unit="step") as bar:
+        for begin, end in zip(ends, ends[1:]):
+            for name, run in runs.items():
+                bar.set_postfix_str(name)
+                timed(name, functools.partial(run, end - begin))
+                bar.update(end - begin)
+    for name, trainer in ours.items():
+        if name.startswith("length"):
+            timed(f"predict {name}", functools.partial(our_predictions, trainer))
+    for name, (mode, _) in theirs.items():
+        if mode != "hf dynamic":
+            timed(f"predict {name}", functools.partial(peer.ask, {"mode": name, **request}))
+
+
 def measure(config: XLNetConfig, plan: Plan, peer_python: str | None = None) -> dict[str, Any]:
     """Runs an epoch of each implementation in turn, and predicts."""
     seconds: dict[str, float] = {}
@@ -257,26 +332,9 @@ def measure(config: XLNetConfig, plan: Plan, peer_python: str | None = None) -> 
         data = stack.enter_context(tempfile.TemporaryDirectory())
         examples = sample(plan, data)
         config = dataclasses.replace(config, n_token=examples.tokenizer["vocab_size"])
-        ours = {batching: Ours(config, plan, data, batching) for batching in OURS if batching in plan.modes}
-        runs: dict[str, Callable[[int], Any]] = {name: trainer.run for name, trainer in ours.items()}
-        if peer := stack.enter_context(hugging_face(config, plan, examples, peer_python)):
-            request = peers.torch_adamw()
-            for mode in HUGGING_FACE:
-                if mode in plan.modes:
-                    runs[mode] = lambda steps, mode=mode: peer.ask({"steps": steps, "mode": mode, **request})
-        steps = -(-examples.records // plan.batch_size)
-        ends = sorted({steps * part // _PARTS for part in range(_PARTS + 1)})
-        with ProgressBar(total=steps * len(runs), desc="epoch", unit="step") as bar:
-            for begin, end in zip(ends, ends[1:]):
-                for name, run in runs.items():
-                    bar.set_postfix_str(name)
-                    timed(name, functools.partial(run, end - begin))
-                    bar.update(end - begin)
-        predictions = {"length": lambda: our_predictions(ours["length"])}
-        if peer:
-            predictions["hf sorted"] = lambda: peer.ask({})
-        for name, predict in predictions.items():
-            timed(f"predict {name}", predict)
+        ours = {name: Ours(config, plan, data, *mode) for name, mode in _rows_of(plan, OURS).items()}
+        peer = stack.enter_context(hugging_face(config, plan, examples, peer_python))
+        _run_in_turn(plan, examples, ours, peer, timed)
         by_example = {name: seconds[name] / examples.records for name in seconds}
         if plan.peer_steps:
             step = model_garden_step(config, plan, examples)
@@ -284,10 +342,8 @@ def measure(config: XLNetConfig, plan: Plan, peer_python: str | None = None) -> 
             for _ in range(plan.peer_steps):
                 timed(MODEL_GARDEN, step)
             by_example[MODEL_GARDEN] = seconds[MODEL_GARDEN] / plan.peer_steps / plan.batch_size
-        positions = {
-            name: trainer.positions / (steps * plan.batch_size * examples.seq_len)
-            for name, trainer in ours.items()
-        }
+        computed = -(-examples.records // plan.batch_size) * plan.batch_size * examples.seq_len
+        positions = {name: trainer.positions / computed for name, trainer in ours.items()}
         title = (
             f"{plan.examples:,} examples of {plan.data}, {config.n_layer} layers, batches of "
             f"{plan.batch_size} x {examples.seq_len}; "
@@ -297,7 +353,7 @@ def measure(config: XLNetConfig, plan: Plan, peer_python: str | None = None) -> 
             {
                 "": name,
                 "ms an example": 1e3 * value,
-                "length's / this": by_example["predict length" if "predict" in name else "length"] / value,
+                "length's / this": by_example[_compared_with(name, plan)] / value,
                 "positions": positions.get(name),
             }
             for name, value in by_example.items()

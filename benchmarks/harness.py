@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from xlnet_tf import files
-from xlnet_tf.config import PRESETS, XLNetConfig
+from xlnet_tf.config import PRESETS, Recompute, XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
 from xlnet_tf.progress_bar import ProgressBar
@@ -117,7 +117,7 @@ def our_model(
     dropout: float = 0.1,
     *,
     bfloat16: bool = False,
-    recompute: bool = False,
+    recompute: Recompute = False,
     seed: int = 0,
 ):
     """Creates our pretrainer; equal seeds give equal initial weights."""

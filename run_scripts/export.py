@@ -1,10 +1,12 @@
-r"""Exports a trained model for TensorFlow Serving: raw text in, answers out.
+r"""Exports a trained model for servers: raw text in, answers out.
 
     python -m run_scripts.export --model_dir=runs/sst-2 --output_dir=served/sst-2
+    python -m run_scripts.export --model_dir=runs/sst-2 --output_dir=served/fast --runtime=openvino
 
 A fine-tuned run is served as its task; pretrained weights (a run's, the original's, Hugging Face's) as a
 language model: embed, score, fill_mask, generate; or, with --head, as what a checkpoint was fine-tuned for.
-What is written needs nothing of this project: TensorFlow Serving, or tensorflow and tensorflow_text, load it.
+A SavedModel needs nothing of this project: TensorFlow Serving, or tensorflow and tensorflow_text, load it.
+For OpenVINO, this project answers texts without TensorFlow, and OpenVINO Model Server takes tokens.
 """
 
 import dataclasses
@@ -33,11 +35,21 @@ class ExportOptions:
     checkpoint: str = option(
         "Checkpoint of a run: best, last, or as ckpt-100; empty: best if kept, else last.", ""
     )
+    runtime: str = option(
+        "tensorflow: a SavedModel; openvino: faster on CPUs, and answers without TensorFlow.",
+        "tensorflow",
+        choices=("tensorflow", "openvino"),
+    )
     weights: str = option(
         "float32; bfloat16, half the size, fast where the processor computes with it; int8, a quarter of the "
-        "size, computes in float32.",
+        "size, computes in float32, with openvino in integers; int4, for language models with openvino.",
         "float32",
-        choices=("float32", "bfloat16", "int8"),
+        choices=("float32", "bfloat16", "int8", "int4"),
+    )
+    calibration_data: str | None = option(
+        "Folder of examples like the texts to come, such as a dev set: finds the ranges of activations for "
+        "--runtime=openvino --weights=int8.",
+        None,
     )
     seq_len: int | None = option("Most tokens of a text. Default: the run's; 512.", None, least=5)
     buckets: Sequence[str] | None = option(
@@ -120,15 +132,23 @@ def main(_: Sequence[str]):
     if options.buckets is not None:
         module_options["buckets"] = numbers("buckets", options.buckets)
     check_flags(options, head_options)
+    exports.check_runtime(options)
     exports.check_demands(options.model_dir)
     from xlnet_tf.serving import config_files
     from xlnet_tf.serving.export import export
 
     served = served_module(options, module_options | head_options)
+    local = f"xlnet-tf serve --model={shlex.quote(options.output_dir)}"
+    if options.runtime == "openvino":
+        path = exports.export_openvino(options, served)
+        print(exports.describe_openvino(path))
+        print(f"\nTo answer texts, without TensorFlow: {local}")
+        print(f"\nTo serve the numbers:\n\n{config_files.openvino_docker_command(options.output_dir)}")
+        return
     path = export(served, options.output_dir, version=options.version, warmup_batches=warmup_batches)
     print(exports.describe(path))
     print(f"\nTo serve it:\n\n{config_files.docker_command(options.output_dir)}")
-    print(f"\nWithout a container: xlnet-tf serve --model={shlex.quote(options.output_dir)}")
+    print(f"\nWithout a container: {local}")
 
 
 def served_module(options: ExportOptions, module_options: dict[str, Any]):
@@ -140,8 +160,10 @@ def served_module(options: ExportOptions, module_options: dict[str, Any]):
         seq_len = options.seq_len or open_served(options.model_dir, head=options.head).options["seq_len"]
         buckets = module_options["buckets"] = buckets_for(options.bucket_data, seq_len)
         print(f"buckets for texts as in {options.bucket_data}: {', '.join(map(str, buckets))}")
-    weights = {"weights": options.weights, "checkpoint": options.checkpoint}
-    if options.check_data:
+    in_tensorflow = options.runtime == "tensorflow"
+    kind = options.weights if in_tensorflow else "float32"
+    weights = {"weights": kind, "checkpoint": options.checkpoint}
+    if options.check_data and in_tensorflow:
         exports.check_weights(options.model_dir, options.check_data, max_loss=options.max_loss, **weights)
     if options.calibrate:
         from xlnet_tf.tasks import export_checks
@@ -152,7 +174,7 @@ def served_module(options: ExportOptions, module_options: dict[str, Any]):
     source = open_served(
         options.model_dir, checkpoint=options.checkpoint, head=options.head, **module_options
     )
-    served = source.load(options.weights)
+    served = source.load(kind)
     exports.warn_of_left_out(module_options.get("buckets", ()), served.buckets)
     return served
 

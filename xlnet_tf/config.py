@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from typing_extensions import Self
 
@@ -18,6 +18,9 @@ _MOST_TOKENS, _MOST_LAYERS, _MOST_WIDTH = 1 << 24, 1 << 10, 1 << 17
 _MOST_WEIGHTS = 5 * 10**9  # with gradients and Adam's moments 80 GB on each device
 MOST_MEMORY = 1 << 16  # tokens
 MOST_SEED = (1 << 63) - 1  # seeds are int64
+
+#: What gradient checkpointing computes again: nothing; all; or "cheap", all but products with weights.
+Recompute = Literal[False, True, "cheap"]
 
 
 @hints.refusing_unknown

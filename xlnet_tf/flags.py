@@ -39,6 +39,24 @@ class _FloatParser(flags.FloatParser):
         return not self._limits.allow(val)
 
 
+class _Switch(flags.BooleanFlag):
+    """A flag that is on, off or one of some words: --cache, --nocache, --cache=little."""
+
+    def __init__(self, name: str, default: bool | str | None, help: str, words: Sequence[str]):
+        super().__init__(name, default, help)
+        self.parser = _SwitchParser(words)
+
+
+class _SwitchParser(flags.BooleanParser):
+    def __init__(self, words: Sequence[str]):
+        super().__init__()
+        self._words = words
+        self.syntactic_help = " or ".join([", ".join(["true", "false", *words[:-1]]), words[-1]])
+
+    def parse(self, argument):
+        return argument if argument in self._words else super().parse(argument)
+
+
 def option(
     help: str,
     default: Any = dataclasses.MISSING,
@@ -120,7 +138,10 @@ def _define(
 ) -> None:
     meaning, arguments = schema.kind_of(hint), (name, default, help)
     kind = meaning.type
-    if limits.choices:
+    if kind is typing.Literal:
+        words = [choice for choice in meaning.limits.choices if isinstance(choice, str)]
+        flags.DEFINE_flag(_Switch(*arguments, words))
+    elif limits.choices:
         flags.DEFINE_enum(name, default, list(limits.choices), help, required=required)
     elif kind is Sequence and meaning.part.type is int:  # given once per number
         flags.DEFINE_multi_integer(*arguments, limits.least, limits.most, required=required)
@@ -145,13 +166,13 @@ class Setting:
 
     Args:
         field: path of the field in the experiment; empty: the flag is an option.
-        kind: its type, or a tuple of the strings allowed.
+        kind: its type, or a tuple of the strings allowed; Literal[False, True, "word"] is on, off or a word.
         below: exclusive upper limit.
     """
 
     flag: str
     field: str
-    kind: type | str | tuple[str, ...]
+    kind: Any
     help: str
     minimum: float | None = None
     below: float | None = None

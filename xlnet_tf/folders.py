@@ -82,6 +82,7 @@ def _signs(folder: epath.Path, names: list[str]) -> Iterator[tuple[str, str]]:
     yield ADAPTATION, first("adaptation.json")
     yield RUN, next(matching(r"ckpt-\d+\.index"), settings and first("best"))
     yield SAVED_MODEL, first("saved_model.pb")  # one version of an export, or Keras' own
+    yield EXPORT, first("openvino_model.xml")  # likewise
     yield WEIGHTS, next(matching(_OF_WEIGHTS), "")
     yield RUN, settings or (manifest and first("xlnet_config.json"))  # a run that has saved nothing yet
     yield WEIGHTS, first("model.json") if "format_version" in _fields(folder / "model.json") else ""
@@ -89,7 +90,12 @@ def _signs(folder: epath.Path, names: list[str]) -> Iterator[tuple[str, str]]:
         yield kind, manifest
     yield EXAMPLES, next(matching(r"shard-\d+\.tfrecord"), "")
     yield RECORDS, next(matching(r"build\.json|.*\.tfrecord"), "")
-    versions = (name for name in matching(r"\d+") if (folder / name / "saved_model.pb").exists())
+    files_of_versions = ("saved_model.pb", "openvino_model.xml")
+    versions = (
+        name
+        for name in matching(r"\d+")
+        if any((folder / name / file).exists() for file in files_of_versions)
+    )
     yield EXPORT, first("models.config") or next(versions, "")
     runs = (name for name in matching(r"seed-\d+|\w[\w.]*=.+") if look(folder / name)[0] in (RUN, RUNS))
     yield RUNS, first("seeds.json", "sweep.json") or next(runs, "")

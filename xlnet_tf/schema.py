@@ -90,6 +90,9 @@ class Kind(NamedTuple):
 
     def expected(self, value: Any) -> str:
         """Returns what is expected instead of a value, in words; "" if it is right."""
+        if self.type is typing.Literal:  # not `in`: for Python, 1 is True
+            same = (type(choice) is type(value) and choice == value for choice in self.limits.choices)
+            return "" if any(same) else str(self.limits)
         if self.type not in _ACCEPTED:
             return ""
         # For Python, True is a number and a text is a sequence.
@@ -112,6 +115,7 @@ def kind_of(hint: Any, limits: Limits = UNLIMITED) -> Kind:
     options = typing.get_args(hint) if is_union else (hint,)
     first = next((option for option in options if option is not types.NoneType), types.NoneType)
     kind, parts = typing.get_origin(first) or first, typing.get_args(first)
+    limits = Limits(parts) if kind is typing.Literal else limits
     part = None
     if parts and kind in _LISTS:
         part, limits = kind_of(parts[0], limits), UNLIMITED

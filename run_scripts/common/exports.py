@@ -26,14 +26,14 @@ def check_demands(model_dir: str):
         )
 
 
-def check_weights(model_dir: str, data: str, weights: str, checkpoint: str, max_loss: float):
+def check_weights(model_dir: str, data: str, weights: str, checkpoint: str, max_loss: float, graph=None):
     """Compares smaller weights with float32 on examples, and prints the loss.
 
-    More than max_loss points (hundredths) of the task's metric are a UserError.
+    More than max_loss points (hundredths) of the task's metric are a UserError. `graph`: see compare_weights.
     """
     from xlnet_tf.tasks import export_checks
 
-    loss = export_checks.compare_weights(model_dir, data, weights, checkpoint)
+    loss = export_checks.compare_weights(model_dir, data, weights, checkpoint, graph)
     print(
         f"{loss.metric} on {data}: {loss.full:.4f} with float32, {loss.small:.4f} with {weights}: "
         f"{loss.points:.2f} points lost"
@@ -54,6 +54,73 @@ def warn_of_left_out(buckets: Sequence[int], served: Sequence[int]):
             ", ".join(map(str, short)),
             served[0],
         )
+
+
+def check_runtime(options):
+    """Raises UserError for options that do not go with --runtime; `options` are those of the command."""
+    if options.runtime == "tensorflow":
+        if options.calibration_data or options.weights == "int4":
+            raise UserError("--calibration_data and --weights=int4 are for --runtime=openvino")
+        return
+    from xlnet_tf.serving.openvino import quantization
+    from xlnet_tf.serving.openvino.compiled import import_openvino
+
+    import_openvino()
+    if options.weights in ("int8", "int4"):
+        quantization.import_nncf()
+    if options.calibration_data and options.weights != "int8":
+        raise UserError("--calibration_data finds the ranges of 8-bit activations: give --weights=int8, too")
+    if tuple(options.warmup_batches) != ("1", "8"):
+        raise UserError("--warmup_batches is for TensorFlow Serving: leave it out with --runtime=openvino")
+
+
+def export_openvino(options, served) -> str:
+    """Exports a model for OpenVINO with what was asked for; returns the version's folder."""
+    from xlnet_tf.model_folders import OPENVINO_MODEL
+    from xlnet_tf.serving.export import export_openvino
+    from xlnet_tf.serving.openvino.compiled import CompiledGraph
+    from xlnet_tf.task_registry import LANGUAGE_MODEL
+
+    is_language_model, weights = served.card.task == LANGUAGE_MODEL, options.weights
+    if weights == "int4" and not is_language_model:
+        raise UserError("--weights=int4 is for language models: give int8 with --calibration_data")
+    if is_language_model and options.calibration_data:
+        raise UserError("--calibration_data: a language model's int8 is of weights alone, which needs none")
+    if weights == "int8" and not (is_language_model or options.calibration_data):
+        raise UserError(
+            "--weights=int8 with --runtime=openvino computes with 8-bit activations: give "
+            "--calibration_data, a folder of examples like the texts to come, such as a dev set"
+        )
+
+    def check(folder: str):
+        if options.check_data:
+            graph = CompiledGraph(f"{folder}/{OPENVINO_MODEL}", weights)
+            check_weights(
+                options.model_dir, options.check_data, weights, options.checkpoint, options.max_loss, graph
+            )
+
+    return export_openvino(
+        served,
+        options.output_dir,
+        weights,
+        version=options.version,
+        calibration_data=options.calibration_data,
+        check=check,
+    )
+
+
+def describe_openvino(path: str) -> str:
+    """Returns a table of a version's graphs and its size."""
+    from xlnet_tf.serving.openvino.compiled import CompiledGraph
+
+    folder = epath.Path(path)
+    graphs = sorted(folder.rglob("*.xml"), key=lambda file: len(file.parts))
+    size = sum(file.stat().length for file in folder.rglob("*") if not file.is_dir())
+    lines = [f"{path}: {size / 1e6:,.0f} MB"]
+    for file in graphs:
+        inputs, outputs = (", ".join(sorted(names)) for names in CompiledGraph.names(str(file)))
+        lines.append(f"  {file.stem:<16} {inputs} -> {outputs}")
+    return "\n".join(lines)
 
 
 def describe(path: str) -> str:

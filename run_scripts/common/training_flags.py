@@ -3,7 +3,7 @@
 from typing import Any
 
 from xlnet_tf import flags
-from xlnet_tf.config import PRESETS
+from xlnet_tf.config import PRESETS, Recompute
 from xlnet_tf.flags import Setting
 
 ROWS = (1 << 20) + 1  # of a batch: too many
@@ -23,8 +23,9 @@ MODEL = (
 TRAINER = (
     Setting("accumulation_steps", "trainer.accumulation_steps", int,
             "Micro-batches into which each device splits its rows of a step, to fit its memory.", 1),
-    Setting("recompute", "trainer.recompute", bool,
-            "Gradient checkpointing: compute activations again in the backward pass, time for memory."),
+    Setting("recompute", "trainer.recompute", Recompute,
+            "Gradient checkpointing: compute activations again in the backward pass, time for memory; cheap: "
+            "all but the products with weights, for less time and less memory than without."),
     Setting("learning_rate", "trainer.optimizer_config.learning_rate", float, "Peak learning rate.", 0),
     Setting("warmup_steps", "trainer.optimizer_config.warmup_steps", int,
             "Steps until the peak learning rate.", 0),

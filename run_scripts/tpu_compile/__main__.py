@@ -61,7 +61,8 @@ def main(_: Sequence[str]) -> None:
     if all(isinstance(row.outcome, NotCompiled) for row in results.rows):
         raise UserError(
             "nothing compiles, for the reasons above. What is too large needs fewer rows (--batch_per_core; "
-            "--find_max_batch searches them), another --topology, or, if it is a training step, --recompute"
+            "--find_max_batch searches them), another --topology, or, if it is a training step, "
+            "--recompute=cheap or --recompute"
         )
 
 

@@ -26,12 +26,15 @@ def data(tmp_path_factory, tokenizer_file):
 
 @pytest.mark.integration
 def test_measure(data):
-    plan = benchmark.Plan(data=data, examples=11, batch_size=4, modes=("length", "fixed"), peer_steps=1)
+    sizes = {"examples": 11, "batch_size": 4, "peer_steps": 1}
+    plan = benchmark.Plan(data=data, modes=("length", "fixed"), dtypes=benchmark.DTYPES, **sizes)
     report = benchmark.measure(TINY, plan)
     [(title, rows)] = report.items()
     assert "11 examples" in title
     rows = {row[""]: row for row in rows}
-    assert set(rows) == {"length", "fixed", "predict length", "model_garden"}
+    ours = {"length", "fixed", "predict length"}
+    assert set(rows) == {*ours, *(f"{name} bfloat16" for name in ours), "model_garden"}
+    assert rows["length bfloat16"]["length's / this"] == rows["length"]["length's / this"] == 1
     assert 0 < rows["length"]["positions"] < rows["fixed"]["positions"] == 1
     assert min(row["ms an example"] for row in rows.values()) > 0
 
@@ -61,3 +64,5 @@ def test_model_garden_does_not_see_the_padding(data, monkeypatch):
 def test_modes_that_cannot_be_compared(modes, message):
     with pytest.raises(UserError, match=message):
         benchmark.Plan(data="records", modes=modes)
+    with pytest.raises(UserError, match="dtypes has float8; expected some of float32, bfloat16"):
+        benchmark.Plan(data="records", dtypes=("float8",))

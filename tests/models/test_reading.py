@@ -129,8 +129,10 @@ def gradients(encoder, ids, segment_len, memory_gradient=0, compiled=False):
     ("recompute", "compiled"),
     [
         (True, False),
+        ("cheap", False),
         pytest.param(False, False, marks=pytest.mark.integration),
         pytest.param(True, True, marks=pytest.mark.integration),
+        pytest.param("cheap", True, marks=pytest.mark.integration),
     ],
 )
 def test_gradient_through_all_memory_is_that_of_reading_at_once(recompute, compiled):
@@ -146,7 +148,7 @@ def test_gradient_through_all_memory_is_that_of_reading_at_once(recompute, compi
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("recompute", [False, True, "cheap"])
 def test_gradient_reaches_as_far_back_as_asked(recompute):
     """Each segment has words of its own: their embeddings show where the gradient arrives."""
     segments = 4

@@ -183,7 +183,7 @@ def _problem(error: Exception, values: flags.FlagValues, required: Sequence[Sequ
         known = flag.parser.enum_values
         tip = did_you_mean(given[found.end() :], {name: name for name in known})
         return f"{given}: expected one of {', '.join(known)}{tip}"
-    expected = "true or false" if flag.boolean else _syntax(flag)
+    expected = _syntax(flag) or "true or false" * flag.boolean
     return f"{given}: expected {expected}" if expected else message
 
 

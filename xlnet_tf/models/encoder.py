@@ -3,13 +3,13 @@
 import functools
 import numbers
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import tensorflow as tf
 import tf_keras
 from typing_extensions import Self
 
-from xlnet_tf.config import MOST_MEMORY, XLNetConfig
+from xlnet_tf.config import MOST_MEMORY, Recompute, XLNetConfig
 from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.layers import kernels as kernels_lib
 from xlnet_tf.layers import positions as positions_lib
@@ -39,7 +39,8 @@ class XLNetEncoder(ShapeFreeModel):
         uniform_when_blind: what a target that may see nothing gets: False, no attention at all; True,
             the original's mean over all values, its own included.
         recompute: gradient checkpointing: in training, compute each block's activations again in the backward
-            pass rather than keep them: a third more time for a fraction of the memory.
+            pass rather than keep them: a third more time for a fraction of the memory. "cheap": all but the
+            products with weights, which take most of the time and the smaller part of the memory.
 
     Call args: a dict of
         input_word_ids: [B, T] integers.
@@ -98,7 +99,7 @@ class XLNetEncoder(ShapeFreeModel):
         reuse_len: int | None = None,
         initializer_range: float = 0.02,
         uniform_when_blind: bool = False,
-        recompute: bool = False,
+        recompute: Recompute = False,
         name: str = "encoder",
         **kwargs,
     ):
@@ -118,6 +119,8 @@ class XLNetEncoder(ShapeFreeModel):
             raise UserError(
                 f"reuse_len is {reuse_len}; expected at least 1 token, or None for whole segments."
             )
+        if recompute not in get_args(Recompute):
+            raise UserError(f"recompute is {recompute!r}; expected False, True or 'cheap'.")
         super().__init__(name=name, **kwargs)
         self.config = config
         self.dropout = dropout
@@ -215,8 +218,9 @@ class XLNetEncoder(ShapeFreeModel):
                 seed=fold_in(seed, layer),
             )
             # The backward pass begins with the last layer, which is still there.
-            recompute = self.recompute and training and not last
-            content, query = (recomputed(call, memory_gradient) if recompute else call)(content, query)
+            keeps_all = not (self.recompute and training) or last
+            run = call if keeps_all else recomputed(call, memory_gradient, self.recompute == "cheap")
+            content, query = run(content, query)
             layer_outputs.append(content)
 
         outputs = {"encoder_outputs": layer_outputs[:-1] if keys_only else layer_outputs}

@@ -1,6 +1,7 @@
-"""Settings of TensorFlow Serving for an exported model, and the command that starts a server with them.
+"""Settings of servers for an exported model, and the command that starts one with them.
 
-Source: https://www.tensorflow.org/tfx/serving/serving_config
+Sources: https://www.tensorflow.org/tfx/serving/serving_config for TensorFlow Serving,
+https://docs.openvino.ai/2026/model-server/ovms_docs_parameters.html for OpenVINO Model Server.
 """
 
 import json
@@ -17,10 +18,13 @@ from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
+from xlnet_tf.serving.answers.options import FLOAT32
 
 MODELS_FILE, BATCHING_FILE, MONITORING_FILE = "models.config", "batching.config", "monitoring.config"
+OPENVINO_FILE = "config.json"
 METRICS_PATH = "/monitoring/prometheus/metrics"
 IMAGE = "tensorflow/serving:2.20.0"
+OPENVINO_IMAGE = "openvino/model_server:2026.4"
 GRPC_PORT, REST_PORT = 8500, 8501
 LARGEST_BATCH = 32
 
@@ -141,6 +145,42 @@ def write_monitoring(folder: str) -> None:
     # Grafana's, of TensorFlow Serving's metrics: requests, errors and times by model.
     dashboard = (_TEMPLATES / "dashboard.json").read_text(encoding="utf-8")
     _complete(os.path.join(folder, "monitoring/dashboard.json"), dashboard)
+
+
+def write_openvino(folder: str, weights: str) -> None:
+    """Writes config.json and compose.yaml for OpenVINO Model Server; existing files are kept, see `write`.
+
+    Args:
+        weights: the kind that the first version has; other than float32, the server computes in bfloat16
+            what is not in integers.
+    """
+    name = model_name(folder)
+    precision = "f32" if weights == FLOAT32 else "bf16"
+    model = {
+        "name": name,
+        "base_path": f"/models/{name}",
+        "model_version_policy": {"latest": {"num_versions": 1}},
+        "plugin_config": {"INFERENCE_PRECISION_HINT": precision, "PERFORMANCE_HINT": "LATENCY"},
+    }
+    settings = {"model_config_list": [{"config": model}], "monitoring": {"metrics": {"enable": True}}}
+    _complete(os.path.join(folder, OPENVINO_FILE), json.dumps(settings, indent=1) + "\n")
+    values = {"name": name, "image": OPENVINO_IMAGE, "grpc": GRPC_PORT, "rest": REST_PORT}
+    template = string.Template(
+        _TEMPLATES.with_name("openvino").joinpath("compose.yaml").read_text(encoding="utf-8")
+    )
+    _complete(os.path.join(folder, "compose.yaml"), template.substitute(values))
+
+
+def openvino_docker_command(folder: str) -> str:
+    """Returns the command that serves an exported model's numbers with OpenVINO Model Server in Docker."""
+    name = model_name(folder)
+    mount = shlex.quote(f"{os.path.abspath(folder)}:/models/{name}:ro")
+    parts = [
+        f"docker run --rm -p {GRPC_PORT}:{GRPC_PORT} -p {REST_PORT}:{REST_PORT}",
+        f"-v {mount} {OPENVINO_IMAGE}",
+        f"--config_path /models/{name}/{OPENVINO_FILE} --port {GRPC_PORT} --rest_port {REST_PORT}",
+    ]
+    return " \\\n    ".join(parts)
 
 
 def _complete(path: str, text: str) -> None:

@@ -1,18 +1,22 @@
-"""Writes SavedModels for TensorFlow Serving."""
+"""Writes versions of served models: SavedModels for TensorFlow Serving, or graphs for OpenVINO."""
 
+import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from xlnet_tf import files, folders
 from xlnet_tf.errors import UserError
-from xlnet_tf.model_folders import versions
+from xlnet_tf.model_folders import OPENVINO_MODEL, SAVED_MODEL, versions
+from xlnet_tf.model_folders import model_file as find_model_file
 from xlnet_tf.ownership import Ownership, folder_lease
 from xlnet_tf.serving import config_files
 from xlnet_tf.serving.graph.exported_model import ExportableModel
+from xlnet_tf.serving.openvino import version_files
 from xlnet_tf.serving.warmup import BUCKETS_FILE, write_warmup
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
@@ -44,42 +48,105 @@ def export(
         warmup_batches: sizes of batches to warm up with, ascending, which the server also pads batches to.
 
     Raises:
-        UserError: the version exists, a number or the folder's name is wrong, or existing settings do not fit
-            the warm-up batches.
+        UserError: the version exists, a number or the folder's name is wrong, the folder has versions for
+            another runtime, or existing settings do not fit the warm-up batches.
     """
-    folder = folder.rstrip("/")
-    _check_folder(folder)
-    folders.claim(folder, folders.EXPORT, flag="--output_dir")
-    tf.io.gfile.makedirs(folder)
-    with folder_lease(folder, "exporting", "--output_dir") as owner:
-        if version is None:
-            version = 1 + max(versions(folder), default=0)
-        _check(folder, version, warmup_batches)
-        return _export(module, folder, version, warmup_batches, owner)
 
-
-def _export(
-    module: ExportableModel, folder: str, version: int, warmup_batches: Sequence[int], owner: Ownership
-) -> str:
-    target, unfinished = f"{folder}/{version}", f"{folder}/unfinished-{version}"
-    if tf.io.gfile.exists(unfinished):
-        tf.io.gfile.rmtree(unfinished)
-    try:
+    def write(unfinished: str) -> None:
         _save(module, unfinished)
         module.card.write(unfinished)
         write_warmup(unfinished, module.example_inputs(), module.METHODS, warmup_batches)
         files.write(f"{unfinished}/{BUCKETS_FILE}", json.dumps(module.buckets))
+
+    def write_settings(folder: str) -> None:
         # Requests with different numbers of options or candidates cannot be put together.
         one_number = all(spec.shape.rank == 1 for spec in module.input_specs().values())
         config_files.write(folder, warmup_batches, batching=one_number)
         config_files.write_monitoring(folder)
-    except BaseException:
+
+    folder = folder.rstrip("/")
+    with _new_version(folder, version, SAVED_MODEL) as target:
+        _check_batches(folder, warmup_batches)
+        return target.write(write, write_settings)
+
+
+def export_openvino(
+    module: ExportableModel,
+    folder: str,
+    weights: str,
+    *,
+    version: int | None = None,
+    calibration_data: str | None = None,
+    check: Callable[[str], None] = lambda path: None,
+) -> str:
+    """Writes a version that answers without TensorFlow, with the files of openvino/version_files.py.
+
+        FOLDER/config.json, compose.yaml    settings of OpenVINO Model Server
+
+    Args:
+        folder, version: see `export`.
+        weights, calibration_data: see openvino.version_files.write_version.
+        check: called with the folder of the new version before it appears, to raise UserError against it.
+    """
+
+    def write(unfinished: str) -> None:
+        version_files.write_version(module, unfinished, weights, calibration_data)
+        check(unfinished)
+
+    folder = folder.rstrip("/")
+    with _new_version(folder, version, OPENVINO_MODEL) as target:
+        return target.write(write, lambda folder: config_files.write_openvino(folder, weights))
+
+
+class _Version(NamedTuple):
+    """A version that does not exist yet, of a folder that nobody else writes to."""
+
+    folder: str
+    number: int
+    owner: Ownership
+
+    def write(self, write: Callable[[str], None], write_settings: Callable[[str], None]) -> str:
+        """Writes the files of the version and the settings of its folder; all of it, or nothing."""
+        target, unfinished = f"{self.folder}/{self.number}", f"{self.folder}/unfinished-{self.number}"
         if tf.io.gfile.exists(unfinished):
             tf.io.gfile.rmtree(unfinished)
-        raise
-    owner.check()
-    tf.io.gfile.rename(unfinished, target)
-    return target
+        try:
+            write(unfinished)
+            write_settings(self.folder)
+        except BaseException:
+            if tf.io.gfile.exists(unfinished):
+                tf.io.gfile.rmtree(unfinished)
+            raise
+        self.owner.check()
+        tf.io.gfile.rename(unfinished, target)
+        return target
+
+
+@contextlib.contextmanager
+def _new_version(folder: str, version: int | None, model_file: str) -> Iterator[_Version]:
+    """Claims a folder for a version whose runtime loads `model_file`; raises UserError if it cannot be."""
+    _check_folder(folder)
+    folders.claim(folder, folders.EXPORT, flag="--output_dir")
+    tf.io.gfile.makedirs(folder)
+    with folder_lease(folder, "exporting", "--output_dir") as owner:
+        there = versions(folder)
+        # A server loads the newest version, whatever it is.
+        others = [
+            number for number in there if find_model_file(f"{folder}/{number}") not in (None, model_file)
+        ]
+        if others:
+            raise UserError(
+                f"{folder} has versions for another runtime ({', '.join(map(str, others))}), and servers "
+                "load the newest one: choose another --output_dir"
+            )
+        if version is None:
+            version = 1 + max(there, default=0)
+        if version < 1 or version in there:
+            raise UserError(
+                f"version {version} cannot be written to {folder}, which has "
+                f"{', '.join(map(str, there)) or 'none'}: give another number from 1 on"
+            )
+        yield _Version(folder, version, owner)
 
 
 def _check_folder(folder: str):
@@ -91,17 +158,12 @@ def _check_folder(folder: str):
             raise UserError(f"{parent} is a file; expected a folder for the versions of the model")
 
 
-def _check(folder: str, version: int, warmup_batches: Sequence[int]):
+def _check_batches(folder: str, warmup_batches: Sequence[int]):
     """Raises UserError for problems that would otherwise appear only after the work is done."""
     batches = list(warmup_batches)
     if not batches or batches != sorted(set(batches)) or not 1 <= batches[0] <= batches[-1] <= MAX_BATCH:
         raise UserError(f"warm-up batches are {batches}; expected ascending numbers from 1 to {MAX_BATCH}")
     config_files.check_limit(folder, max(warmup_batches))
-    if version < 1 or version in versions(folder):
-        raise UserError(
-            f"version {version} cannot be written to {folder}, which has "
-            f"{', '.join(map(str, versions(folder))) or 'none'}: give another number from 1 on"
-        )
 
 
 def _save(module: ExportableModel, path: str):

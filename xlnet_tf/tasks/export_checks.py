@@ -1,6 +1,8 @@
 """Scores a run as it will be exported: what smaller weights cost, and which temperature its logits need."""
 
 import contextlib
+import functools
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +12,7 @@ from absl import logging
 from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import load_into
 from xlnet_tf.errors import UserError
+from xlnet_tf.models.reading import TOKEN_FEATURES
 from xlnet_tf.serving.answers.options import FLOAT32, INT8
 from xlnet_tf.serving.graph.int8 import Int8Weights
 from xlnet_tf.serving.graph.weights import policy
@@ -17,6 +20,7 @@ from xlnet_tf.tasks.metrics import calibration
 from xlnet_tf.tasks.prediction import Predictor, Run
 
 _BATCH = 32
+Graph = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 
 
 class Comparison(NamedTuple):
@@ -28,17 +32,18 @@ class Comparison(NamedTuple):
     points: float
 
 
-def compare_weights(model_dir: str, data: str, weights: str, checkpoint: str = "") -> Comparison:
+def compare_weights(
+    model_dir: str, data: str, weights: str, checkpoint: str = "", graph: Graph | None = None
+) -> Comparison:
     """Scores a run on examples with answers, with float32 and with other weights (see graph.weights).
 
-    For model_dir and checkpoint see serving.sources.open_served.
+    For model_dir and checkpoint see serving.sources.open_served. `graph` computes the outputs with the other
+    weights where TensorFlow does not: ExportableModel.graph_outputs of features.
     """
     run = _run_to_score(model_dir, data)
     task, path = run.task, run.checkpoint(checkpoint)
-    full, small = (
-        task.score(task.validation_set, _predictions(run, path, kind))[task.BEST_METRIC]
-        for kind in (FLOAT32, weights)
-    )
+    predictions = _predictions(run, path, FLOAT32), _predictions(run, path, weights, graph)
+    full, small = (task.score(task.validation_set, one)[task.BEST_METRIC] for one in predictions)
     scale = 1 if task.IN_PERCENT else 100
     return Comparison(task.BEST_METRIC, full, small, scale * (full - small))
 
@@ -73,9 +78,38 @@ def _run_to_score(model_dir: str, data: str) -> Run:
     return run
 
 
-def _predictions(run: Run, path: str, weights: str) -> dict[str, np.ndarray]:
-    with policy(weights):
-        predictor = Predictor(run, tf.distribute.get_strategy(), _BATCH)
+def _predictions(run: Run, path: str, weights: str, graph: Graph | None = None) -> dict[str, np.ndarray]:
+    with policy(FLOAT32 if graph else weights):
+        kind = Predictor if graph is None else functools.partial(_GraphPredictor, graph)
+        predictor = kind(run, tf.distribute.get_strategy(), _BATCH)
     load_into(predictor.model, path)
-    with Int8Weights(predictor.model).in_place() if weights == INT8 else contextlib.nullcontext():
+    in_integers = weights == INT8 and graph is None
+    with Int8Weights(predictor.model).in_place() if in_integers else contextlib.nullcontext():
         return predictor.predict(path)
+
+
+class _GraphPredictor(Predictor):
+    """Computes predictions with another runtime's graph instead of the model."""
+
+    def __init__(self, graph: Graph, run: Run, *args):
+        super().__init__(run, *args)
+        self._graph, self._sequences = graph, run.task.validation_set.sequences
+
+    def forward(self, features):
+        outputs = super().forward(features)  # their names, types and shapes: nothing of it is computed
+        like = outputs if isinstance(outputs, Mapping) else {"": outputs}
+
+        def compute(*arrays):
+            found = self._graph(dict(zip(TOKEN_FEATURES, arrays)))
+            [main] = {"logits", "value"} & found.keys() or [None]
+            return [found[name or main].astype(value.dtype.as_numpy_dtype) for name, value in like.items()]
+
+        ids = features["input_word_ids"]
+        rows = [ids.shape[0] or tf.shape(ids)[0], self._sequences]  # candidates are rows of their own
+        tokens = [tf.reshape(features[name], [rows[0] * rows[1], -1]) for name in TOKEN_FEATURES]
+        arrays = tf.numpy_function(compute, tokens, [value.dtype for value in like.values()])
+        found = {}
+        for (name, value), array in zip(like.items(), arrays):
+            found[name] = tf.reshape(array, rows) if self._sequences > 1 else array
+            found[name].set_shape(value.shape)
+        return found if isinstance(outputs, Mapping) else found[""]

@@ -4,7 +4,8 @@ Predictions are stored in pieces as they are made; an interrupted run resumes af
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -191,12 +192,16 @@ class Predictor:
         def step(features, length):
             def replica_step(features):
                 rows = self._batching.cut(features, length)
-                return run.task.evaluation_rows(rows, self.model(rows, training=False))
+                return run.task.evaluation_rows(rows, self.forward(rows))
 
             return strategy.run(replica_step, (features,))
 
         self._step = step
         self._run = run
+
+    def forward(self, features: Mapping[str, tf.Tensor]) -> Any:
+        """Returns the model's outputs for rows of the set."""
+        return self.model(features, training=False)
 
     def __repr__(self) -> str:
         records = self._task.validation_set.records

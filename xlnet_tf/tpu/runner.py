@@ -91,7 +91,7 @@ def _named_errors(platform: str) -> Iterator[None]:
     except RuntimeError as error:
         advice = (
             "\nIt does not fit into the device's memory: save it with fewer rows (xlnet-tf tpu-compile "
-            "--batch_per_core), with --recompute or with --accumulation_steps"
+            "--batch_per_core), with --recompute=cheap, --recompute or --accumulation_steps"
         )
         too_large = "RESOURCE_EXHAUSTED" in str(error)
         raise UserError(

@@ -13,6 +13,7 @@ from official.core import config_definitions as cfg
 from official.modeling.hyperparams import params_dict
 
 from xlnet_tf import files, schema
+from xlnet_tf.config import Recompute
 from xlnet_tf.errors import UserError
 from xlnet_tf.training.optimizer import OptimizerConfig
 
@@ -25,7 +26,8 @@ class TrainerConfig(cfg.TrainerConfig):
         optimizer_config: optimizer and schedule.
         accumulation_steps: micro-batches into which each replica splits its rows; memory for activations
             shrinks by it, numbers stay the same.
-        recompute: gradient checkpointing: compute each block's activations again in the backward pass.
+        recompute: gradient checkpointing: compute each block's activations again in the backward pass;
+            "cheap": all but the products with weights.
         max_skipped_steps: most steps that may be skipped in a row (loss or gradient infinite, NaN or a spike)
             before the run ends; it also ends if more than half of ten times as many were skipped.
         spike_factor: a step is skipped if its loss is more than this many times the usual one; 0: never.
@@ -45,7 +47,7 @@ class TrainerConfig(cfg.TrainerConfig):
 
     optimizer_config: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
     accumulation_steps: int = 1
-    recompute: bool = False
+    recompute: Recompute = False
     max_skipped_steps: int = 10
     spike_factor: float = 0.0
     save_memory: bool = True
@@ -175,7 +177,8 @@ def check_types(params: cfg.ExperimentConfig, defaults: cfg.ExperimentConfig, wh
         section, _, field = name.rpartition(".")
         default = expected.get(name)
         hint = type(value if default is None else default)
-        if isinstance(default, list):
-            hint = typing.get_type_hints(type(operator.attrgetter(section)(params)))[field]
+        annotation = typing.get_type_hints(type(operator.attrgetter(section)(params))).get(field)
+        if isinstance(default, list) or typing.get_origin(annotation) is typing.Literal:
+            hint = annotation
         if problem := schema.problem(name, value, hint):
             raise UserError(prefix + problem)

@@ -22,8 +22,8 @@ _LOST = (
     tf.errors.InternalError,
 )
 SMALLER_STEP = (
-    "Raise --accumulation_steps, add --recompute, or take a smaller batch_size; for TPUs "
-    "xlnet-tf tpu-compile --find_max_batch shows what fits"
+    "Raise --accumulation_steps, add --recompute (--recompute=cheap takes less time, and saves less), or "
+    "take a smaller batch_size; for TPUs xlnet-tf tpu-compile --find_max_batch shows what fits"
 )
 _DATA_ERRORS = (
     tf.errors.DataLossError,

@@ -189,6 +189,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self._learning_rate = self._build_learning_rate(learning_rate)
         # What Adam's correction multiplies the updates of the current step by; once for all variables.
         self._correction = tf.Variable(1.0, trainable=False, name="bias_correction")
+        # What gradients are multiplied by to be clipped; 0: the step is skipped.
         self._keep = tf.Variable(
             1.0, trainable=False, name="keep", aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA
         )
@@ -241,7 +242,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         return self.layer_decay ** (self.n_layer - layer)
 
     def apply_gradients(
-        self, grads_and_vars, name=None, skip_gradients_aggregation=False, keep=True, updates=None
+        self, grads_and_vars, name=None, skip_gradients_aggregation=False, keep=True, updates=None, norm=None
     ):
         """Takes a step, or leaves all variables and moments bit for bit as they are.
 
@@ -250,10 +251,13 @@ class AdamW(tf_keras.optimizers.Optimizer):
                 be NaN; `iterations`, and with it the schedule, advances in both cases.
             updates: int64 scalar, the steps before this one without the skipped ones, for Adam's correction.
                 None: no step was skipped.
+            norm: the global norm of the gradients; None: it is computed.
         """
-        self._keep.assign(tf.cast(keep, tf.float32))
         self._step = types.SimpleNamespace(
-            numbers={}, updates=self.iterations.read_value() if updates is None else updates
+            numbers={},
+            updates=self.iterations.read_value() if updates is None else updates,
+            keep=keep,
+            norm=norm,
         )
         try:
             return super().apply_gradients(
@@ -265,13 +269,13 @@ class AdamW(tf_keras.optimizers.Optimizer):
     def _clip_gradients(self, grads):
         # Rows of a sparse gradient may repeat, which would make its norm wrong.
         grads = [tf.convert_to_tensor(gradient) for gradient in grads]
-        keep = self._keep.read_value()
-        scale = keep
+        scale = tf.constant(1.0)
         if self.global_clipnorm:
-            norm = tf.linalg.global_norm(grads)
-            scale = tf.where(keep > 0, self.global_clipnorm / tf.maximum(norm, self.global_clipnorm), 0)
-        # 0 times NaN is 0 here, so that one pass clips and takes out what is skipped.
-        return [tf.math.multiply_no_nan(gradient, tf.cast(scale, gradient.dtype)) for gradient in grads]
+            norm = tf.linalg.global_norm(grads) if self._step.norm is None else self._step.norm
+            scale = self.global_clipnorm / tf.maximum(tf.cast(norm, tf.float32), self.global_clipnorm)
+            scale = tf.maximum(scale, np.finfo(np.float32).tiny)  # 0 would skip the step
+        self._keep.assign(tf.where(self._step.keep, scale, 0.0))
+        return grads  # `update_step` multiplies them, in the pass that updates
 
     def _apply_weight_decay(self, variables):
         """Does nothing: the decay is a part of `update_step`."""
@@ -286,13 +290,13 @@ class AdamW(tf_keras.optimizers.Optimizer):
             self._correction.assign(tf.sqrt(bias_2) / bias_1)
 
     def update_step(self, gradient, variable):
-        """Updates one variable and its moments; the gradient is dense, summed over replicas and clipped."""
+        """Updates one variable and its moments; the gradient is dense and summed over replicas."""
         index = self._index_dict[self._var_key(variable)]
         m, v = self._momentums[index], self._velocities[index]
         gradient = tf.cast(gradient, variable.dtype)
-        if self._scales[index] != 1:
-            gradient *= self._scales[index]
-        numbers = self._step_numbers(self._rates[index], self._decays[index], variable.dtype)
+        numbers = self._step_numbers(
+            self._rates[index], self._decays[index], self._scales[index], variable.dtype
+        )
         if self._decays[index]:
             state = variable, m, v
             values = _decayed_update([tensor.value() for tensor in state], gradient, numbers)
@@ -304,7 +308,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
             var=variable.handle,
             m=m.handle,
             v=v.handle,
-            grad=gradient,
+            grad=tf.math.multiply_no_nan(gradient, numbers["scale"]),
             beta1_power=tf.zeros([], variable.dtype),
             beta2_power=tf.zeros([], variable.dtype),
             lr=numbers["rate"],
@@ -313,20 +317,24 @@ class AdamW(tf_keras.optimizers.Optimizer):
             epsilon=numbers["epsilon"],
         )
 
-    def _step_numbers(self, factor: float, decay: float, dtype: tf.DType) -> dict[str, tf.Tensor]:
+    def _step_numbers(
+        self, factor: float, decay: float, scale: float, dtype: tf.DType
+    ) -> dict[str, tf.Tensor]:
         """Computes the scalars of a variable's update, or reuses those of an earlier, similar variable."""
         # Kept by graph: an update that XLA compiles is a graph of its own, and cannot use another's tensors.
         graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-        key = (graph, factor, decay, dtype)
+        key = (graph, factor, decay, scale, dtype)
         step = self._step or types.SimpleNamespace(numbers={})
         if key not in step.numbers:
-            keep = tf.cast(self._keep, dtype)
-            rate = tf.cast(self.learning_rate, dtype) * factor * keep
+            clip = tf.cast(self._keep, dtype)
+            keep = clip > 0
+            rate = tf.where(keep, tf.cast(self.learning_rate, dtype) * factor, 0)
             step.numbers[key] = {
+                "scale": clip * scale,
                 "decay": rate * decay,
                 "rate": rate * tf.cast(self._correction, dtype),
-                "beta_1": tf.where(keep > 0, tf.constant(_float32(self.beta_1), dtype), 1),
-                "beta_2": tf.where(keep > 0, tf.constant(_float32(self.beta_2), dtype), 1),
+                "beta_1": tf.where(keep, tf.constant(_float32(self.beta_1), dtype), 1),
+                "beta_2": tf.where(keep, tf.constant(_float32(self.beta_2), dtype), 1),
                 "epsilon": tf.cast(self.epsilon, dtype),
             }
         return step.numbers[key]
@@ -346,6 +354,7 @@ def _decayed_update(values: list[tf.Tensor], gradient: tf.Tensor, numbers: Mappi
     1 - rate * decay takes off a third too much at a rate of 5e-6, and nothing at 2e-6.
     """
     weight, m, v = values
+    gradient = tf.math.multiply_no_nan(gradient, numbers["scale"])  # NaN times 0 is 0: a step may be skipped
     m += (gradient - m) * (1 - numbers["beta_1"])
     v += (tf.square(gradient) - v) * (1 - numbers["beta_2"])
     update = numbers["rate"] * m / (tf.sqrt(v) + numbers["epsilon"])

@@ -195,6 +195,7 @@ class Trainer(base_trainer.Trainer):
             skip_gradients_aggregation=True,
             keep=keep,
             updates=updates,
+            norm=norm,
         )
         if self._memory is not None:
             content, mask = remembered

@@ -12,7 +12,7 @@ from tests.helpers.serving.toys import built
 from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.classifier import XLNetClassifier
-from xlnet_tf.serving.graph.exported_model import CandidatesModule
+from xlnet_tf.serving.graph.exported_model import MAIN_GRAPH, CandidatesModule
 from xlnet_tf.serving.openvino import compiled, conversion
 from xlnet_tf.tasks.classification.serving import ClassificationModule
 
@@ -22,7 +22,9 @@ TEXTS = ["ba ne", "", "tor mi kal " * 9], ["su", "ren do", ""]
 
 def compile_graph(module, folder, **options):
     path = str(folder / "graph.xml")
-    openvino.save_model(conversion.convert_tokens(module), path, compress_to_fp16=False)
+    openvino.save_model(
+        conversion.convert(*module.graph_functions()[MAIN_GRAPH]), path, compress_to_fp16=False
+    )
     return compiled.CompiledGraph(path, "float32", **options)
 
 

@@ -14,6 +14,7 @@ from xlnet_tf.checkpoints import names
 from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers import kernels
+from xlnet_tf.model_folders import OPENVINO_MODEL
 from xlnet_tf.models.head import PooledHead, XLNetHead
 from xlnet_tf.models.loading import keyword_options
 from xlnet_tf.models.reading import TOKEN_FEATURES
@@ -40,6 +41,10 @@ from xlnet_tf.text.windows import NUM_SPECIAL
 
 TOKENS, EXAMPLES = "tokens", "examples"
 CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
+MAIN_GRAPH = OPENVINO_MODEL.removesuffix(".xml")
+
+# From tensors by name to tensors by name.
+GraphFunction = Callable[..., Mapping[str, tf.Tensor]]
 
 
 class ExportableModel(TextAnswers, tf.Module):
@@ -186,6 +191,16 @@ class ExportableModel(TextAnswers, tf.Module):
         Float32, but for indices; without strings.
         """
         raise NotImplementedError
+
+    def graph_functions(self) -> dict[str, tuple[GraphFunction, dict[str, tf.TensorSpec]]]:
+        """Returns what is exported where there is no TensorFlow: functions of numbers with their inputs.
+
+        MAIN_GRAPH is `graph_outputs` of sequences of any length up to seq_len; of a model that reads in
+        segments, of seq_len.
+        """
+        tokens = tf.TensorSpec([None, None if len(self.buckets) > 1 else self.seq_len], tf.int32)
+        specs = dict.fromkeys(TOKEN_FEATURES, tokens)
+        return {MAIN_GRAPH: (lambda **features: self.graph_outputs(features), specs)}
 
     def forward(self, model: tf_keras.Model, features: Mapping[str, tf.Tensor]) -> Any:
         """Calls the model; for subclasses that want another of its methods."""

@@ -1,17 +1,16 @@
 """Makes graphs in OpenVINO's format of TensorFlow functions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from xlnet_tf.layers import kernels
-from xlnet_tf.models.reading import TOKEN_FEATURES
-from xlnet_tf.serving.graph.exported_model import ExportableModel
+from xlnet_tf.serving.graph.exported_model import GraphFunction
 from xlnet_tf.serving.openvino.compiled import import_openvino
 
 
-def convert(function: Callable[..., Mapping[str, tf.Tensor]], specs: Mapping[str, tf.TensorSpec]) -> Any:
+def convert(function: GraphFunction, specs: Mapping[str, tf.TensorSpec]) -> Any:
     """Converts a function, its variables as they are now, with the kernels for OpenVINO.
 
     Args:
@@ -21,7 +20,7 @@ def convert(function: Callable[..., Mapping[str, tf.Tensor]], specs: Mapping[str
     Returns:
         An openvino.Model, whose inputs and outputs have the same names.
     """
-    openvino = import_openvino()
+    import_openvino()
 
     def named(**inputs):
         return {name: tf.identity(value) for name, value in function(**inputs).items()}
@@ -29,7 +28,7 @@ def convert(function: Callable[..., Mapping[str, tf.Tensor]], specs: Mapping[str
     by_name = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in specs.items()}
     with kernels.assume(kernels.OPENVINO):
         traced = tf.function(named, autograph=False).get_concrete_function(**by_name)
-    model = openvino.convert_model(traced)
+    model = _of_concrete_function(traced)
     for ports, names in ((model.inputs, by_name.keys()), (model.outputs, traced.structured_outputs.keys())):
         found = {name: port for port in ports for name in port.names & names}
         if found.keys() != names:
@@ -40,10 +39,14 @@ def convert(function: Callable[..., Mapping[str, tf.Tensor]], specs: Mapping[str
     return model
 
 
-def convert_tokens(module: ExportableModel) -> Any:
-    """Converts a served model from packed sequences, [B, T] int32 each, to its `graph_outputs`.
+def _of_concrete_function(traced: Any) -> Any:
+    """Converts as openvino.convert_model does, which also tells its makers over the network."""
+    from openvino._offline_transformations import apply_moc_transformations
+    from openvino.frontend import FrontEndManager
+    from openvino.frontend.tensorflow.utils import create_tf_graph_iterator
 
-    T is any length up to seq_len; of a model that reads in segments, seq_len.
-    """
-    tokens = tf.TensorSpec([None, None if len(module.buckets) > 1 else module.seq_len], tf.int32)
-    return convert(lambda **features: module.graph_outputs(features), dict.fromkeys(TOKEN_FEATURES, tokens))
+    frontend = FrontEndManager().load_by_framework("tf")
+    nodes = create_tf_graph_iterator(traced, None, None, None, True)  # has to live until the end
+    model = frontend.convert(frontend.load(nodes))
+    apply_moc_transformations(model, cf=False, smart_reshape=True)
+    return model
