@@ -191,7 +191,7 @@ def test_help_exits_with_status_0(flag):
         ("convert_records", [], "missing: --input, --output_dir, and either --from or --to"),
         ("fill_mask", ["--text=a"], "missing: --model_dir (--help"),
         ("inspect_records", ["records"],
-         "missing: either --records or --examples; 'records' has no name: write --name=value"),
+         "missing: one of --records, --examples, --tokens_of; 'records' has no name: write --name=value"),
         ("fill_mask", ["--modle_dir=a"], "there is no flag --modle_dir: did you mean --model_dir?"),
         ("fill_mask", ["--topk"], "there is no flag --topk: did you mean --top_k?"),
         ("pretrain", ["--data=a"], "there is no flag --data: did you mean --dev_data or --train_data?"),
