@@ -70,6 +70,7 @@ def test_a_step_that_is_too_large_comes_with_advice(text):
         raise tf.errors.ResourceExhaustedError(None, None, text)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_an_evaluation_that_is_too_large_comes_with_its_own_advice(folder, tmp_path, monkeypatch):
     def too_large(trainer, iterator, length):
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[8,8192]")

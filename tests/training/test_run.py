@@ -62,6 +62,7 @@ def test_sigterm_saves_and_the_run_resumes(folder, monkeypatch, capsys):
     assert evaluated == [0, 2, 4, 7, 8, 12]  # a run that resumes begins with an evaluation
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_sigterm_before_the_first_step_promises_no_checkpoint(folder, monkeypatch):
     bar = Progress.evaluation_bar
 
