@@ -92,10 +92,7 @@ def test_version_and_help():
             ["push"],
             "push is no longer a command of xlnet-tf. Write: xlnet-tf convert-checkpoint MODEL --output=hf://",
         ),
-        (
-            ["verify_pretrained", "a"],
-            "verify_pretrained is no longer a command of xlnet-tf. Write: xlnet-tf",
-        ),
+        (["verify_pretrained", "a"], "verify_pretrained is no longer a command of xlnet-tf. Write: xlnet-tf"),
         (["corpus-plan"], "corpus-plan is no longer a command of xlnet-tf. Write: xlnet-tf sizing --build"),
         (["build", "sqad"], "there is no command 'sqad': did you mean build squad?"),
         (["build", "x"], "there is no command 'x': expected build classification|pretraining|race|"),

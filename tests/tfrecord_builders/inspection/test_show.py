@@ -104,10 +104,7 @@ def test_what_is_asked_for_is_done(small_records, tmp_path, capsys):
         ({"check": True, "stats": True}, "--stats and --check are given"),
         ({"json": True}, "--json is given to show a record"),
         ({"page": "report.html"}, "--page is given with --records, expected --examples with it"),
-        (
-            {"examples": "x", "stats": True},
-            "--examples is given with --records and --stats, expected --page",
-        ),
+        ({"examples": "x", "stats": True}, "--examples is given with --records and --stats, expected --page"),
     ],
 )
 def test_what_does_not_go_together_is_refused(small_records, wrong, message):
