@@ -118,7 +118,11 @@ def describe_openvino(path: str) -> str:
     size = sum(file.stat().length for file in folder.rglob("*") if not file.is_dir())
     lines = [f"{path}: {size / 1e6:,.0f} MB"]
     for file in graphs:
-        inputs, outputs = (", ".join(sorted(names)) for names in CompiledGraph.names(str(file)))
+        names = CompiledGraph.names(str(file))
+        if parts := sorted({name.rpartition("/")[0] for name in names[0]} - {""}):
+            lines.append(f"  {file.stem:<16} {', '.join(parts)}")
+            continue
+        inputs, outputs = (", ".join(sorted(each)) for each in names)
         lines.append(f"  {file.stem:<16} {inputs} -> {outputs}")
     return "\n".join(lines)
 
