@@ -67,12 +67,6 @@ class CompiledGraph:
         for _ in range(streams):
             self._idle.put(compiled.create_infer_request())
 
-    @staticmethod
-    def names(path: str) -> tuple[list[str], list[str]]:
-        """Returns the names of a graph's inputs and outputs, without compiling it."""
-        model = import_openvino().Core().read_model(path)
-        return [port.any_name for port in model.inputs], [port.any_name for port in model.outputs]
-
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Computes the outputs by name; waits while as many calls as there are streams are being computed."""
         request = self._idle.get()
