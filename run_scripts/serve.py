@@ -96,11 +96,13 @@ def main(_: Sequence[str]) -> None:
 
 def page_routes(language_model: str | None):
     """Returns the function that makes a service's page routes, given a language model's path or name."""
-    from xlnet_tf.generation.language_model import XLNetLanguageModel
-    from xlnet_tf.serving.page import explainer, routes
+    from xlnet_tf.serving.page import routes
 
     found = None
     if language_model:
+        from xlnet_tf.generation.language_model import XLNetLanguageModel
+        from xlnet_tf.serving.page import explainer
+
         name = os.path.basename(os.path.normpath(language_model))
         found = explainer.Explainer(XLNetLanguageModel.from_pretrained(language_model), name)
     return lambda service: routes.routes(lambda: routes.described(service.models), found)

@@ -2,6 +2,7 @@
 
 import collections
 import ctypes
+import fcntl
 import functools
 import gc
 import os
@@ -40,6 +41,7 @@ def pytest_collection_finish(session):
     """Leaves out what takes longer than it saves; the long tests run as a user's graphs do."""
     if session.config.getoption("--hypothesis-profile") != "long":
         import tensorflow as tf  # not above: the process that only hands out the tests needs none
+        from official.modeling.hyperparams import base_config
 
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         config = tf.compat.v1.ConfigProto()
@@ -48,6 +50,8 @@ def pytest_collection_finish(session):
         init = functools.partialmethod(session.__init__, config=config)
         tf.compat.v1.Session = type("Session", (session,), {"__init__": init})  # OpenVINO asks for its type
         os.environ.setdefault("XLA_FLAGS", QUICK_COMPILER)
+        asked_at_each_assignment = base_config.Config._get_annotations.__func__
+        base_config.Config._get_annotations = classmethod(functools.cache(asked_at_each_assignment))
         gc.freeze()  # Python would look through all modules again and again, 8 % of the tests' time
         gc.set_threshold(50_000, 20, 20)
 
@@ -97,6 +101,36 @@ def _collected(request):
     if is_slow(request.path):
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)  # else a process keeps gigabytes that no test uses any more
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory):
+    """Returns a function that has a folder made once for all processes of a run of the tests."""
+    root = tmp_path_factory.getbasetemp()
+    root = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "made_once"
+    root.mkdir(exist_ok=True)
+
+    def make(name: str, write) -> pathlib.Path:
+        """`write` is called with the folder, which tests only read then."""
+        with open(root / f"{name}.lock", "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not lock.tell():
+                (root / name).mkdir()
+                write(root / name)
+                lock.write("made")
+        return root / name
+
+    return make
+
+
+@pytest.fixture
+def eagerly():
+    """Runs graphs' functions step by step: for few steps, tracing takes longer."""
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
 
 
 @pytest.fixture

@@ -173,18 +173,14 @@ def small_model():
 @pytest.mark.parametrize("method", ["__call__", "predict", "fit", "evaluate"])
 @pytest.mark.parametrize("texts", ["a text", ["a", "b"], np.array(["a"]), ("a",)])
 def test_texts_instead_of_features_are_answered_with_what_to_write(small_model, method, texts):
-    with pytest.raises(
-        xlnet_tf.UserError, match=r"write model.answer\(texts\) for answers, and tokenizer\(texts\)"
-    ):
+    with pytest.raises(xlnet_tf.UserError, match=r"write model.answer\(texts\) for answers"):
         getattr(small_model, method)(texts)
 
 
 @pytest.mark.parametrize("method", ["__call__", "predict", "fit", "evaluate"])
 def test_features_of_other_libraries_are_answered_with_ours(small_model, method):
     features = {"input_ids": np.int32([[9, 4, 3]]), "attention_mask": np.ones([1, 3], np.int32)}
-    with pytest.raises(
-        xlnet_tf.UserError, match="write input_mask for attention_mask, input_word_ids for inp"
-    ):
+    with pytest.raises(xlnet_tf.UserError, match="write input_mask for attention_mask, input_word_ids for"):
         getattr(small_model, method)(features)
 
 

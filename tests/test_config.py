@@ -96,11 +96,7 @@ def test_parameter_count_of_base():
         ({"n_layer": 10**6}, "n_layer is 1000000, expected 1 to 1024"),
         ({"d_model": 10**6}, "d_model is 1000000, expected 1 to 131072"),
         ({"n_token": 10**9}, "n_token is 1000000000, expected 1 to 16777216"),
-        (
-            {"d_model": 10**5, "d_inner": 10**5},
-            "XLNetConfig has [0-9,]+ weights with n_token 200, n_layer 2, d_model 100000, n_head 4, "
-            "d_head 8, d_inner 100000; expected at most 5,000,000,000",
-        ),
+        ({"d_model": 10**5, "d_inner": 10**5}, "XLNetConfig has .*; expected at most 5,000,000,000"),
     ],
 )
 def test_errors_name_the_field(changes, message):

@@ -76,10 +76,7 @@ def test_a_wrong_value_is_named(changes, message):
         ({"name": "a"}, "fields missing anything, count"),
         (as_json() | {"folder": ""}, "fields unknown folder"),
         (as_json(parts=[{"size": 0, "added": ""}]), r"parts\[0\].size is 0, expected 1 to 9"),
-        (
-            as_json(parts=[Part(1), {}]),
-            r"parts\[1\]: fields missing added, size; expected exactly size",
-        ),
+        (as_json(parts=[Part(1), {}]), r"parts\[1\]: fields missing added, size; expected exactly size"),
         (as_json(parts=[Part(1), 7]), r"parts\[1\]: expected an object with fields, found 7"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from safetensors.numpy import load_file, save_file
 
-from tests.checkpoints.test_formats import CONFIGS, assert_equal, random_checkpoint, save_unlisted
+from tests.helpers.models.checkpoints import CONFIGS, assert_equal, random_checkpoint, save_unlisted
 from tests.helpers.records import torch_writer
 from xlnet_tf.checkpoints import FORMATS, check, open_checkpoint, save_checkpoint
 from xlnet_tf.checkpoints.arrays import Arrays, Entry

@@ -1,11 +1,9 @@
-"""Checkpoints of every format become every other, bit for bit, and what does not fit is said."""
+"""Checkpoints of every format become every other, bit for bit."""
 
 import dataclasses
 import functools
 import itertools
 import json
-import math
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -13,9 +11,15 @@ import tensorflow as tf
 from safetensors.numpy import load_file, save_file
 
 from run_scripts.convert_checkpoint import convert
-from tests.helpers.commands import run_in_fork
-from tests.helpers.full_disk import files_of_at_most
 from tests.helpers.models import original
+from tests.helpers.models.checkpoints import (
+    CONFIGS,
+    assert_equal,
+    num_parameters,
+    pretrainer,
+    random_checkpoint,
+    save_unlisted,
+)
 from tests.helpers.records import torch_writer
 from xlnet_tf.checkpoints import (
     FORMATS,
@@ -26,56 +30,16 @@ from xlnet_tf.checkpoints import (
     open_checkpoint,
     read_architecture,
     save_checkpoint,
-    save_model,
     tensorflow_files,
 )
 from xlnet_tf.checkpoints.arrays import Arrays
-from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.checkpoints.safetensors_file import read_safetensors
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.language_model import XLNetLanguageModel
-from xlnet_tf.hub import checksums
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer
-from xlnet_tf.serving.sources import open_served
 from xlnet_tf.training.optimizer import OptimizerConfig, build_optimizer
-
-CONFIGS = {
-    "micro": XLNetConfig.preset("micro"),
-    "tied": XLNetConfig.preset("micro", untie_r=False, n_layer=3),
-    "odd": XLNetConfig(
-        n_token=31, n_layer=1, d_model=18, n_head=3, d_head=6, d_inner=7, ff_activation="relu"
-    ),
-    "exact_gelu": XLNetConfig.preset("micro", ff_activation="gelu_erf"),
-}
-
-
-def random_checkpoint(config: XLNetConfig, heads=("lm_bias",)) -> Checkpoint:
-    """A checkpoint of random weights, with the given heads' variables; 5 classes where a head has classes."""
-    rng = np.random.default_rng(0)
-    shapes = names.encoder_shapes(config) | {name: names.head_shape(name, config) for name in heads}
-    shapes = {name: tuple(size or 5 for size in shape) for name, shape in shapes.items()}
-    arrays = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
-    return Checkpoint("memory/random", "ours", Arrays.of(arrays), config)
-
-
-def save_unlisted(checkpoint: Checkpoint, folder, format: str):
-    """Writes a checkpoint without checksums, as those from elsewhere come."""
-    save_checkpoint(checkpoint, str(folder), format)
-    checksums.remove(folder)
-
-
-def assert_equal(found: Checkpoint, expected: Checkpoint):
-    assert found.arrays.shapes == expected.arrays.shapes
-    for name in expected.arrays:
-        assert found.arrays[name].tobytes() == expected.arrays[name].tobytes(), name
-
-
-def pretrainer(config: XLNetConfig) -> XLNetPretrainer:
-    model = XLNetPretrainer(XLNetEncoder(config, dropout=0.0, attention_dropout=0.0))
-    model.build()
-    return model
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -162,33 +126,6 @@ def test_an_array_of_too_many_dimensions_is_refused(tmp_path):
         open_checkpoint(str(path))
 
 
-@pytest.mark.parametrize("name", ["model.keras", "model.h5", "model.weights.h5", "saved_model.pb"])
-@pytest.mark.parametrize("in_folder", [True, False])
-def test_what_keras_saved_is_called_so(tmp_path, name, in_folder):
-    (tmp_path / name).write_bytes(b"PK")
-    path = str(tmp_path if in_folder else tmp_path / name)
-    said = "a SavedModel, which predict and" if name.endswith("pb") else "load it with .*save_model"
-    for use in (
-        lambda: open_checkpoint(path),
-        lambda: convert(path, None, "ours", None, strict=True),
-        lambda: XLNetLanguageModel.from_pretrained(path),
-        lambda: open_served(path, head="classification").load(),
-    ):
-        with pytest.raises(UserError, match=said):
-            use()
-
-
-@pytest.mark.parametrize("path", ["served", "served/", "served/10", "served/10/saved_model.pb"])
-def test_an_exported_model_says_what_it_was_exported_from(tmp_path, path):
-    for version in ("10", "9", "2"):
-        (tmp_path / "served" / version).mkdir(parents=True)
-        (tmp_path / "served" / version / "saved_model.pb").write_bytes(b"PK")
-        ModelCard(origin={"exported_from": f"runs/{version}"}).write(str(tmp_path / "served" / version))
-    message = "a SavedModel, which predict and serve can ask, .*: give what it was exported from, runs/10"
-    with pytest.raises(UserError, match=message):
-        open_checkpoint(f"{tmp_path}/{path}")
-
-
 LOGITS_PROJ = {"logits_proj.weight", "logits_proj.bias"}
 
 
@@ -254,14 +191,6 @@ def test_a_variable_of_the_encoder_that_a_format_lacks_is_refused(tmp_path, monk
     with pytest.raises(UserError, match="the encoder has layer_0/attention/gate, which .* does not: its mod"):
         save_checkpoint(checkpoint, str(tmp_path / "other"), format)
     assert not list((tmp_path / "other").glob("*"))
-
-
-@pytest.mark.parametrize("format", ["original", "hugging_face"])
-def test_a_head_that_a_format_lacks_is_noted(tmp_path, format):
-    variables = ["ranking/logits/kernel", "ranking/logits/bias"]
-    save_checkpoint(random_checkpoint(CONFIGS["micro"], variables), str(tmp_path / "run"), "ours")
-    text = convert(str(tmp_path / "run"), str(tmp_path / format), format, None, strict=True)
-    assert "have no ranking: they leave" in text or "has no ranking: it leaves these weights out" in text
 
 
 def test_a_classifier_of_one_class_stays_one(tmp_path):
@@ -428,11 +357,6 @@ def test_configs_of_base_agree(shared):
     assert config == XLNetConfig.preset("base", ff_activation="gelu_erf")  # what Hugging Face computes
 
 
-def num_parameters(config):
-    """Counts the weights of the encoder and the bias of the language model, as the paper does."""
-    return config.n_token + sum(map(math.prod, names.encoder_shapes(config).values()))
-
-
 def test_parameter_counts():
     assert num_parameters(XLNetConfig.preset("base")) == 116_750_336
     assert num_parameters(XLNetConfig.preset("large")) == 360_300_800
@@ -444,270 +368,3 @@ def test_the_table_has_the_models_variables_and_no_others():
             model = pretrainer(config)
             shapes = {names.canonical(variable.name): tuple(variable.shape) for variable in model.variables}
         assert shapes == names.encoder_shapes(config) | {"lm_bias": (config.n_token,)}
-
-
-class TestCoverage:
-    """What load_into says and does when a checkpoint does not fit."""
-
-    def change(self, **changes) -> Checkpoint:
-        checkpoint = random_checkpoint(CONFIGS["micro"])
-        arrays = {n: a for n, a in (dict(checkpoint.arrays) | changes).items() if a is not None}
-        return dataclasses.replace(checkpoint, arrays=Arrays.of(arrays), config=None)
-
-    def test_missing(self):
-        checkpoint, model = self.change(mask_embedding=None), pretrainer(CONFIGS["micro"])
-        before = model.encoder.mask_embedding.numpy()
-        with pytest.raises(UserError, match="1 missing: mask_embedding"):
-            load_into(model, checkpoint)
-        coverage = load_into(model, checkpoint, strict=False)
-        assert list(coverage.missing) == ["mask_embedding"] and not coverage.complete
-        np.testing.assert_array_equal(model.encoder.mask_embedding.numpy(), before)
-        np.testing.assert_array_equal(model.lm_bias.numpy(), checkpoint.arrays["lm_bias"])
-
-    def test_nothing_is_assigned_by_a_failing_load(self):
-        model = pretrainer(CONFIGS["micro"])
-        with pytest.raises(UserError):
-            load_into(model, self.change(mask_embedding=None))
-        np.testing.assert_array_equal(model.lm_bias.numpy(), 0)
-
-    def test_unexpected(self):
-        checkpoint = self.change(mystery=np.zeros([2], np.float32))
-        with pytest.raises(UserError, match="1 unexpected: mystery"):
-            load_into(pretrainer(CONFIGS["micro"]), checkpoint)
-
-    def test_other_shape(self):
-        checkpoint = self.change(mask_embedding=np.zeros([5], np.float32))
-        with pytest.raises(UserError, match=r"mask_embedding \(is \[5\], expected \[32\]\)"):
-            load_into(pretrainer(CONFIGS["micro"]), checkpoint)
-
-    def test_heads_that_the_model_lacks_are_left_aside(self):
-        encoder = XLNetEncoder(CONFIGS["micro"])
-        encoder.build()
-        coverage = load_into(encoder, self.change())
-        assert coverage.complete and list(coverage.unused) == ["lm_bias"]
-
-    def test_heads_that_the_checkpoint_lacks_must_be_new(self):
-        checkpoint = self.change(lm_bias=None)
-        with pytest.raises(UserError, match="1 missing: lm_bias"):
-            load_into(pretrainer(CONFIGS["micro"]), checkpoint)
-        coverage = load_into(pretrainer(CONFIGS["micro"]), checkpoint, new=["lm_bias"])
-        assert coverage.complete and list(coverage.new) == ["lm_bias"]
-
-    def test_another_architecture_is_named_by_its_fields(self):
-        checkpoint = random_checkpoint(CONFIGS["micro"])
-        with pytest.raises(
-            UserError, match="n_layer is 2 there and 3 in the model; untie_r is True there and False"
-        ):
-            load_into(pretrainer(CONFIGS["tied"]), checkpoint)
-        relu = pretrainer(dataclasses.replace(CONFIGS["micro"], ff_activation="relu"))
-        with pytest.raises(UserError, match="ff_activation is gelu there and relu in the model"):
-            load_into(relu, checkpoint)
-
-    def test_nothing_that_fits_is_an_error_even_if_not_strict(self):
-        checkpoint = Checkpoint("x", "ours", Arrays.of({"a": np.zeros([1], np.float32)}), None)
-        with pytest.raises(UserError, match="nothing that fits"):
-            load_into(pretrainer(CONFIGS["micro"]), checkpoint, strict=False)
-
-    def test_the_table_accounts_for_every_variable(self):
-        checkpoint = self.change(
-            mask_embedding=None, mystery=np.zeros([2], np.float32), lm_bias=np.zeros([3], np.float32)
-        )
-        coverage = load_into(pretrainer(CONFIGS["micro"]), checkpoint, strict=False)
-        header, *lines = coverage.table().splitlines()
-        columns = "part, loaded, missing, unexpected, other shape, unused, new, parameters loaded"
-        assert header.split() == columns.replace(",", "").split()
-        loaded, parameters = len(coverage.loaded), sum(map(math.prod, coverage.loaded.values()))
-        assert {" ".join(line.split()) for line in lines[:4]} == {
-            f"encoder {loaded} 1 - - - - {parameters:,}",
-            "mystery - - 1 - - - 0",
-            "lm_bias - - - 1 - - 0",
-            f"all {loaded} 1 1 1 - - {parameters:,}",
-        }
-        assert lines[4:] == [
-            "missing: mask_embedding [32]",
-            "unexpected: mystery [2]",
-            "other shape: lm_bias is [3], expected [200]",
-        ]
-
-
-def test_files_next_to_the_weights_are_copied(tmp_path, caplog):
-    save_checkpoint(random_checkpoint(CONFIGS["micro"]), str(tmp_path / "a"), "ours")
-    (tmp_path / "a" / "spiece.model").write_bytes(b"pieces")
-    save_checkpoint(open_checkpoint(str(tmp_path / "a")), str(tmp_path / "b"), "hugging_face")
-    assert (tmp_path / "b" / "spiece.model").read_bytes() == b"pieces"
-    assert "spiece.model is not a SentencePiece model (6 bytes): no tokenizer.json is written" in caplog.text
-
-
-@pytest.mark.parametrize(("source", "target"), [("ours", "hugging_face"), ("hugging_face", "ours")])
-def test_conversion_holds_one_array_at_a_time(tmp_path, source, target):
-    config = XLNetConfig.preset("micro", n_layer=12, n_head=8, d_model=64, d_inner=512)
-    save_checkpoint(random_checkpoint(config), str(tmp_path / "a"), source)
-    tracemalloc.start()
-    save_checkpoint(open_checkpoint(str(tmp_path / "a")), str(tmp_path / "b"), target)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    largest, total = 4 * 64 * 512, 4 * num_parameters(config)
-    assert peak < 5 * largest < total / 5
-
-
-def test_weights_that_are_read_instead_of_the_new_ones_are_warned_of(tmp_path, caplog):
-    checkpoint = random_checkpoint(CONFIGS["micro"])
-    for format, said in (
-        ("original", ""),
-        ("hugging_face", ""),
-        ("original", "holds model.safetensors, too"),
-        ("ours", "holds config.json, too"),
-        ("hugging_face", "holds weights.safetensors, too"),
-    ):
-        caplog.clear()
-        save_checkpoint(checkpoint, str(tmp_path), format)
-        assert said in caplog.text and bool(said) == bool(caplog.text)
-
-
-def test_weights_of_another_model_are_not_replaced(tmp_path):
-    for name in "ab":
-        save_checkpoint(random_checkpoint(CONFIGS["micro"]), str(tmp_path / name), "ours")
-    first, second = (open_checkpoint(tmp_path / name) for name in "ab")
-    save_checkpoint(first, str(tmp_path / "x"), "ours")
-    save_checkpoint(first, str(tmp_path / "x"), "hugging_face")  # both formats of one model
-    save_checkpoint(open_checkpoint(f"{tmp_path}/b/../a/"), str(tmp_path / "x"), "ours")
-    for folder, whose in (("x", "converted from .*/a/"), ("unknown", "whose origin is not known")):
-        (tmp_path / folder).mkdir(exist_ok=True)
-        (tmp_path / folder / "pytorch_model.bin").write_bytes(b"weights")
-        before = {path: path.read_bytes() for path in (tmp_path / folder).iterdir()}
-        with pytest.raises(UserError, match=f"{folder} holds weights {whose}.*: choose another --output$"):
-            save_checkpoint(second, str(tmp_path / folder), "ours")
-        assert {path: path.read_bytes() for path in (tmp_path / folder).iterdir()} == before
-
-
-def test_a_model_is_not_saved_next_to_files_that_count_as_its_own(tmp_path):
-    encoder = XLNetEncoder(CONFIGS["micro"])
-    encoder.build()
-    save_model(encoder, tmp_path)
-    save_model(encoder, tmp_path)
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(UserError, match="holds config.json, which would be taken for this model's: choose"):
-        save_model(encoder, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("file", "said"), [("spiece.model", "splits texts with this tok"), ("params.yaml", "takes it for this")]
-)
-def test_files_of_another_model_are_warned_of(tmp_path, caplog, small_tokenizer, file, said):
-    checkpoint = random_checkpoint(CONFIGS["micro"])
-    save_checkpoint(checkpoint, str(tmp_path), "original")
-    settings = b"task: {model: {clamp_len: 3}}"
-    (tmp_path / file).write_bytes(settings if file == "params.yaml" else small_tokenizer.model_proto)
-    save_checkpoint(checkpoint, str(tmp_path), "original")
-    assert f"holds {file}, too, which does not come with these weights" in caplog.text and said in caplog.text
-    caplog.clear()
-    for _ in range(2):
-        save_checkpoint(open_checkpoint(str(tmp_path)), str(tmp_path / "a"), "original")
-    assert not caplog.text
-
-
-class TestBadInput:
-    """Each wrong file gives one error that says what was found and what is expected."""
-
-    def test_wrong_paths_and_formats(self, tmp_path):
-        (tmp_path / "notes.txt").write_text("")
-        checkpoint = random_checkpoint(CONFIGS["micro"])
-        with pytest.raises(FileNotFoundError, match="there is no checkpoint at .*none: expected the folder"):
-            open_checkpoint(str(tmp_path / "none"))
-        with pytest.raises(UserError, match="holds no checkpoint .but notes.txt.*expected"):
-            open_checkpoint(str(tmp_path))
-        with pytest.raises(UserError, match="notes.txt is not a checkpoint"):
-            open_checkpoint(str(tmp_path / "notes.txt"))
-        with pytest.raises(UserError, match="format is 'onnx'; expected one of ours"):
-            save_checkpoint(checkpoint, str(tmp_path / "a"), "onnx")
-        save_checkpoint(checkpoint, str(tmp_path / "a"), "ours")
-        with pytest.raises(UserError, match="folder of the checkpoint itself"):
-            save_checkpoint(open_checkpoint(str(tmp_path / "a")), str(tmp_path / "a"), "ours")
-
-    @pytest.mark.parametrize(
-        ("file", "part"), [("index", 2), ("data-00000-of-00001", 2), ("data-00000-of-00001", None)]
-    )
-    def test_damaged_tensorflow(self, tmp_path, file, part):
-        save_unlisted(random_checkpoint(CONFIGS["micro"]), tmp_path, "original")
-        path = tmp_path / f"xlnet_model.ckpt.{file}"
-        content = path.read_bytes()
-        path.unlink()
-        if part:
-            path.write_bytes(content[: len(content) // part])
-        with pytest.raises(UserError, match="damaged or cut off"):
-            load_into(pretrainer(CONFIGS["micro"]), str(tmp_path))
-
-    @pytest.mark.parametrize("format", ["ours", "hugging_face"])
-    @pytest.mark.parametrize("content", [b"", b"\x08", b"\xff" * 40, b"\x05" + b"\0" * 7 + b"{...}", None])
-    def test_malformed_safetensors(self, tmp_path, format, content):
-        save_unlisted(random_checkpoint(CONFIGS["micro"]), tmp_path, format)
-        path = next(tmp_path.glob("*.safetensors"))
-        path.write_bytes(path.read_bytes()[:-5] if content is None else content)
-        with pytest.raises(UserError, match="not a safetensors file, or is damaged"):
-            open_checkpoint(str(tmp_path))
-
-    def test_no_architecture(self, tmp_path):
-        save_checkpoint(random_checkpoint(CONFIGS["micro"]), str(tmp_path), "ours")
-        (tmp_path / "xlnet_config.json").unlink()
-        with pytest.raises(UserError, match="there is no architecture next to"):
-            save_checkpoint(open_checkpoint(str(tmp_path)), str(tmp_path / "b"), "original")
-        assert load_into(pretrainer(CONFIGS["micro"]), str(tmp_path)).complete
-
-    @pytest.mark.parametrize(
-        ("config", "message"),
-        [
-            ("{", "config.json is not JSON"),
-            ("[]", "holds a list"),
-            ('{"model_type": "bert"}', "model_type 'bert'; expected 'xlnet'"),
-            ('{"model_type": "xlnet"}', "config.json: fields missing .*d_model"),
-            ('{"vocab_size": 5, "ff_activation": "silu"}', "ff_activation is 'silu'; expected one of"),
-            ('{"vocab_size": 5, "layer_norm_eps": 1e-5}', "layer_norm_eps is 1e-05"),
-        ],
-    )
-    def test_configs_of_hugging_face(self, tmp_path, config, message):
-        save_unlisted(random_checkpoint(CONFIGS["micro"]), tmp_path, "hugging_face")
-        (tmp_path / "config.json").write_text(config)
-        with pytest.raises(UserError, match=message):
-            open_checkpoint(str(tmp_path))
-
-    def test_another_network(self, tmp_path):
-        save_file({"bert.encoder.weight": np.zeros([2, 2], np.float32)}, tmp_path / "model.safetensors")
-        with pytest.raises(UserError, match=r"missing: .*1 unexpected: bert.encoder.weight"):
-            load_into(pretrainer(CONFIGS["micro"]), str(tmp_path))
-
-    def test_weights_that_are_not_of_the_config(self, tmp_path):
-        checkpoint = random_checkpoint(CONFIGS["micro"])
-        wrong = dataclasses.replace(checkpoint, config=dataclasses.replace(checkpoint.config, n_layer=3))
-        with pytest.raises(UserError, match="does not fit its architecture: 17 missing: layer_2/"):
-            save_checkpoint(wrong, str(tmp_path / "b"), "ours")
-        assert not (tmp_path / "b").exists()
-
-    def test_heads_that_do_not_fill_the_width(self, tmp_path):
-        config = XLNetConfig(n_token=20, n_layer=1, d_model=10, n_head=3, d_head=7, d_inner=8)
-        with pytest.raises(UserError, match=r"n_head \* d_head is 3 \* 7, and d_model is 10"):
-            save_checkpoint(random_checkpoint(config), str(tmp_path), "hugging_face")
-
-
-def test_a_format_is_for_what_is_written():
-    ended = run_in_fork("run_scripts.convert_checkpoint", "--input=a", "--format=original")
-    assert ended.stderr == "ERROR: --format=original writes nothing without --output: give --output=FOLDER\n"
-
-
-def test_convert(tmp_path):
-    source = str(original.GOLDEN / "tiny_ckpt")
-    assert "nothing written" in convert(source, None, "ours", None, strict=True)
-    text = convert(source, str(tmp_path / "hf"), "hugging_face", None, strict=True)
-    assert "tiny_ckpt/xlnet_model.ckpt (original): written to" in text and "stripped: 1" in text
-    assert_equal(open_checkpoint(str(tmp_path / "hf")), open_checkpoint(source))
-    with pytest.raises(UserError, match="expected"):
-        convert(str(tmp_path), str(tmp_path / "x"), "ours", None, strict=True)
-
-
-def test_a_full_disk_leaves_no_part_of_the_originals_format(tmp_path):
-    checkpoint = random_checkpoint(CONFIGS["micro"])
-    with (
-        pytest.raises(UserError, match="^cannot write .*xlnet_model.ckpt: File too large. Make room"),
-        files_of_at_most(20_000),
-    ):
-        save_checkpoint(checkpoint, str(tmp_path), "original")
-    assert not list(tmp_path.iterdir())

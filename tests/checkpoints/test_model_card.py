@@ -105,10 +105,7 @@ def test_a_key_that_is_given_twice_is_refused(tmp_path):
         ({"seq_len": True}, "serving.seq_len is True; expected a whole number"),
         ({"pair": 1}, "serving.pair is 1; expected true or false"),
         ({"alert": ["bad", 0.5]}, "serving.alert is .*; expected an object with fields"),
-        (
-            {"alert": {"label": "bad", "threshold": "high"}},
-            "serving.alert.threshold is 'high'; expected a number",
-        ),
+        ({"alert": {"label": "bad", "threshold": "high"}}, "serving.alert.threshold is 'high'; expected a"),
         ({"alert": {"label": "bad", "threshold": 1.5}}, "serving.alert.threshold is 1.5; expected 0 to 1"),
         ({"alert": {"label": "bad", "threshold": math.nan}}, "serving.alert.threshold is nan; expected 0 to"),
         ({"alert": {"label": "bad", "threshold": None}}, "serving.alert.threshold is None; expected 0 to 1"),

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from safetensors.numpy import load_file, save_file
 
-from tests.checkpoints.test_formats import CONFIGS, random_checkpoint
+from tests.helpers.models.checkpoints import CONFIGS, random_checkpoint
 from tests.helpers.records import mutations, torch_writer
 from xlnet_tf.checkpoints import check, open_checkpoint, save_checkpoint
 from xlnet_tf.checkpoints.torch_file import read_torch_file

@@ -67,11 +67,7 @@ def test_settings_of_examples(tmp_path, small_tokenizer, task, count):
         ("classification", {}, "settings.name is missing; expected a string"),
         ("classification", {"kind": "parsing"}, "settings.kind is 'parsing'; expected one of classification"),
         ("classification", {"labels": ["a"]}, r"settings.labels is \['a'\]; expected 2 or more"),
-        (
-            "classification",
-            {"metrics": ["rmse"]},
-            r"settings.metrics is \['rmse'\]; expected some of accuracy",
-        ),
+        ("classification", {"metrics": ["rmse"]}, r"settings.metrics is \['rmse'\]; .*accuracy"),
         ("classification", {"labels": ["a", "a"]}, "expected 2 or more, each of them once"),
         ("choice", {"answered": 1}, "settings.answered is 1; expected true or false"),
         ("ranking", {"relevant_from": 0}, "settings.relevant_from is 0; expected a whole number from 1"),

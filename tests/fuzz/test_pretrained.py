@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import yaml
 
-from tests.checkpoints.test_formats import CONFIGS, random_checkpoint
+from tests.helpers.models.checkpoints import CONFIGS, random_checkpoint
 from tests.helpers.records import mutations
 from xlnet_tf.checkpoints import save_checkpoint
 from xlnet_tf.hub import checksums

@@ -131,10 +131,7 @@ def test_a_broken_download_resumes(server, monkeypatch):
 def test_a_file_with_a_wrong_checksum_is_refused_and_fetched_again(server):
     server.wrong_sums.add("model.safetensors")
     for _ in range(2):
-        with pytest.raises(
-            UserError,
-            match="model.safetensors came with 1,024,000 bytes .* the hub says .* 000",
-        ):
+        with pytest.raises(UserError, match="model.safetensors .*1,024,000 bytes .* says .* 000"):
             hub.locate(NAME)
     server.wrong_sums.clear()
     server.models["xlnet/good"] = dict(FILES)
@@ -295,9 +292,7 @@ def test_offline_without_the_files_says_what_to_do(server, offline):
     hub.locate(NAME, tokenizer_only=True)
     offline()
     assert hub.locate(NAME, tokenizer_only=True).folder
-    with pytest.raises(
-        UserError, match="^the cache lacks files of hf://xlnet/no@v1, and HF_HUB_OFFLINE is set"
-    ):
+    with pytest.raises(UserError, match="^the cache lacks files of hf://xlnet/no@v1.*HF_HUB_OFFLINE"):
         hub.locate("hf://xlnet/no@v1")
     with pytest.raises(UserError, match="the cache lacks the weights of hf://xlnet/tiny.*HF_HUB_OFFLINE"):
         hub.locate(f"hf://{NAME}")
@@ -330,17 +325,11 @@ def test_a_misspelt_folder_is_not_taken_for_a_name(server, tmp_path, monkeypatch
     assert hub.did_you_mean("xlnet-base-cased") == " (similar: hf://xlnet/xlnet-base-cased)"
     assert hub.did_you_mean("xlnet_cased_L12") == " (similar: xlnet_cased_L-12_H-768_A-12)"
     assert hub.did_you_mean("xlnet") == ""
-    with pytest.raises(
-        FileNotFoundError, match=r"^there is no checkpoint at runs/base-x \(similar: runs/base;"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"^there is no checkpoint .*similar: runs/base;"):
         open_checkpoint("runs/base-x")
-    with pytest.raises(
-        FileNotFoundError, match=r"expected the folder of a fine-tuned run \(similar: runs/micro;"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"folder of a fine-tuned run .*similar: runs/micro;"):
         Run.open("runs/mikro", "records")
-    with pytest.raises(
-        FileNotFoundError, match=r"tokenizer runs/mikro does not exist \(similar: runs/micro;"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"tokenizer runs/mikro .*similar: runs/micro;"):
         find_file("runs/mikro")
 
 

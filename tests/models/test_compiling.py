@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from tests.checkpoints.test_formats import CONFIGS
 from tests.helpers.models import heads
+from tests.helpers.models.checkpoints import CONFIGS
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.encoder import XLNetEncoder
@@ -227,6 +227,7 @@ def test_what_fits_or_is_the_users_own_is_left_alone():
         assert found["loss"] is loss and found["metrics"] == [metric]
 
 
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("loss", ["mse", "MeanAbsoluteError", losses.Huber(), losses.log_cosh], ids=named)
 def test_classes_are_no_numbers_but_a_teachers_logits_are(loss):
     rng = np.random.default_rng(0)
@@ -247,6 +248,7 @@ def test_classes_are_no_numbers_but_a_teachers_logits_are(loss):
         model.evaluate(features, labels, verbose=0)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_what_answers_numbers_may_be_compared_with_them():
     rng = np.random.default_rng(0)
     features, model = heads.random_features("regressor", rng), heads.random_head("regressor")
@@ -254,6 +256,7 @@ def test_what_answers_numbers_may_be_compared_with_them():
     model.fit(features, np.arange(heads.B), verbose=0)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_habits_of_keras_learn_and_saved_models_stay_compiled(tmp_path):
     """What a file holds is checked, too: earlier versions saved what trains wrongly."""
     features = heads.random_features("classifier", np.random.default_rng(0))

@@ -233,9 +233,7 @@ def test_bytes_per_example_at_the_papers_sizes(tmp_path):
 
 
 def test_too_few_streams(records):
-    with pytest.raises(
-        UserError, match="pass 0 .* has 13 streams, too few for a batch of 14 .*batch_size.*--stream"
-    ):
+    with pytest.raises(UserError, match="pass 0 .* has 13 streams, too few for a batch of 14"):
         pretraining_dataset(records, 14)
 
 

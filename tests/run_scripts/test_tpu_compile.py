@@ -246,9 +246,7 @@ def test_a_search_tries_multiples_of_the_micro_batches_only(run, tmp_path):
 @pytest.mark.parametrize("how", ["run", "save_hlo"])
 def test_rows_not_divisible_into_micro_batches_are_refused(run, tmp_path, how):
     arguments = ("--accumulation_steps=8", f"--save_hlo={tmp_path}/step.hlo")
-    with pytest.raises(
-        UserError, match="--batch_per_core is 4 with accumulation_steps 8: expected a multiple of 8"
-    ):
+    with pytest.raises(UserError, match="--batch_per_core is 4 .* multiple of 8"):
         run(*arguments) if how == "run" else tpu_compile.save_hlo(parsed(*arguments))
 
 

@@ -279,9 +279,7 @@ def test_a_column_of_pandas_is_read_in_its_order():
 
 def test_labels_that_answers_cannot_have_are_named(classifier):
     classifier.labels = ["good", "good", "bad"]
-    with pytest.raises(
-        UserError, match="labels good, good, bad, .*: expected each of them once. Set model.lab"
-    ):
+    with pytest.raises(UserError, match="labels good, good, bad, .*: expected each of them once"):
         classifier.answer("ba")
     with pytest.raises(UserError, match=r"labels\[1\] is .*half of a surrogate pair"):
         XLNetClassifier(classifier.encoder, 2, labels=["a", "b\ud800"])

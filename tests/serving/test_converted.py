@@ -10,7 +10,7 @@ import tensorflow as tf
 import yaml
 
 from run_scripts.convert_checkpoint import convert as convert_script
-from tests.checkpoints.test_formats import CONFIGS, random_checkpoint
+from tests.helpers.models.checkpoints import CONFIGS, random_checkpoint
 from tests.helpers.serving.exports import KINDS
 from tests.helpers.serving.toys import built
 from xlnet_tf import task_registry

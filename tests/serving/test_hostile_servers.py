@@ -133,10 +133,7 @@ def test_any_json_is_an_answer_or_an_error(rest, said, answer):
     ("answer", "message"),
     [
         ({"outputs": {"label": ["b"], "score": [[0.5], [0.5]]}}, "label has 1 rows; the request has 2"),
-        (
-            {"outputs": {"label": ["a", "b", "c"], "score": [[0.5]] * 2}},
-            "label has 3 rows; .* has 2",
-        ),
+        ({"outputs": {"label": ["a", "b", "c"], "score": [[0.5]] * 2}}, "label has 3 rows; .* has 2"),
         ({"outputs": {"label": ["a", "b"], "score": [0.5, 0.5]}}, "score has 1 axes; its signature says 2"),
         ({"outputs": {"label": ["a", "b"], "score": [["x"], ["y"]]}}, "score is not float32"),
         ({"outputs": {"label": [1, 2], "score": [[0.5], [0.5]]}}, "label is not strings"),
@@ -170,9 +167,7 @@ def test_a_signature_that_is_not_asked_for_disables_nothing(rest):
         broken=7,
     )
     assert ask(rest, said, GOOD)["label"].tolist() == [b"a", b"b"]
-    with pytest.raises(
-        UserError, match="'odd' of the model cannot be asked: handle has the type DT_RESOURCE"
-    ):
+    with pytest.raises(UserError, match="'odd' of the model cannot be asked: handle has the type"):
         connect(rest.address, "toy", "odd").predict({})
 
 
@@ -353,21 +348,13 @@ def test_a_compact_tensor_unpacks_to_a_bounded_size():
         (grpc_metadata(), grpc_answer(reshaped(-1)), "score has the shape"),
         (grpc_metadata(), grpc_answer(reshaped(3)), "score"),
         (grpc_metadata(), grpc_answer(reshaped(1)), "score"),
-        (
-            grpc_metadata(),
-            grpc_answer(stored([0.5] * 3)),
-            r"score has the shape \[2\] and 3 values in float_val",
-        ),
+        (grpc_metadata(), grpc_answer(stored([0.5] * 3)), r"score has the shape \[2\] and 3 values"),
         (
             grpc_metadata(),
             grpc_answer(stored([1, 2], "int_val")),
-            r"score has values in int_val; expected them in float_val",
+            r"score has values in int_val; .* float_val",
         ),
-        (
-            grpc_metadata(),
-            grpc_answer(lambda one: setattr(one, "tensor_content", b"abc")),
-            "score is torn",
-        ),
+        (grpc_metadata(), grpc_answer(lambda one: setattr(one, "tensor_content", b"abc")), "score is torn"),
         (grpc_metadata(), grpc_answer(lambda tensor: setattr(tensor, "dtype", 99)), "score"),
         (grpc_metadata(), grpc_answer(resource), "score has the type DT_RESOURCE"),
         (grpc_metadata(tf.float64.as_datatype_enum), grpc_answer(), "score has the type float32"),

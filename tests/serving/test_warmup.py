@@ -40,7 +40,5 @@ def test_each_signature_with_each_batch_size(tmp_path):
 
 def test_no_more_requests_than_a_server_takes(tmp_path):
     write_warmup(str(tmp_path), ROWS, METHODS, range(1, MAX_RECORDS // len(ROWS) + 1))
-    with pytest.raises(
-        UserError, match=r"4 signatures with 251 batch sizes .* TensorFlow Serving takes 1000"
-    ):
+    with pytest.raises(UserError, match="4 signatures with 251 batch sizes .* TensorFlow Serving takes 1000"):
         write_warmup(str(tmp_path), ROWS, METHODS, range(1, MAX_RECORDS // len(ROWS) + 2))

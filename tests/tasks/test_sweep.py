@@ -195,16 +195,8 @@ def test_seeds_that_are_added_have_the_batches_of_the_others(tmp_path, settings)
 @pytest.mark.parametrize(
     ("there", "num_seeds", "said"),
     [
-        (
-            ["seed-0", "seed-1"],
-            1,
-            "has runs of several seeds, which --num_seeds=1 does not resume: seed 0 is",
-        ),
-        (
-            ["."],
-            2,
-            "has a run of one seed, which --num_seeds=2 does not resume: seed 0 is trained again, in seed-0",
-        ),
+        (["seed-0", "seed-1"], 1, "has runs of several seeds, which --num_seeds=1 does not resume"),
+        (["."], 2, "has a run of one seed, which --num_seeds=2 does not resume: seed 0 is trained again, in"),
         (["."], 1, ""),
         (["seed-0"], 3, ""),
         ([".", "seed-0"], 2, ""),

@@ -1,13 +1,10 @@
-"""How a run ends and resumes, where it writes, and what it says of its machine."""
+"""How a run ends and resumes, and where it writes."""
 
 import contextlib
 import io
 import json
 import os
-import re
 import signal
-import subprocess
-import sys
 import time
 from unittest import mock
 
@@ -17,28 +14,20 @@ import tensorflow as tf
 import yaml
 from official.core import task_factory
 
-from tests.conftest import REPOSITORY
 from tests.helpers.full_disk import files_of_at_most
-from tests.helpers.training import synthetic_tpu, toy_finetuning
+from tests.helpers.training import toy_finetuning
 from tests.helpers.training.worker import settings
 from xlnet_tf.checkpoints.of_runs import newest
-from xlnet_tf.errors import Cancelled, Interrupted, UserError, tf_errors_as_user_errors
+from xlnet_tf.errors import Cancelled, Interrupted, UserError
 from xlnet_tf.tasks import finetuning
 from xlnet_tf.tasks.pretraining import task as pretraining
-from xlnet_tf.training import runtime
-from xlnet_tf.training.checks import check_data, check_remote_paths, check_resumable
-from xlnet_tf.training.config import RuntimeConfig
+from xlnet_tf.training.checks import check_data, check_resumable
 from xlnet_tf.training.interruption import (
-    SMALLER_STEP,
-    Preemption,
-    lost_hosts,
     named_damage,
-    named_lack_of_memory,
 )
 from xlnet_tf.training.profile import Profile
 from xlnet_tf.training.progress import Progress, read_history
 from xlnet_tf.training.run import run_training
-from xlnet_tf.training.tpu_slice import TpuSlice
 from xlnet_tf.training.trainer import Trainer
 
 
@@ -137,64 +126,6 @@ def test_a_run_in_a_bucket(folder, tmp_path, bucket, monkeypatch, capsys):
     assert not list(tmp_path.iterdir())
 
 
-def test_errors_of_other_machines_say_how_to_resume(tmp_path):
-    text = "Graph execution error:\n\nDetected at node X\n  File a\n\nSocket closed\nmore"
-    lost = tf.errors.UnavailableError(None, None, text)
-    tpu = mock.Mock(spec=tf.distribute.TPUStrategy)
-    expected = pytest.raises(Interrupted, match=r"\(Socket closed\).*from its beginning")
-    with expected, lost_hosts(tpu, str(tmp_path)):
-        raise lost
-    here = tf.distribute.OneDeviceStrategy("CPU:0")
-    with pytest.raises(tf.errors.UnavailableError), lost_hosts(here, str(tmp_path)):
-        raise lost
-
-
-def test_a_host_that_is_lost_while_the_model_is_built_is_an_interruption(folder, tmp_path, monkeypatch):
-    def lose():
-        raise tf.errors.UnavailableError(None, None, "Collective ops is aborted by: Socket closed")
-
-    monkeypatch.setattr("xlnet_tf.training.interruption.has_peers", lambda strategy: True)
-    task = pretraining.PretrainingTask(settings(folder).task)
-    monkeypatch.setattr(task, "build_model", lose)
-    with pytest.raises(Interrupted, match="another host or its devices cannot be reached .*Socket closed"):
-        run_training(settings(folder), task, tf.distribute.get_strategy(), str(tmp_path / "run"))
-
-
-def test_a_compile_error_is_not_a_lost_host(tmp_path):
-    text = "9 root error(s) found.\n  (0) INTERNAL: {{function_node step}} Compilation failure: RET_CHECK"
-    tpu = mock.Mock(spec=tf.distribute.TPUStrategy)
-    with pytest.raises(tf.errors.InternalError), lost_hosts(tpu, str(tmp_path)):
-        raise tf.errors.InternalError(None, None, text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "2 root error(s) found.\n  (0) Compilation failure: Ran out of memory in memory space hbm. Used 22G",
-        "OOM when allocating tensor with shape[8192,8192]\n\t [[node step]]",
-        "Out of memory while trying to allocate 22G for shape [8192,8192]",
-        "Attempting to allocate 9.05G for [8192,8192]. That was not possible. There are 2G free.",
-        "f32[8192,8192]: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
-    ],
-)
-def test_a_step_that_is_too_large_comes_with_advice(text):
-    expected = pytest.raises(
-        UserError,
-        match=r"a step of training .*(space hbm. Used 22G|8192]).*--accumulation_steps.*--recompute",
-    )
-    with expected, named_lack_of_memory("training", SMALLER_STEP):
-        raise tf.errors.ResourceExhaustedError(None, None, text)
-
-
-def test_an_evaluation_that_is_too_large_comes_with_its_own_advice(folder, tmp_path, monkeypatch):
-    def too_large(trainer, iterator, length):
-        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[8,8192]")
-
-    monkeypatch.setattr(Trainer, "eval_step", too_large)
-    with pytest.raises(UserError, match=r"a step of the evaluation .*8192.* Lower --dev_batch_size, 8 now$"):
-        pretraining.pretrain(settings(folder), str(tmp_path))
-
-
 @pytest.mark.integration
 def test_loops_of_steps_end_at_early_evaluations_and_at_checkpoints(folder, tmp_path):
     params = settings(folder, checkpoint_interval=3)
@@ -206,18 +137,6 @@ def test_loops_of_steps_end_at_early_evaluations_and_at_checkpoints(folder, tmp_
     assert [line["step"] for line in history if line["kind"] == "train"] == [2, 3, 4, 6, 8, 9, 11, 12]
     saved = {int(path.stem.removeprefix("ckpt-")) for path in tmp_path.glob("ckpt-*.index")}
     assert saved == {3, 6, 9, 12}
-
-
-def test_summaries_on_a_full_disk_are_one_error(tmp_path):
-    with (
-        pytest.raises(
-            UserError, match=rf"^{tmp_path}/events.*; File too large .* of the file system\)\. Check"
-        ),
-        files_of_at_most(10),
-        tf_errors_as_user_errors(),
-        tf.summary.create_file_writer(str(tmp_path)).as_default(step=0),
-    ):
-        tf.summary.scalar("loss", 1.0)
 
 
 @pytest.mark.integration
@@ -237,19 +156,6 @@ def test_a_run_whose_disk_is_full_is_one_error_and_resumes(folder, tmp_path, mon
     resumed = pretraining.pretrain(settings(folder), str(tmp_path / "cut"))
     assert resumed == pretraining.pretrain(settings(folder), str(tmp_path / "whole"))
     assert read_history(str(tmp_path / "cut/history.jsonl"))[-1]["step"] == 12
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "No space left on device",
-        "runs/memory_384/train/events.v2; No space left on device",
-        "runs/BLOOM/train/events.v2; Too many open files",
-    ],
-)
-def test_a_full_disk_is_not_reported_as_lack_of_memory(text):
-    with pytest.raises(tf.errors.ResourceExhaustedError), named_lack_of_memory("training", SMALLER_STEP):
-        raise tf.errors.ResourceExhaustedError(None, None, text)
 
 
 @pytest.mark.parametrize(
@@ -371,20 +277,6 @@ def test_settings_count_before_the_first_checkpoint(folder, tmp_path, monkeypatc
     assert tf.train.latest_checkpoint(str(tmp_path)).endswith("ckpt-2")
 
 
-def test_a_second_ctrl_c_is_not_waited_for():
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt), Preemption(tf.distribute.get_strategy()):
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_ctrl_c_after_the_last_step_ends_the_command():
-    """As of several seeds, of which the next would begin."""
-    with pytest.raises(KeyboardInterrupt), Preemption(tf.distribute.get_strategy()):
-        os.kill(os.getpid(), signal.SIGINT)
-
-
 @pytest.mark.integration
 def test_a_run_that_failed_at_once_does_not_forbid_other_settings(folder, tmp_path, monkeypatch):
     def too_large(trainer, iterator, length):
@@ -394,23 +286,6 @@ def test_a_run_that_failed_at_once_does_not_forbid_other_settings(folder, tmp_pa
         patch.setattr(Trainer, "train_step", too_large)
         pretraining.pretrain(settings(folder), str(tmp_path))
     pretraining.pretrain(settings(folder, train_steps=2), str(tmp_path))
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["{", "5", "[]", "null", '{"stfp": 2}', '{"step": 2}', '{"step": "2", "kind": "dev"}',
-     '{"step": 2, "kind": []}', "[" * 100_000],
-)  # fmt: skip
-def test_a_damaged_line_of_the_history_is_named(tmp_path, line):
-    path = tmp_path / "history.jsonl"
-    good = '{"step": 2, "kind": "train", "training_loss": 1.5}'
-    path.write_text(f"{good}\n{good[:20]}")  # a killed run's last line
-    assert read_history(str(path)) == [{"step": 2, "kind": "train", "training_loss": 1.5}]
-    path.write_text(f"{good}\n{line}\n{good}\n")
-    with pytest.raises(
-        UserError, match="history.jsonl, line 2 is .*: expected .* train or dev. Remove the line"
-    ):
-        read_history(str(path))
 
 
 def test_data_that_are_many_are_not_read_before_a_run(folder, caplog):
@@ -433,107 +308,9 @@ def test_data_that_are_many_are_not_read_before_a_run(folder, caplog):
         (folder / "records" / "spiece.model").write_bytes(b"not read here")
 
 
-@pytest.mark.parametrize("newer", [False, True])
-def test_a_tpu_is_started_and_described(capsys, newer):
-    strategy = synthetic_tpu.strategy(chips=(2, 2, 1), cores=2, newer=newer)
-    assert capsys.readouterr().err.splitlines() == [
-        "TPU local",
-        "     chips  2 x 2 x 1  x, y and z",
-        "   devices          8  2 in each chip",
-        "     hosts          1  8 devices each; each reads its own rows",
-    ]
-    assert runtime.describe(strategy) == "8 replicas on the TPU of this machine"
-
-
-def test_a_slices_hosts_are_listed():
-    table = runtime.tpu_table("pod", synthetic_tpu.topology(chips=(4, 4, 1), cores=2, hosts=4))
-    assert table.splitlines()[1:] == [
-        "     chips  4 x 4 x 1  x, y and z",
-        "   devices         32  2 in each chip",
-        "     hosts          4  8 devices each; each reads its own rows",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("name", "chips", "replicas", "hosts"),
-    [
-        ("v2-8", 4, 8, 1),
-        ("v3-8", 4, 8, 1),
-        ("v3-512", 256, 512, 64),
-        ("v4-8", 4, 4, 1),
-        ("v4-32", 16, 16, 4),
-        ("v5litepod-8", 8, 8, 1),
-        ("v5e-16", 16, 16, 4),
-        ("v5p-16", 8, 8, 2),
-        ("v6e-1", 1, 1, 1),
-    ],
-)
-def test_slices_are_known_by_name(name, chips, replicas, hosts):
-    found = TpuSlice.named(name)
-    assert (found.chips, found.replicas, found.hosts) == (chips, replicas, hosts)
-
-
-@pytest.mark.parametrize("name", ["v3", "v3-", "v3-7", "v9-8", "v3-0", "gpu"])
-def test_unknown_slices_are_named(name):
-    with pytest.raises(UserError, match="v3-8, v4-32, v5e-16"):
-        TpuSlice.named(name)
-
-
-def test_a_tpu_reached_by_name_needs_paths_that_its_hosts_see(folder):
-    params = settings(folder, "tpu")
-    for not_by_name in (None, "local"):
-        params.runtime.tpu = not_by_name
-        check_remote_paths(params, str(folder))
-    params.runtime.tpu = "pod"
-    with pytest.raises(UserError, match=f"do not see {folder}/records, {folder}/dev: expected.*gs://"):
-        check_remote_paths(params, "gs://bucket/model")
-
-
 def test_model_gardens_factory_makes_our_tasks(folder):
     task = task_factory.get_task(settings(folder).task, logging_dir="runs/one", name="one")
     assert (type(task), task.logging_dir, task.name) == (pretraining.PretrainingTask, "runs/one", "one")
-
-
-@pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="this machine has a GPU")
-@pytest.mark.parametrize("name", ["off", "one_device"])
-def test_a_lone_cpu_reads_the_pipeline_itself(name):
-    """Iterators of a strategy's own are tuned by tf.data, and their end waits up to a minute for that."""
-    strategy = runtime.prepare(RuntimeConfig(distribution_strategy=name))
-    data = tf.data.Dataset.range(2)
-    assert strategy.distribute_datasets_from_function(lambda _: data) is data
-    assert runtime.describe(strategy) == "1 replica on CPU:0"
-
-
-@pytest.mark.parametrize("name", ["off", "one_device"])
-def test_a_gpu_that_is_not_wanted_is_not_used(name, monkeypatch):
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [f"{kind}:0"])
-    strategy = runtime.prepare(RuntimeConfig(distribution_strategy=name, num_gpus=0))
-    assert runtime.describe(strategy) == "1 replica on CPU:0"
-    # TensorFlow's default strategy would take the GPU.
-    assert isinstance(strategy, tf.distribute.OneDeviceStrategy)
-
-
-def test_hosts_of_a_named_tpu_are_remote(monkeypatch):
-    strategy = synthetic_tpu.strategy()
-    assert not runtime.has_remote_hosts(strategy)
-    monkeypatch.setattr(type(strategy.cluster_resolver), "master", lambda resolver: "grpc://10.0.0.2:8470")
-    assert runtime.has_remote_hosts(strategy)
-    assert not runtime.has_remote_hosts(tf.distribute.OneDeviceStrategy("CPU:0"))
-
-
-@pytest.mark.integration
-def test_a_missing_tpu_is_one_line(folder):
-    result = subprocess.run(
-        [
-            *(sys.executable, "-m", "run_scripts.pretrain", f"--train_data={folder}/records"),
-            *(f"--model_dir={folder}/none", "--strategy=tpu", "--tpu=local"),
-        ],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 1 and "Traceback" not in result.stderr
-    assert "no TPU at --tpu=local" in result.stderr.splitlines()[-1] and not (folder / "none").exists()
 
 
 def operations(dataset) -> list[str]:
@@ -565,21 +342,3 @@ def test_a_remote_task_reads_examples_with_tensorflow_only(tmp_path, small_token
         assert not [op for op in operations(datasets[1]) if "PyFunc" in op]
         indices = [[batch["index"].numpy().tolist() for batch in d.take(count + 1)] for d in datasets]
         assert indices[0][:count] == indices[1] and len(indices[1]) == count
-
-
-def test_progress_shows_the_dev_loss_and_the_metric_of_the_task(tmp_path, capsys):
-    with Progress(str(tmp_path), tf.Variable(0, dtype=tf.int64), 10, "f1") as progress:
-        progress.evaluation({"loss": tf.constant(0.672), "f1": tf.constant(0.5), "other": tf.constant(1.0)})
-    assert "dev_f1=0.500, dev_loss=0.672]" in capsys.readouterr().err
-
-
-def test_80_columns_have_room_for_loss_learning_rate_and_the_metric(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with Progress(str(tmp_path), tf.Variable(12_000, dtype=tf.int64), 500_000, "score") as progress:
-        progress._bar.dynamic_ncols, progress._bar.ncols = None, 80
-        progress._bar.start_t -= 3600  # so that hours are left
-        progress.evaluation({"loss": 0.672, "score": 0.5})
-        progress.train({"training_loss": 0.5, "learning_rate": 2e-5, "tokens_per_second": 123_456.0})
-    line = [line for line in re.split(r"[\r\n]+", sys.stderr.getvalue()) if "loss" in line][-1]
-    assert "loss=0.500, lr=2.0e-05, dev_score=0.500" in line and len(line) <= 80

@@ -1,6 +1,5 @@
 """The gRPC side of the client: see client.py."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +8,6 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
-from tensorflow.core.framework import types_pb2
 from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataRequest, SignatureDefMap
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
@@ -25,22 +23,10 @@ from xlnet_tf.serving.answers.signatures import (
     refusal,
     signatures_of,
 )
+from xlnet_tf.serving.answers.tensors import read_tensor
 
 _SIGNATURES = "signature_def"
 _SIZES = [("grpc.max_receive_message_length", MOST_BYTES), ("grpc.max_send_message_length", -1)]
-_POINTER_BYTES = 8  # at least those of a number
-# Where a TensorProto has the values of a type; those of other types are in int_val.
-_FIELDS = {
-    types_pb2.DT_FLOAT: "float_val",
-    types_pb2.DT_DOUBLE: "double_val",
-    types_pb2.DT_HALF: "half_val",
-    types_pb2.DT_BFLOAT16: "half_val",
-    types_pb2.DT_STRING: "string_val",
-    types_pb2.DT_BOOL: "bool_val",
-    types_pb2.DT_INT64: "int64_val",
-    types_pb2.DT_UINT32: "uint32_val",
-    types_pb2.DT_UINT64: "uint64_val",
-}
 
 
 class GrpcTransport:
@@ -96,36 +82,3 @@ def _array(name: str, tensor: TensorProto) -> np.ndarray:
         return read_tensor(tensor)
     except ValueError as error:
         raise bad_answer(f"{name} {printable(error, 200)}") from error
-
-
-def read_tensor(tensor: TensorProto, most_bytes: int = MOST_BYTES) -> np.ndarray:
-    """Reads a tensor; omitted values repeat the last one, or are zero if there is none.
-
-    Raises:
-        ValueError: it is too large or damaged; the message continues a sentence that begins with its name.
-
-    Source: tensorflow/core/framework/tensor.proto
-    """
-    sizes = [dim.size for dim in tensor.tensor_shape.dim]
-    field, is_text = _FIELDS.get(tensor.dtype, "int_val"), tensor.dtype == types_pb2.DT_STRING
-    values = getattr(tensor, field)
-    stored = {name for name in (each.name for each, _ in tensor.ListFields()) if name.endswith("_val")}
-    if others := stored - {field}:
-        raise ValueError(f"has values in {', '.join(sorted(others))}; expected them in {field}")
-    left_out = math.prod(sizes) - len(tensor.tensor_content or values)
-    size = _POINTER_BYTES + (len(values[-1]) if is_text and values else 0)
-    if min(sizes, default=0) < 0:
-        raise ValueError(f"has the shape {sizes}")
-    if left_out * size > most_bytes:
-        raise ValueError(f"has the shape {sizes}, of more than {most_bytes:,} bytes")
-    if left_out < 0 and not tensor.tensor_content:
-        raise ValueError(f"has the shape {sizes} and {len(values)} values in {field}")
-    if is_text and not values:
-        return np.full(sizes, b"", object)  # make_ndarray fills with a str
-    try:
-        return tf.make_ndarray(tensor)
-    except KeyError:
-        kind = types_pb2.DataType.Name(tensor.dtype)
-        raise ValueError(f"has the type {kind}, of which there are no values") from None
-    except (ValueError, TypeError, OverflowError, MemoryError) as error:
-        raise ValueError(f"is torn: {error}") from error

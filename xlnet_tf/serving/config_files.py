@@ -12,9 +12,8 @@ import shlex
 import string
 from collections.abc import Sequence
 
-import tensorflow as tf
+from etils import epath
 from google.protobuf import text_format
-from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
@@ -54,7 +53,7 @@ def write(folder: str, batch_sizes: Sequence[int], *, batching: bool = True) -> 
 def check_limit(folder: str, largest: int) -> None:
     """Raises UserError if a server with the folder's batching.config would refuse this many rows."""
     path = os.path.join(folder, BATCHING_FILE)
-    if not tf.io.gfile.exists(path):
+    if not epath.Path(path).exists():
         return
     limit = re.search(r"max_batch_size\s*{\s*value\s*:\s*(\d+)", files.read_text(path))
     if limit and int(limit[1]) < largest:
@@ -78,6 +77,8 @@ def model_name(folder: str) -> str:
 
 def models_config(name: str) -> str:
     """Returns the text of a models.config that serves the newest version of the model in /models/NAME."""
+    from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig  # with TensorFlow
+
     config = ModelServerConfig()
     model = config.model_config_list.config.add(
         name=name, base_path=f"/models/{name}", model_platform="tensorflow"
@@ -118,9 +119,9 @@ def docker_command(folder: str) -> str:
 def _server_flags(folder: str) -> list[str]:
     """Returns a server's flags for the settings in a model's folder, mounted as /models/NAME."""
     flags = [f"--model_config_file={MODELS_FILE}"]
-    if tf.io.gfile.exists(os.path.join(folder, BATCHING_FILE)):
+    if epath.Path(folder, BATCHING_FILE).exists():
         flags.append(f"--enable_batching --batching_parameters_file={BATCHING_FILE}")
-    if tf.io.gfile.exists(os.path.join(folder, MONITORING_FILE)):
+    if epath.Path(folder, MONITORING_FILE).exists():
         flags.append(f"--monitoring_config_file={MONITORING_FILE}")
     return [flag.replace("file=", f"file=/models/{model_name(folder)}/") for flag in flags]
 
@@ -185,6 +186,6 @@ def openvino_docker_command(folder: str) -> str:
 
 def _complete(path: str, text: str) -> None:
     """Writes a file unless another exists; a truncated copy of the text is overwritten."""
-    before = files.read_text(path).strip() if tf.io.gfile.exists(path) else ""
+    before = files.read_text(path).strip() if epath.Path(path).exists() else ""
     if text.startswith(before):
         files.write(path, text)

@@ -10,6 +10,7 @@ from xlnet_tf import files
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.shards import ShardWriter, read_shard
 from xlnet_tf.records.spec import RecordSpec
+from xlnet_tf.tasks.pretraining import task as pretraining
 
 SPEC = RecordSpec(seq_len=16, reuse_len=8, num_predict=4, vocab_size=60)
 
@@ -64,6 +65,29 @@ def settings(folder) -> dict:
         },
         "trainer": {"train_steps": 20, "optimizer_config": {"learning_rate": 0.01}},
     }
+
+
+def short_run(folder, **overrides):
+    """Returns the settings of a run of 7 steps on FOLDER/records, evaluated on FOLDER/dev, that keeps all."""
+    params = pretraining.pretraining_experiment()
+    params.override(settings(folder))
+    params.override(
+        {
+            "task": {
+                "validation_data": {"input_path": str(folder / "dev")},
+                "model": {"n_layer": 1, "dropout": 0.1},
+            },
+            "trainer": {
+                "train_steps": 7,
+                "steps_per_loop": 2,
+                "validation_interval": 4,
+                "checkpoint_interval": 2,
+                "max_to_keep": 9,
+            },
+        }
+    )
+    params.override(overrides)
+    return params
 
 
 def tensors(checkpoint) -> dict[str, np.ndarray]:

@@ -6,15 +6,23 @@ import numpy as np
 import tensorflow as tf
 from official.core import exp_factory, task_factory
 
+from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.models.classifier import XLNetClassifier, classification_losses
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import TaskEntry
-from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, finetuning_experiment, row_weights
+from xlnet_tf.tasks.finetuning import (
+    FinetuningConfig,
+    FinetuningTask,
+    finetune,
+    finetuning_experiment,
+    row_weights,
+)
 from xlnet_tf.text.packing import pack
 from xlnet_tf.training.task import Ratio
 
 EXPERIMENT = "toy/finetuning"
+STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")
 T = 10
 ENTRY = TaskEntry(
     name="toy",
@@ -99,3 +107,23 @@ class ToyTask(FinetuningTask):
 
     def write_predictions(self, examples, predictions, folder):
         return []
+
+
+def settings(data, **overrides):
+    """Returns the settings of a run on the sets `train` and `dev` of a folder."""
+    params = experiment()
+    params.task.train_data.input_path = str(data / "train")
+    params.task.validation_data.input_path = str(data / "dev")
+    params.override(overrides)
+    return params
+
+
+def run(data, model_dir, **overrides):
+    """Trains, and returns the last metrics."""
+    return finetune(settings(data, **overrides), ToyTask, STRATEGY, str(model_dir))
+
+
+def weights(model_dir) -> dict[str, np.ndarray]:
+    """Returns the arrays that a run or a checkpoint stands for."""
+    arrays = open_checkpoint(str(model_dir)).arrays
+    return {name: np.array(arrays[name]) for name in arrays.entries}

@@ -126,10 +126,7 @@ def test_an_interrupted_prediction_resumes(run, table, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (
-            ["--data={table}"],
-            r"reviews.csv, row 1: text missing; there is id, review\. .*--column=text=COLUMN",
-        ),
+        (["--data={table}"], r"row 1: text missing; there is id, review\. .*=COLUMN"),
         (["--data={table}", "--column=body=review"], "--column=body=review: expected INPUT=COLUMN .* text"),
         (["--input=text=a", "--data={table}"], "--input and --data are both given"),
         (["--input=text=a", "--output_dir=out"], "--output_dir is given, but answers to --input are printed"),

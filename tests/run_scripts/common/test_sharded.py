@@ -53,6 +53,12 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+def rows_of(found, prefix):
+    """Returns what the jsonl files of a job with this prefix hold."""
+    names = (name for name in sorted(found) if name.startswith(prefix))
+    return [json.loads(line) for name in names for line in found[name].splitlines()]
+
+
 def unreliable(seed, workers):
     """Returns a runner that takes jobs in any order, some twice at the same time, in several threads."""
 
@@ -98,10 +104,7 @@ def test_each_row_is_answered_once_whatever_is_killed(rows, seed, workers, kill,
                 found = answer(data, tmp_path / "killed", log)
     assert found == expected
 
-    answered, failed = [], []
-    for name, content in sorted(found.items()):
-        of_shard = [json.loads(line) for line in content.splitlines()] if name.endswith("jsonl") else []
-        (failed if name.startswith("failed-") else answered).extend(of_shard)
+    answered, failed = rows_of(found, "answers-"), rows_of(found, "failed-")
     good = [row for row in rows if row and row.get("text") not in (None, 3, "bad", "nan")]
     assert [row["text"] for row in answered] == [row["text"] for row in good]
     assert all(row["length"] == len(row["text"]) and row["vector"][0] == 0.1 for row in answered)
@@ -154,9 +157,7 @@ def test_the_reason_of_a_row_names_no_place_in_a_batch():
 
 
 def test_a_row_that_always_fails_is_isolated_and_ends_the_job_with_counts(data, tmp_path, capsys):
-    with pytest.raises(
-        UserError, match=r"^1 of 200 rows failed, expected at most --max_failed=0: .*failed-answers-\*"
-    ):
+    with pytest.raises(UserError, match=r"^1 of 200 .*--max_failed=0: .*failed-answers-"):
         answer(data, tmp_path / "out", tmp_path / "log", max_failed=0)
     [failed] = (tmp_path / "out").glob("failed-*")
     assert json.loads(failed.read_text()) == {
@@ -237,13 +238,7 @@ def test_another_job_is_refused(data, tmp_path):
 def test_all_formats_hold_the_same(data, tmp_path):
     import tensorflow as tf
 
-    lines = answer(data, tmp_path / "jsonl", tmp_path / "log")
-    rows = [
-        json.loads(line)
-        for name in sorted(lines)
-        if name.startswith("answers-")
-        for line in lines[name].splitlines()
-    ]
+    rows = rows_of(answer(data, tmp_path / "jsonl", tmp_path / "log"), "answers-")
     answer(data, tmp_path / "parquet", tmp_path / "log", output_format="parquet")
     parts = sorted((tmp_path / "parquet").glob("*.parquet"))
     table = [row for path in parts for row in pyarrow.parquet.read_table(path).to_pylist()]
@@ -280,21 +275,19 @@ def test_rows_that_kill_their_process_are_counted_and_the_others_answered(data, 
     with pytest.raises(UserError, match="^4 of 200 rows failed"):  # with the bad one
         answer(data, tmp_path / "out", tmp_path / "log", num_workers=2, max_failed=3)
     found = contents(tmp_path / "out")
-    failed = [json.loads(line) for name in sorted(found) if name.startswith("failed-")
-              for line in found[name].splitlines()]  # fmt: skip
+    failed = rows_of(found, "failed-")
     assert [row["line"] for row in failed] == [21, 22, 51, 151]
     died = {row["reason"] for row in failed if row["line"] != 51}
     assert died == {"the worker process died while it answered this row alone"}
-    answered = [json.loads(line) for name in sorted(found) if name.startswith("answers-")
-                for line in found[name].splitlines()]  # fmt: skip
+    answered = rows_of(found, "answers-")
     assert [row["given_n"] for row in answered] == [n for n in range(200) if n not in (20, 21, 50, 150)]
     assert not [name for name in found if "deaths" in name or "unfinished" in name]
     # The others are answered in the batches that they have next to rows which raise an error.
     data.write_text(data.read_text().replace("deadly", "bad   "))
     harmless = answer(data, tmp_path / "harmless", tmp_path / "log")
-    assert {name: found[name] for name in found if name.startswith("answers-")} == {
-        name: harmless[name] for name in harmless if name.startswith("answers-")
-    }
+    names = [name for name in sorted(found) if name.startswith("answers-")]
+    assert names == [name for name in sorted(harmless) if name.startswith("answers-")]
+    assert [found[name] for name in names] == [harmless[name] for name in names]
 
 
 @pytest.mark.integration

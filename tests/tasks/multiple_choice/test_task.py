@@ -1,27 +1,22 @@
 """Multiple choice: loss, accuracy by level, files; it learns; a recipe runs on a slice of RACE."""
 
 import csv
+import functools
 import gzip
 import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from official.core import exp_factory
-from official.modeling import hyperparams
 
-from tests.conftest import REPOSITORY
+from tests.helpers.training import recipes
 from tfrecord_builders.race.build import RaceOptions, build_race
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.answers.signatures import LOWEST
-from xlnet_tf.tasks import prediction
 from xlnet_tf.tasks.finetuning import finetune
 from xlnet_tf.tasks.multiple_choice import task as multiple_choice
 from xlnet_tf.tasks.multiple_choice.files import write_files
 from xlnet_tf.tasks.multiple_choice.metrics import accuracies
-
-STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")
-RECIPE = REPOSITORY / "run_scripts/recipes/race_small.yaml"
 
 
 def questions(count, seed, answered=True):
@@ -55,20 +50,16 @@ def data(tmp_path_factory, small_tokenizer):
     return folder / "records"
 
 
-def settings(data, recipe=RECIPE, **overrides):
-    params = exp_factory.get_exp_config(multiple_choice.EXPERIMENT)
-    hyperparams.override_params_dict(params, str(recipe), is_strict=True)
-    params.task.train_data.input_path = str(data / "train")
-    params.task.validation_data.input_path = str(data / "dev")
-    params.override(overrides)
-    return params
+settings = functools.partial(recipes.settings, multiple_choice.EXPERIMENT, "race_small")
 
 
 @pytest.fixture(scope="module")
 def run(data):
     """The folder of a run, and its last metrics."""
     params = settings(data, task={"model": {"n_layer": 1}}, trainer={"validation_interval": 12})
-    return data / "run", finetune(params, multiple_choice.MultipleChoiceTask, STRATEGY, str(data / "run"))
+    return data / "run", finetune(
+        params, multiple_choice.MultipleChoiceTask, recipes.STRATEGY, str(data / "run")
+    )
 
 
 def test_it_learns_and_reports_each_level(run):
@@ -79,10 +70,9 @@ def test_it_learns_and_reports_each_level(run):
 
 def test_predictions_of_questions_without_answers(run, data, tmp_path):
     model_dir, _ = run
-    opened = prediction.Run.open(str(model_dir), str(data / "test"))
+    opened, predictions = recipes.predict(model_dir, data / "test", 4)
     examples = opened.task.validation_set
     assert not opened.task.has_answers(examples)
-    predictions = prediction.Predictor(opened, STRATEGY, 4).predict(opened.checkpoint(""))
     tsv, jsonl = opened.task.write_predictions(examples, predictions, str(tmp_path))
     with open(tsv) as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
@@ -115,7 +105,7 @@ def test_training_on_questions_without_answers_is_refused(data, tmp_path):
     params = settings(data)
     params.task.train_data.input_path = str(data / "test")
     with pytest.raises(UserError, match="without answers"):
-        finetune(params, multiple_choice.MultipleChoiceTask, STRATEGY, str(tmp_path))
+        finetune(params, multiple_choice.MultipleChoiceTask, recipes.STRATEGY, str(tmp_path))
 
 
 def test_rows_that_fill_up_a_batch_do_not_count(data):
@@ -188,7 +178,7 @@ def test_the_small_recipe_on_a_slice_of_race(tmp_path, shared):
     tokenizer = str(shared("data/xlnet_cased/spiece.model"))
     build_race(RaceOptions(tokenizer, str(tmp_path), seq_len=96, max_qa_len=48, **options))
     params = settings(tmp_path, task={"epochs": 1, "model": {"n_layer": 1}})  # half the time of tracing
-    metrics = finetune(params, multiple_choice.MultipleChoiceTask, STRATEGY, str(tmp_path / "run"))
+    metrics = finetune(params, multiple_choice.MultipleChoiceTask, recipes.STRATEGY, str(tmp_path / "run"))
     assert metrics["accuracy"] == metrics["accuracy_high"]
     assert metrics["loss"] == pytest.approx(np.log(4), abs=0.2)  # so few steps: near chance
 

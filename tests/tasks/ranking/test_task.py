@@ -1,5 +1,6 @@
 """Ranking: losses, records gathered to queries, run files; it learns; a recipe runs on a slice of WikiQA."""
 
+import functools
 import gzip
 import itertools
 import json
@@ -9,10 +10,8 @@ import pathlib
 import numpy as np
 import pytest
 import tensorflow as tf
-from official.core import exp_factory
-from official.modeling import hyperparams
 
-from tests.conftest import REPOSITORY
+from tests.helpers.training import recipes
 from tfrecord_builders.ranking.build import RankingOptions, build_ranking
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks import prediction
@@ -20,9 +19,6 @@ from xlnet_tf.tasks.finetuning import finetune
 from xlnet_tf.tasks.ranking import task as ranking
 from xlnet_tf.tasks.ranking.files import ranked_queries, write_files
 from xlnet_tf.tasks.ranking.losses import LOSSES
-
-STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")
-RECIPE = REPOSITORY / "run_scripts/recipes/wikiqa_small.yaml"
 
 LOGITS = np.array([[2.0, 0.5, -1.0, 7.0], [0.3, -0.2, 1.1, 0.0], [1.0, 2.0, 3.0, 4.0]], np.float32)
 RELEVANCE = np.array([[0, 1, 0, -1], [2, 1, 0, 0], [0, 0, -1, -1]], np.int32)
@@ -162,13 +158,7 @@ def data(tmp_path_factory, small_tokenizer):
     return folder
 
 
-def settings(data, **overrides):
-    params = exp_factory.get_exp_config(ranking.EXPERIMENT)
-    hyperparams.override_params_dict(params, str(RECIPE), is_strict=True)
-    params.task.train_data.input_path = str(data / "train")
-    params.task.validation_data.input_path = str(data / "dev")
-    params.override(overrides)
-    return params
+settings = functools.partial(recipes.settings, ranking.EXPERIMENT, "wikiqa_small")
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +166,7 @@ def run(data):
     """The folder of a run, and its last metrics."""
     task = {"epochs": 6, "model": {"n_layer": 1}}
     params = settings(data, task=task, trainer={"validation_interval": 20})
-    return data / "run", finetune(params, ranking.RankingTask, STRATEGY, str(data / "run"))
+    return data / "run", finetune(params, ranking.RankingTask, recipes.STRATEGY, str(data / "run"))
 
 
 @pytest.mark.integration
@@ -191,10 +181,9 @@ def test_it_learns_to_rank_the_helpful_reply_first(run):
 @pytest.mark.integration
 def test_replies_that_nobody_has_judged_are_ranked(run, data, tmp_path):
     model_dir, _ = run
-    opened = prediction.Run.open(str(model_dir), str(data / "test"))
+    opened, predictions = recipes.predict(model_dir, data / "test", 2)
     examples = opened.task.validation_set
     assert not opened.task.has_answers(examples)
-    predictions = prediction.Predictor(opened, STRATEGY, 2).predict(opened.checkpoint(""))
     run_file, _ = opened.task.write_predictions(examples, predictions, str(tmp_path))
     fields = [line.split() for line in read_lines(run_file)]
     assert [(f[0], f[1], f[3], f[5]) for f in fields] == [("1", "Q0", str(r), "xlnet") for r in (1, 2, 3)]
@@ -208,7 +197,7 @@ def test_equal_scores_for_all_candidates_give_a_warning(run, data, caplog):
     model_dir, _ = run
     opened = prediction.Run.open(str(model_dir), str(data / "dev"))
     examples = opened.task.validation_set
-    predictor = prediction.Predictor(opened, STRATEGY, 2)
+    predictor = prediction.Predictor(opened, recipes.STRATEGY, 2)
     predictions = predictor.predict(opened.checkpoint(""))
     assert "all alike" not in caplog.text
     caplog.set_level(logging.WARNING, logger="absl")
@@ -254,7 +243,7 @@ def test_the_small_recipe_on_a_slice_of_wikiqa(tmp_path, shared):
         )
     )
     params = settings(tmp_path / "records", task={"model": {"n_layer": 1}})  # half the time of tracing
-    metrics = finetune(params, ranking.RankingTask, STRATEGY, str(tmp_path / "run"))
+    metrics = finetune(params, ranking.RankingTask, recipes.STRATEGY, str(tmp_path / "run"))
     judged = [line.split() for line in read_lines(tmp_path / "dev.ref")]
     answered, everything = {f[0] for f in judged if f[3] == "1"}, {f[0] for f in judged}
     assert metrics["queries"] == len(answered)

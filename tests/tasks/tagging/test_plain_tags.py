@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tests.helpers.serving.toys import built
+from tests.helpers.training.recipes import STRATEGY
 from tests.tasks.tagging.test_serving import OPTIONS, assert_like
-from tests.tasks.tagging.test_task import STRATEGY, predict, settings, write_jsonl
+from tests.tasks.tagging.test_task import predict, settings, write_jsonl
 from tfrecord_builders.tagging.build import TaggingOptions, build_tagging
 from xlnet_tf.models.token_classifier import XLNetTokenClassifier
 from xlnet_tf.serving.answers.text_answers import answer_texts

@@ -1,6 +1,7 @@
 """Tagging: scores against hand counts and seqeval, files for people and conlleval, and it learns."""
 
 import collections
+import functools
 import gzip
 import itertools
 import json
@@ -13,34 +14,24 @@ import sklearn.metrics as sk
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
-from official.core import exp_factory
-from official.modeling import hyperparams
 from seqeval.metrics import f1_score
 
-from tests.conftest import REPOSITORY
+from tests.helpers.training import recipes
 from tfrecord_builders.tagging.build import TaggingOptions, build_tagging
 from tfrecord_builders.tagging.data import read_sentences
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
-from xlnet_tf.tasks import export_checks, prediction
+from xlnet_tf.tasks import export_checks
 from xlnet_tf.tasks.finetuning import finetune
 from xlnet_tf.tasks.tagging import task as tagging
 from xlnet_tf.tasks.tagging.files import tagged_sentences
 from xlnet_tf.tasks.tagging.metrics import entity_counts, entity_scores, type_table
 from xlnet_tf.text.training import train_tokenizer
 
-STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")
-RECIPE = REPOSITORY / "run_scripts/recipes/conll2003_small.yaml"
 TAGS = st.lists(st.sampled_from(["O", "B-A", "I-A", "B-B", "I-B"]), min_size=1, max_size=8)
 
 
-def settings(data, dev="dev", **overrides):
-    params = exp_factory.get_exp_config(tagging.EXPERIMENT)
-    hyperparams.override_params_dict(params, str(RECIPE), is_strict=True)
-    params.task.train_data.input_path = str(data / "train")
-    params.task.validation_data.input_path = str(data / dev)
-    params.override(overrides)
-    return params
+settings = functools.partial(recipes.settings, tagging.EXPERIMENT, "conll2003_small")
 
 
 # Scores.
@@ -123,13 +114,12 @@ def data(tmp_path_factory, small_tokenizer):
 @pytest.fixture(scope="module")
 def run(data):
     """The folder of a run, and its last metrics."""
-    return data / "run", finetune(settings(data), tagging.TaggingTask, STRATEGY, str(data / "run"))
+    return data / "run", finetune(settings(data), tagging.TaggingTask, recipes.STRATEGY, str(data / "run"))
 
 
 def predict(model_dir, folder, output):
-    opened = prediction.Run.open(str(model_dir), str(folder))
+    opened, predictions = recipes.predict(model_dir, folder, 8)
     examples = opened.task.validation_set
-    predictions = prediction.Predictor(opened, STRATEGY, 8).predict(opened.checkpoint(""))
     tsv, jsonl = opened.task.write_predictions(examples, predictions, str(output))
     with open(tsv) as file:
         blocks = [[row.split("\t") for row in block.split("\n")] for block in file.read()[:-2].split("\n\n")]
@@ -236,7 +226,7 @@ def test_what_does_not_fit_is_refused(data, tmp_path):
     params = settings(data)
     params.task.train_data.input_path = str(data / "test")
     with pytest.raises(UserError, match="without answers"):
-        finetune(params, tagging.TaggingTask, STRATEGY, str(tmp_path))
+        finetune(params, tagging.TaggingTask, recipes.STRATEGY, str(tmp_path))
     with pytest.raises(UserError, match="segment_len is 12, expected a divisor of 32"):
         task = tagging.TaggingTask(settings(data, task={"model": {"segment_len": 12}}).task)
         task.build_model()
@@ -276,7 +266,7 @@ def test_documents_are_read_with_memory(tmp_path, small_tokenizer):
     assert sets["dev"].records == 16
     params = settings(tmp_path, task={"model": {"segment_len": 16, "memory_len": 48}, "epochs": 7})
     params.trainer.optimizer_config.learning_rate = 0.01
-    metrics = finetune(params, tagging.TaggingTask, STRATEGY, str(tmp_path / "run"))
+    metrics = finetune(params, tagging.TaggingTask, recipes.STRATEGY, str(tmp_path / "run"))
     without_memory = 2 / 3  # every `mi` an entity: precision 1/2, recall 1
     assert metrics["f1"] > without_memory + 0.2
     *_, blocks, lines = predict(tmp_path / "run", tmp_path / "dev", tmp_path / "predictions")
@@ -309,7 +299,7 @@ def test_the_small_recipe_on_a_slice_of_conll2003(tmp_path, shared):
     gold = [row.tags for row in rows["dev"]]
     baseline = entity_scores(entity_counts(gold, most_frequent_tags(rows["train"], rows["dev"])))
     assert (len(rows["train"]), len(gold), round(baseline["f1"], 3)) == (940, 380, 0.533)
-    metrics = finetune(settings(tmp_path), tagging.TaggingTask, STRATEGY, str(tmp_path / "run"))
+    metrics = finetune(settings(tmp_path), tagging.TaggingTask, recipes.STRATEGY, str(tmp_path / "run"))
     assert metrics["f1"] > baseline["f1"] and metrics["accuracy"] > baseline["accuracy"]
 
     examples = ExampleSet.load(tmp_path / "dev")

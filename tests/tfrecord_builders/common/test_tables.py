@@ -145,9 +145,7 @@ def test_an_object_is_no_text_but_its_parts_are(file):
     write(file, json.dumps(values))
     [row] = read_table(file, JSONL)
     assert [row.text(name) for name in ("text.de", "a", "b")] == ["y", "{set}", '{"c": 1}']
-    with pytest.raises(
-        UserError, match=r"data:1: column 'text' is an object, .* parts \(text.en, text.de\)$"
-    ):
+    with pytest.raises(UserError, match=r"data:1: column 'text' is an object, .* parts \(text.en"):
         row.text("text")
 
 
@@ -163,11 +161,7 @@ def test_long_fields_are_read(file):
         ("text,label\na,1\nb\n", CSV, r"data:3: 1 fields where there are 2 columns"),
         ("text;label\na, b;1;2\n", CSV, r"data:2: 3 fields .*the delimiter is ';'"),
         ("a;b\n1,2;3,4\n", CSV_OF_COMMAS, r"data:2: 3 fields .*separated by ';': save the table with commas"),
-        (
-            gzip.compress(b"text\tlabel\n", mtime=0),
-            TSV,
-            r"data:1: the file is compressed: let its name end in .gz",
-        ),
+        (gzip.compress(b"text\tlabel\n", mtime=0), TSV, r"data:1: the file is compressed: .*\.gz"),
         (b"text\tlabel\nok\t1\ncaf\xe9\t0\n", TSV, r"data:3: byte 4 \(e9\) is not utf-8: .*--encoding"),
         ('text,label\na,1\n"b,1\n', CSV, r"data:3: bad quoting .*quotes as text"),
         ('text,label\n"a"b,1\n', CSV, r"data:2: bad quoting"),

@@ -109,9 +109,7 @@ def test_wrong_records_of_model_garden_are_refused(tmp_path, model_garden, small
     manifest, _ = convert(options(folder, "as asked", source_format="model_garden", num_cores=2))
     assert {source["num_cores"] for source in manifest.corpus} == {2}
     meta.write_text(meta.read_text().replace('"seq_length": 32', '"seq_length": 48'))
-    with pytest.raises(
-        UserError, match="feature input_word_ids is int64_list of 32, expected int64_list of 48"
-    ):
+    with pytest.raises(UserError, match="input_word_ids is int64_list of 32, .* of 48"):
         convert(options(folder, "d", source_format="model_garden"))
     meta.write_text(meta.read_text().replace('"seq_length": 48', '"seq_length": "48"'))
     with pytest.raises(UserError, match="seq_length is '48', expected int"):

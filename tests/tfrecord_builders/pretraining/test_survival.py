@@ -107,9 +107,7 @@ def test_a_build_resumes_with_a_corrected_corpus(build, tmp_path, monkeypatch):
     assert kept
     (corpus / "z.jsonl").write_text('{"text": "Good."}\n{"text": "Not bad."}\n')
     (corpus / "b.txt").write_text("One more.\n")
-    with pytest.raises(
-        UserError, match=r"corpus: 2 files of .* there, 3 files of .* first that differs: z.json"
-    ):
+    with pytest.raises(UserError, match="corpus: 2 files of .* there, 3 files of .* first that differs"):
         build(folder, **settings)
     (corpus / "b.txt").unlink()
     whole = build(folder, **settings)
@@ -118,9 +116,7 @@ def test_a_build_resumes_with_a_corrected_corpus(build, tmp_path, monkeypatch):
     content = (folder / "manifest.json").read_bytes()
     assert content == (tmp_path / "undisturbed" / "manifest.json").read_bytes()
     (corpus / "a.txt").write_text(make_text(90))
-    with pytest.raises(
-        UserError, match=r"corpus: 2 files of .* first that differs: a\.txt \([\d,]+ bytes\) there"
-    ):
+    with pytest.raises(UserError, match=r"corpus: 2 files of .* first that differs: a\.txt \([\d,]+ bytes\)"):
         build(folder, **settings)
     assert (folder / "manifest.json").read_bytes() == content
 

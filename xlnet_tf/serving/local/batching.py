@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from xlnet_tf.serving.local.saved_model import LoadedModel, RequestError, sizes_of
+from xlnet_tf.serving.local.served_model import RequestError, ServedModel, sizes_of
 
 MAX_BATCH = 32  # rows
 _MAX_TOKENS = 8192  # of a batch: more long rows in one would only let others wait
@@ -76,7 +76,7 @@ class _Part:
 class Batcher:
     """The queue and the workers of one version of a model; batches requests if `together`."""
 
-    def __init__(self, model: LoadedModel, *, together: bool = True, max_batch: int = MAX_BATCH):
+    def __init__(self, model: ServedModel, *, together: bool = True, max_batch: int = MAX_BATCH):
         self._model, self._max_batch = model, max_batch
         self._rules = {
             name: Rule.of(definition) if together else Rule.ALONE

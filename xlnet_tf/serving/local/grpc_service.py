@@ -2,20 +2,19 @@
 
 import concurrent.futures
 import contextlib
+import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import grpc
-import tensorflow as tf
 from absl import logging
-from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
-from tensorflow_serving.apis.predict_pb2 import PredictResponse
 
 from xlnet_tf.errors import UserError, reason
-from xlnet_tf.serving.client_grpc import read_tensor
+from xlnet_tf.serving.answers.tensors import read_tensor, write_tensor
+from xlnet_tf.serving.local import protos
 from xlnet_tf.serving.local.guard import Limits
-from xlnet_tf.serving.local.saved_model import RequestError, invalid
+from xlnet_tf.serving.local.served_model import RequestError, invalid
 from xlnet_tf.serving.local.service import Caller, Service, answered_spec
 
 _STOP_SECONDS = 10
@@ -24,6 +23,7 @@ _STOP_SECONDS = 10
 def _answering(method: Callable) -> Callable:
     """Converts the errors of a method to those of gRPC."""
 
+    @functools.wraps(method)
     def answer(self, request: Any, context: grpc.ServicerContext) -> Any:
         caller = Caller("GRPC")
         if not context.add_callback(caller.leave):  # once the call has ended: cancelled, late or answered
@@ -40,7 +40,7 @@ def _answering(method: Callable) -> Callable:
     return answer
 
 
-class _Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
+class _Prediction:
     def __init__(self, service: Service, max_bytes: int):
         self._service, self._max_bytes = service, max_bytes
 
@@ -59,11 +59,9 @@ class _Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
                 f"output tensor alias not found in signature: {unknown[0]} Outputs expected to be in the set "
                 f"{{{','.join(sorted(known))}}}."
             )
-        response = PredictResponse(model_spec=answered_spec(request.model_spec, answer.version))
+        response = protos.PredictResponse(model_spec=answered_spec(request.model_spec, answer.version))
         for name in request.output_filter or sorted(known):
-            values = answer.outputs[name]
-            dtype = tf.string if values.dtype == object else values.dtype
-            response.outputs[name].CopyFrom(tf.make_tensor_proto(values, dtype))
+            write_tensor(answer.outputs[name], response.outputs[name])
         return response
 
     @_answering
@@ -71,7 +69,7 @@ class _Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
         return self._service.metadata(request.model_spec, request.metadata_field)
 
 
-class _ModelState(model_service_pb2_grpc.ModelServiceServicer):
+class _ModelState:
     def __init__(self, service: Service):
         self._service = service
 
@@ -85,6 +83,17 @@ class _ModelState(model_service_pb2_grpc.ModelServiceServicer):
             "UNIMPLEMENTED",
             "this server takes no settings from requests: edit models.config and start it again",
         )
+
+
+def _handler(service: str, methods: Mapping[Callable, Any]) -> grpc.GenericRpcHandler:
+    """Returns the handler of one of TensorFlow Serving's services, given its methods and their requests."""
+    handlers = {
+        method.__name__: grpc.unary_unary_rpc_method_handler(
+            method, request and request.FromString, lambda response: response.SerializeToString()
+        )
+        for method, request in methods.items()
+    }
+    return grpc.method_handlers_generic_handler(f"tensorflow.serving.{service}", handlers)
 
 
 class _Patience(grpc.ServerInterceptor):
@@ -125,9 +134,22 @@ def serving(service: Service, address: str, limits: Limits) -> Iterator[int]:
     ]
     patience, most = (_Patience(limits.timeout),), limits.concurrency
     server = grpc.server(pool, interceptors=patience, options=options, maximum_concurrent_rpcs=most)
-    prediction = _Prediction(service, limits.max_bytes)
-    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(prediction, server)
-    model_service_pb2_grpc.add_ModelServiceServicer_to_server(_ModelState(service), server)
+    prediction, state = _Prediction(service, limits.max_bytes), _ModelState(service)
+    server.add_generic_rpc_handlers(
+        [
+            _handler(
+                "PredictionService",
+                {
+                    prediction.Predict: protos.PredictRequest,
+                    prediction.GetModelMetadata: protos.GetModelMetadataRequest,
+                },
+            ),
+            _handler(
+                "ModelService",
+                {state.GetModelStatus: protos.GetModelStatusRequest, state.HandleReloadConfigRequest: None},
+            ),
+        ]
+    )
     try:
         port = server.add_insecure_port(address)
     except RuntimeError:

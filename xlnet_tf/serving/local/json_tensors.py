@@ -14,7 +14,7 @@ import numpy as np
 from xlnet_tf import files
 from xlnet_tf.errors import short_json
 from xlnet_tf.serving.answers.signatures import TensorInfo
-from xlnet_tf.serving.local.saved_model import called, invalid
+from xlnet_tf.serving.local.served_model import called, invalid
 
 _B64 = "b64"
 _ROWS, _COLUMNS = "instances", "inputs"

@@ -18,14 +18,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
-from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap
-from tensorflow_serving.apis.model_pb2 import ModelSpec
 
 from xlnet_tf.errors import reason
 from xlnet_tf.serving.answers.signatures import SERVING_DEFAULT
 from xlnet_tf.serving.config_files import METRICS_PATH
 from xlnet_tf.serving.local import json_tensors
-from xlnet_tf.serving.local.saved_model import RequestError, invalid
+from xlnet_tf.serving.local.protos import ModelSpec, SignatureDefMap
+from xlnet_tf.serving.local.served_model import RequestError, invalid
 from xlnet_tf.serving.local.service import SIGNATURES, Caller, Service
 
 HTTP_STATUS = {

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataResponse
-from tensorflow_serving.apis.model_pb2 import ModelSpec
 
 from xlnet_tf.serving.answers.signatures import SERVING_DEFAULT
 from xlnet_tf.serving.local.batching import Closed
 from xlnet_tf.serving.local.metrics import Metrics
-from xlnet_tf.serving.local.saved_model import RequestError, invalid
+from xlnet_tf.serving.local.protos import GetModelMetadataResponse, ModelSpec
+from xlnet_tf.serving.local.served_model import RequestError, invalid
 from xlnet_tf.serving.local.versions import Models, Version
 
 SIGNATURES = "signature_def"  # the only field of metadata that there is

@@ -5,28 +5,25 @@ import dataclasses
 import os
 import shlex
 import threading
+import types
 from collections.abc import Iterator, Mapping, Sequence
 
-import tensorflow as tf
 from absl import logging
+from etils import epath
 from google.protobuf import text_format
-from tensorflow.core.protobuf import error_codes_pb2
-from tensorflow_serving.apis.get_model_status_pb2 import GetModelStatusResponse, ModelVersionStatus
-from tensorflow_serving.apis.model_pb2 import ModelSpec
-from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from xlnet_tf import files
 from xlnet_tf.errors import UserError, reason
+from xlnet_tf.model_folders import MODEL_FILES, OPENVINO_MODEL, model_file, versions
 from xlnet_tf.serving import config_files
-from xlnet_tf.serving.export import versions
 from xlnet_tf.serving.local.batching import MAX_BATCH, Batcher
-from xlnet_tf.serving.local.saved_model import LoadedModel, RequestError, invalid
+from xlnet_tf.serving.local.protos import CODES, STATES, GetModelStatusResponse, ModelSpec
+from xlnet_tf.serving.local.served_model import RequestError, ServedModel, invalid
 
-MODEL_FILE = "saved_model.pb"
 POLL_SECONDS = 1.0
 _END_SECONDS = 1.0  # to wait for a version that is being loaded
 
-State = ModelVersionStatus.State
+State = types.SimpleNamespace(**STATES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +44,7 @@ class ModelConfig:
 
     def wanted(self) -> list[int]:
         """Returns the versions to serve that are in the folder, ascending."""
-        numbers = [n for n in versions(self.folder) if tf.io.gfile.exists(f"{self.folder}/{n}/{MODEL_FILE}")]
+        numbers = [n for n in versions(self.folder) if model_file(f"{self.folder}/{n}")]
         if self.only:
             return [number for number in numbers if number in self.only]
         return numbers if self.newest is None else numbers[-self.newest :]
@@ -57,14 +54,14 @@ def of_folder(folder: str) -> ModelConfig:
     """Returns what to serve from an exported model's folder, or from the folder of one version."""
     given = folder.rstrip("/")
     folder = os.path.abspath(folder) if "://" not in folder else given
-    if not tf.io.gfile.isdir(folder):
+    if not _is_folder(folder):
         raise UserError(f"{folder} is not a folder: expected one that `xlnet-tf export` has written")
     only: tuple[int, ...] = ()
-    if tf.io.gfile.exists(f"{folder}/{MODEL_FILE}"):
+    if model_file(folder):
         folder, version = os.path.split(folder)
         if not version.isdecimal():
             raise UserError(
-                f"{folder}/{version} is a SavedModel without a version: put it into a folder with a number, "
+                f"{folder}/{version} is a model without a version: put it into a folder with a number, "
                 f"such as {folder}/{version}/1, and give --model={folder}/{version}"
             )
         only = (int(version),)
@@ -79,13 +76,13 @@ def of_folder(folder: str) -> ModelConfig:
 
 def _models_in(folder: str) -> list[str]:
     """Returns the names of the exported models that lie in a folder."""
-    inside = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder))
+    inside = sorted(path.name for path in epath.Path(folder).iterdir())
     return [name for name in inside if ModelConfig(name, f"{folder}/{name}").wanted()]
 
 
 def _no_model(folder: str) -> UserError:
     return UserError(
-        f"{folder} holds no exported model: expected a version in it, such as {folder}/1/{MODEL_FILE}. "
+        f"{folder} holds no exported model: expected a version in it, such as {folder}/1/{MODEL_FILES[0]}. "
         f"Trained weights are exported first: xlnet-tf export --model_dir={folder} --output_dir=FOLDER"
     )
 
@@ -96,7 +93,11 @@ def of_config_file(path: str) -> list[ModelConfig]:
     A base_path below a `/models` that does not exist here, as in containers, or a relative one, is resolved
     against the file's folder.
     """
-    if not tf.io.gfile.exists(path):
+    try:
+        from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
+    except ImportError:
+        raise UserError("--models_config needs TensorFlow, to be read: give --model=FOLDER") from None
+    if not epath.Path(path).exists():
         raise UserError(f"--models_config={path} is not there: expected a models.config, as export writes it")
     try:
         config = text_format.Parse(files.read_text(path), ModelServerConfig())
@@ -112,13 +113,13 @@ def of_config_file(path: str) -> list[ModelConfig]:
         folder = _here(model.base_path, model.name, os.path.dirname(os.path.abspath(path)))
         if not model.name or model.name in configs:
             raise UserError(f"{path} has {'two models' if model.name else 'a model'} called {model.name!r}")
-        if tf.io.gfile.exists(f"{folder}/{MODEL_FILE}"):
+        if model_file(folder):
             raise UserError(
                 f"{path}: the base_path of model {model.name!r}, {folder}, is one version: give the folder "
                 "that holds it; model_version_policy { specific { versions: NUMBER } } chooses versions"
             )
         if not ModelConfig(model.name, folder).wanted():
-            if tf.io.gfile.isdir(folder) and (models := _models_in(folder)):
+            if _is_folder(folder) and (models := _models_in(folder)):
                 raise UserError(
                     f"{path}: the base_path of model {model.name!r}, {folder}, holds several models: give "
                     f"that of one of them: {', '.join(models)}"
@@ -154,7 +155,7 @@ def _here(base_path: str, name: str, folder: str) -> str:
     elif os.path.basename(folder) != inside:
         places.pop()
     for place in places:
-        if tf.io.gfile.isdir(place):
+        if _is_folder(place):
             return place.rstrip("/") if "://" in place else os.path.abspath(place)
     raise UserError(f"model {name!r}: there is no folder {' or '.join(places)}")
 
@@ -173,7 +174,7 @@ class Version:
     number: int
     state: int = State.START
     error: RequestError | None = None
-    model: LoadedModel | None = None
+    model: ServedModel | None = None
     batcher: Batcher | None = None
 
 
@@ -266,7 +267,7 @@ class Models:
         for version in known:
             status = response.model_version_status.add(version=version.number, state=version.state)
             code = version.error.code if version.error else "OK"
-            status.status.error_code = error_codes_pb2.Code.Value(code)
+            status.status.error_code = CODES[code]
             status.status.error_message = str(version.error or "")
         return response
 
@@ -290,7 +291,7 @@ class Models:
         version = self._versions[config.name][number] = Version(number, State.LOADING)
         model = None
         try:
-            model = LoadedModel(folder)
+            model = load(folder)
             model.warm_up()
         except Exception as error:
             self._failed[config.name, number] = fingerprint
@@ -318,8 +319,32 @@ class Models:
 
 def _fingerprint(folder: str) -> frozenset:
     """Returns the state of a folder's files, to detect changes such as a copy in progress."""
-    paths = [f"{parent}/{name}" for parent, _, names in tf.io.gfile.walk(folder) for name in names]
-    return frozenset((path, (status := tf.io.gfile.stat(path)).length, status.mtime_nsec) for path in paths)
+    return frozenset(_states(epath.Path(folder)))
+
+
+def _states(folder: epath.Path) -> Iterator[tuple]:
+    for path in folder.iterdir():
+        if path.is_dir():
+            yield from _states(path)
+        elif "://" in os.fspath(path):
+            yield os.fspath(path), (status := path.stat()).length, status.mtime
+        else:  # to the nanosecond
+            yield os.fspath(path), (status := os.stat(path)).st_size, status.st_mtime_ns
+
+
+def load(folder: str) -> ServedModel:
+    """Loads a version with the runtime that it was exported for."""
+    if model_file(folder) == OPENVINO_MODEL:
+        from xlnet_tf.serving.local.openvino_model import OpenVinoModel
+
+        return OpenVinoModel(folder)
+    from xlnet_tf.serving.local.saved_model import LoadedModel  # here: OpenVINO's models need no TensorFlow
+
+    return LoadedModel(folder)
+
+
+def _is_folder(path: str) -> bool:
+    return epath.Path(path).is_dir()
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import json
 import pathlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from absl import logging
@@ -21,7 +21,9 @@ from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.local.rest import BODY
 from xlnet_tf.serving.local.versions import Models
-from xlnet_tf.serving.page.explainer import Explainer
+
+if TYPE_CHECKING:
+    from xlnet_tf.serving.page.explainer import Explainer
 
 PAGE = pathlib.Path(__file__).with_name("page.html")
 _MOST_BYTES = 1 << 16  # of a request
@@ -46,7 +48,7 @@ def described(models: Models) -> dict[str, Any]:
     return models_shown
 
 
-def routes(models: Callable[[], Mapping[str, Any]], explainer: Explainer | None = None) -> list[Route]:
+def routes(models: Callable[[], Mapping[str, Any]], explainer: "Explainer | None" = None) -> list[Route]:
     """Returns the routes of the page; `models` returns the served models, as `described` does."""
     page = PAGE.read_text(encoding="utf-8")
     headers = {**_HEADERS, "Content-Security-Policy": _policy(page)}

@@ -1,0 +1,53 @@
+"""Runs commands in processes, and their child processes, that cannot import TensorFlow."""
+
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Sequence
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+_SITE = """
+import importlib.machinery
+import sys
+
+NAMES = {"tensorflow", "tf_keras", "keras", "tensorflow_text", "tensorflow_serving", "official"}
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        return importlib.machinery.ModuleSpec(name, self) if name.partition(".")[0] in NAMES else None
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        raise ModuleNotFoundError(f"{module.__name__} must not be imported", name=module.__name__)
+
+sys.meta_path.insert(0, Blocker())
+"""
+
+
+def environment(folder: pathlib.Path) -> dict[str, str]:
+    """Returns the variables of such a process; the folder gets the file that Python runs first."""
+    (folder / "site").mkdir(exist_ok=True)
+    (folder / "site" / "sitecustomize.py").write_text(_SITE)
+    return {**os.environ, "PYTHONPATH": f"{folder / 'site'}:{REPOSITORY}"}
+
+
+def run(folder: pathlib.Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command of the project to its end, such as run(folder, "predict", "--input=text=a")."""
+    command = [sys.executable, "-m", "run_scripts", *words]
+    return subprocess.run(command, env=environment(folder), capture_output=True, text=True, timeout=300)
+
+
+def run_code(folder: pathlib.Path, code: str, *arguments: str | Sequence[str]) -> str:
+    """Runs Python code; returns what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -1,0 +1,141 @@
+"""Models for OpenVINO answer in processes that cannot import TensorFlow, as the model that was exported."""
+
+import contextlib
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+
+import grpc
+import numpy as np
+import pytest
+
+from tests.helpers.serving import without_tensorflow
+from tests.helpers.serving.exports import KINDS
+from xlnet_tf.serving.answers.text_answers import answer_texts
+from xlnet_tf.serving.export import export_openvino
+from xlnet_tf.serving.local import protos
+
+pytest.importorskip("openvino")
+pytestmark = pytest.mark.integration
+TASKS = ("classification", "question_answering", "tagging", "ranking")
+ROWS = {
+    "classification": [{"text": text} for text in ("ba ne", "", "<sep> tor", "mi kal " * 40)],
+    "question_answering": [{"question": "ba?", "context": "tor mi kal ba ne " * n} for n in (1, 20)],
+    "tagging": [{"text": "Ba ne tor, mi."}, {"text": "\U0001f600 kal"}, {"text": "中文 ba"}],
+    "ranking": [{"query": "ba", "candidates": ["ne tor", "mi", ""]}, {"query": "", "candidates": ["kal"]}],
+}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory, small_tokenizer):
+    """Returns the folder with a model of each task, and the modules that they were exported from."""
+    folder, modules = tmp_path_factory.mktemp("served"), {}
+    for task in TASKS:
+        kind = KINDS[task]
+        modules[task] = kind.module(kind.model(small_tokenizer), small_tokenizer)
+        export_openvino(modules[task], str(folder / task), "float32")
+    return folder, modules
+
+
+def near(found, expected):
+    if isinstance(expected, dict):
+        return found.keys() == expected.keys() and all(near(found[key], expected[key]) for key in expected)
+    if isinstance(expected, list):
+        return len(found) == len(expected) and all(map(near, found, expected))
+    return found == (pytest.approx(expected, abs=1e-5) if isinstance(expected, float) else expected)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_from_pretrained(served, tmp_path, task):
+    folder, modules = served
+    code = (
+        "import json, sys, xlnet_tf\n"
+        "model, rows = xlnet_tf.from_pretrained(sys.argv[1]), json.loads(sys.argv[2])\n"
+        "print(json.dumps([model.answer(**row) for row in rows]))\n"
+        "assert not {'tensorflow', 'tf_keras', 'tensorflow_text'} & set(sys.modules)\n"
+    )
+    rows = ROWS[task]
+    found = json.loads(without_tensorflow.run_code(tmp_path, code, str(folder / task), json.dumps(rows)))
+    expected = [modules[task].readable(*pair) for pair in zip(rows, answer_texts(modules[task], rows, 2))]
+    for pair in zip(found, expected, strict=True):
+        assert near(*pair), pair
+
+
+@pytest.mark.parametrize("shards", [False, True])
+def test_predict_for_a_file_and_for_a_corpus(served, tmp_path, shards):
+    folder, modules = served
+    lines = [json.dumps({**row, "label": "given"}) + "\n" for row in ROWS["classification"] * 3]
+    (tmp_path / "rows.jsonl").write_text("".join(lines))
+    flags = ["--num_workers=2", "--shard_mb=0.001"] if shards else []
+    words = [f"--model_dir={folder / 'classification'}", f"--data={tmp_path / 'rows.jsonl'}", *flags]
+    words.append(f"--output_dir={tmp_path / 'answers'}")
+    done = without_tensorflow.run(tmp_path, "predict", *words)
+    assert done.returncode == 0, done.stderr
+    files = sorted((tmp_path / "answers").glob("predictions*.jsonl"))
+    found = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    rows = [{"text": json.loads(line)["text"]} for line in lines]
+    for one, expected in zip(found, answer_texts(modules["classification"], rows, 4), strict=True):
+        assert one.pop("given_label") == "given" and one.pop("text") is not None
+        assert near(one, expected)
+    again = without_tensorflow.run(tmp_path, "predict", *words)
+    assert again.returncode == (0 if shards else again.returncode)
+
+
+@contextlib.contextmanager
+def server(folder, *models):
+    """Starts `serve` without TensorFlow; yields the addresses of REST and gRPC."""
+    words = ["serve", *(f"--model={model}" for model in models), "--rest_port=0", "--grpc_port=0"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "run_scripts", *words],
+        env=without_tensorflow.environment(folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        shown = ""
+        while "Ctrl-C" not in shown:
+            line = process.stdout.readline()
+            assert line, shown
+            shown += line
+        yield re.search(r"REST  http://(\S+)", shown)[1], re.search(r"gRPC  (\S+)", shown)[1]
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def ask(address, body=None):
+    request = urllib.request.Request(f"http://{address}", body and json.dumps(body).encode())
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return json.loads(response.read())
+
+
+def test_serve(served, tmp_path):
+    folder, modules = served
+    with server(tmp_path, *(folder / task for task in TASKS)) as (rest, rpc):
+        for task in TASKS:
+            rows = ROWS[task][:1] if task == "ranking" else ROWS[task]
+            found = ask(f"{rest}/v1/models/{task}:predict", {"instances": rows})["predictions"]
+            for one, expected in zip(found, answer_texts(modules[task], rows, 8), strict=True):
+                assert near(modules[task].without_padding(rows[0], one), expected) or task == "regression"
+            about = ask(f"{rest}/v1/models/{task}/metadata")["metadata"]["signature_def"]["signature_def"]
+            assert set(about["serving_default"]["inputs"]) == set(rows[0])
+        state = ask(f"{rest}/v1/models/tagging")["model_version_status"][0]
+        assert state["state"] == "AVAILABLE" and state["version"] == "1"
+        channel = grpc.insecure_channel(rpc)
+        predict = channel.unary_unary(
+            "/tensorflow.serving.PredictionService/Predict",
+            lambda request: request.SerializeToString(),
+            protos.PredictResponse.FromString,
+        )
+        request = protos.PredictRequest()
+        request.model_spec.name = "classification"
+        request.inputs["text"].dtype = protos.DATA_TYPES["DT_STRING"]
+        request.inputs["text"].tensor_shape.dim.add(size=1)
+        request.inputs["text"].string_val.append(b"ba ne")
+        answer = predict(request, timeout=60).outputs["probabilities"]
+        probabilities = np.frombuffer(answer.tensor_content, np.float32)
+        [expected] = answer_texts(modules["classification"], [{"text": "ba ne"}], 1)
+        np.testing.assert_allclose(probabilities, expected["probabilities"], atol=1e-5)
