@@ -9,7 +9,8 @@ Each trains one epoch on the same sample of a classification set: forward, backw
   fixed         ours, fixed batching: whole rows.
   hf dynamic    Hugging Face's XLNetForSequenceClassification in PyTorch, with our weights, in a process of
                 --peer_python: random batches, padded to the longest row, the default of its Trainer.
-  hf grouped    the same with group_by_length, also the Trainer's: like lengths come together.
+  hf grouped    the same with like lengths together, as the Trainer's group_by_length did until transformers 4
+                (in 5: train_sampling_strategy="group_by_length").
   bert, modernbert, deberta-v3
                 what people would take instead, of the released base size and with random weights, grouped
                 likewise; with --layers=6 half of their layers.

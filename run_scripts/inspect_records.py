@@ -1,4 +1,4 @@
-"""Shows, counts, checks and compares pretraining records, and reports on examples for fine-tuning.
+"""Shows, counts, checks and compares pretraining records; reports on examples, and on tokens elsewhere.
 
     python -m run_scripts.inspect_records --records=records --record=0 --target=3
     python -m run_scripts.inspect_records --records=records --record=0 --png=mask.png
@@ -6,8 +6,11 @@
     python -m run_scripts.inspect_records --records=records --check --num_workers=8
     python -m run_scripts.inspect_records --records=records --diff=other
     python -m run_scripts.inspect_records --examples=records/sst-2 --page=report.html
+    python -m run_scripts.inspect_records --tokens_of=runs/reviews --input=texts.txt
 
 --examples reports lengths, labels, truncation, <unk>, repeated inputs, and what splits share with train.
+--tokens_of counts the texts of --input that another tokenizer splits differently from the model's: the
+installed sentencepiece, TensorFlow Text and transformers, and the pipeline that made `input_ids` in the file.
 --png draws the record's permutation mask, or the distributions of the set. --json prints what a program can
 read. The exit status is 1 if --check finds something wrong or --diff a difference.
 """
@@ -26,6 +29,7 @@ from tfrecord_builders.inspection import diff as inspect_diff
 from tfrecord_builders.inspection import example_sets, plot_distributions, plot_mask
 from tfrecord_builders.inspection import show as inspect_show
 from tfrecord_builders.inspection import statistics as inspect_statistics
+from tfrecord_builders.inspection import tokens as inspect_tokens
 from xlnet_tf import errors
 from xlnet_tf.cli import command_line
 from xlnet_tf.errors import UserError
@@ -39,6 +43,12 @@ class InspectOptions:
 
     records: str | None = option("folder of pretraining records", None)
     examples: str | None = option("folder of examples for fine-tuning, or of several splits of them", None)
+    tokens_of: str | None = option("folder or name of a model: compare its tokens with others'", None)
+    input: str | None = option(
+        "with --tokens_of: a file of texts, one a line, or of JSON objects with `text` and the `input_ids` "
+        "of another pipeline, without special tokens",
+        None,
+    )
     page: str | None = option("with --examples: write the report, with pictures, as a page, too", None)
     record: int = option("which record to show, counted over all shards", 0, least=0)
     target: int | None = option("whose view to show, by rank in the order. Default: the middle one", None)
@@ -54,13 +64,20 @@ class InspectOptions:
         "check all records of the set instead of showing one; exit status 1 if one is wrong", False
     )
     diff: str | None = option("another set: show how the two differ; exit status 1 if they do", None)
-    json: bool = option("print json: with --stats, --check, --diff, --examples", False)
+    json: bool = option("print json: with --stats, --check, --diff, --examples, --tokens_of", False)
     num_workers: int = option("processes that read the set for --check and --stats", 1, least=1)
 
 
 def check_together(options: InspectOptions) -> None:
     """Raises UserError for options that do not go together."""
     chosen = [name for name in ("stats", "check", "diff") if getattr(options, name)]
+    if bool(options.tokens_of) != bool(options.input):
+        raise UserError("--tokens_of and --input belong together: give a model and a file of texts")
+    if options.tokens_of:
+        names = ("records", "examples", *chosen, "png", "page")
+        if others := [name for name in names if getattr(options, name)]:
+            raise UserError(f"--tokens_of is given with --{' and --'.join(others)}, expected --json with it")
+        return
     if options.examples:
         others = [name for name in ("records", *chosen, "png") if getattr(options, name)]
         if others:
@@ -87,6 +104,12 @@ def check_together(options: InspectOptions) -> None:
 def run(options: InspectOptions) -> int:
     """Shows, summarizes, checks or compares records as the options say; returns the exit status."""
     check_together(options)
+    if options.tokens_of:
+        found = inspect_tokens.compare(options.tokens_of, options.input)
+        print(
+            json.dumps(found, indent=1, ensure_ascii=False) if options.json else inspect_tokens.table(found)
+        )
+        return 0
     if options.examples:
         report = example_sets.report(example_sets.load(options.examples))
         print(json.dumps(report, indent=1) if options.json else example_sets.table(report))
@@ -144,5 +167,5 @@ def main(_: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     define_flags(InspectOptions)
-    command_line.require_one_of("records", "examples")
+    command_line.require_one_of("records", "examples", "tokens_of")
     errors.run(main)

@@ -3,14 +3,19 @@ r"""Trains a tokenizer: SentencePiece's, with XLNet's special symbols.
     python -m run_scripts.train_tokenizer --input='corpus/*.txt' --output_prefix=runs/spiece --vocab_size=8000
 
 The corpus is whatever the pretraining builder reads: text, jsonl, parquet, compressed or not, data sets. It
-writes PREFIX.model, which the record builders read, and PREFIX.vocab, its pieces for people to read.
+writes PREFIX.model, which the record builders read; PREFIX.vocab, its pieces for people to read; and
+PREFIX.json, how it was trained. The pieces depend on the texts and their order, on these options, on the
+release of SentencePiece and on the number of its threads, which is fixed.
 """
 
 import contextlib
 import dataclasses
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+import sentencepiece
 from absl import logging
 from etils import epath
 
@@ -22,7 +27,7 @@ from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig
 from xlnet_tf.text.marks import warn_of_dropped_marks
 from xlnet_tf.text.tokenizer import XLNetTokenizer
-from xlnet_tf.text.training import LEAST_SENTENCES, train_tokenizer, vocabulary_lines
+from xlnet_tf.text.training import LEAST_SENTENCES, NUM_THREADS, train_tokenizer, vocabulary_lines
 
 _SLICE_BYTES = 4 << 20
 
@@ -31,7 +36,7 @@ _SLICE_BYTES = 4 << 20
 class TokenizerOptions:
     """The tokenizer's properties, and where it is written."""
 
-    output_prefix: str = option("Where to write: PREFIX of PREFIX.model and PREFIX.vocab.")
+    output_prefix: str = option("Where to write: PREFIX of PREFIX.model, PREFIX.vocab and PREFIX.json.")
     vocab_size: int = option("Number of pieces, special symbols included.", 32_000, least=1)
     character_coverage: float = option(
         "Share of the text's characters that get a piece. The rest becomes <unk>. "
@@ -57,13 +62,13 @@ def train(
     overwrite: bool = False,
     **options,
 ) -> XLNetTokenizer:
-    """Trains a tokenizer on a corpus, writes PREFIX.model and PREFIX.vocab; for options see text.training."""
+    """Trains a tokenizer on a corpus and writes its files; for options see text.training."""
     prefix = os.fspath(output_prefix)
     if not os.path.basename(prefix):
         raise errors.UserError(
             f"output_prefix is {prefix!r}, expected the beginning of the files' names, too: {prefix}spiece"
         )
-    model_path, vocab_path = epath.Path(f"{prefix}.model"), epath.Path(f"{prefix}.vocab")
+    model_path = epath.Path(f"{prefix}.model")
     if model_path.exists() and not overwrite:
         raise errors.UserError(f"{model_path} exists: give another --output_prefix, or --overwrite")
     if model_path.exists():
@@ -79,7 +84,7 @@ def train(
     warn_of_dropped_marks(corpus.sample_lines(sources), options.get("cleaning", DEFAULT_CLEANING))
     with contextlib.closing(read_texts(sources)) as texts:
         tokenizer = train_tokenizer(texts, vocab_size, show_progress=True, **options)
-    save(tokenizer, model_path, vocab_path)
+    save(tokenizer, prefix, {"vocab_size": vocab_size, **options})
     print(f"{model_path}: {tokenizer.vocab_size} pieces, sha256 {tokenizer.fingerprint}")
     if tokenizer.commas.unknown_may_end_in_comma:
         logging.warning(
@@ -99,13 +104,22 @@ def read_texts(sources: Sequence[corpus.Source]) -> Iterator[str]:
             progress.update(corpus_shard.source_bytes)
 
 
-def save(tokenizer: XLNetTokenizer, model_path: epath.Path, vocab_path: epath.Path) -> None:
-    """Writes a tokenizer's files, both or none; the model is renamed last."""
+def save(tokenizer: XLNetTokenizer, prefix: str, options: Mapping[str, Any]) -> None:
+    """Writes a tokenizer's files, all or none; the model is renamed last."""
+    model_path = epath.Path(f"{prefix}.model")
     files.make_folder(model_path.parent)
+    how = {
+        "sentencepiece": sentencepiece.__version__,
+        "num_threads": NUM_THREADS,
+        **options,
+        "cleaning": tokenizer.cleaning.to_dict(),
+        "sha256": tokenizer.fingerprint,
+    }
     with files.replacing(model_path, "wb") as model:
         model.write(tokenizer.model_proto)
         model.flush()  # a full disk shows before there is a vocabulary
-        files.write(vocab_path, "".join(vocabulary_lines(tokenizer)))
+        files.write(f"{prefix}.vocab", "".join(vocabulary_lines(tokenizer)))
+        files.write(f"{prefix}.json", json.dumps(how, indent=1) + "\n")
 
 
 def main(_) -> None:

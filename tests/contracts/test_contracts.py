@@ -18,6 +18,7 @@ from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.serving.sources import open_served
+from xlnet_tf.text import ties
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -156,10 +157,11 @@ def test_builders_write_the_same_bytes(artefacts, tmp_path, task):
     found = files_in(tmp_path)
     expected = files_in(artefacts / ("records" if task == "pretraining" else f"examples/{task}"))
     assert found.keys() == expected.keys()
-    for name in [name for name in expected if task != "pretraining" and name.endswith("manifest.json")]:
-        # Counts for people were added; so the manifest's checksum of itself is another.
+    for name in [name for name in expected if name.endswith("manifest.json")]:
+        # Counts for people and the rule for ties were added; so the manifest's checksum of itself is another.
         one, other = json.loads(found.pop(name)), json.loads(expected.pop(name))
         assert one.pop("manifest_sha256") and other.pop("manifest_sha256")
+        assert one.pop("ties") == ties.RULE
         assert one.pop("statistics").items() >= other.pop("statistics").items()
         assert one == other
     assert not [name for name in expected if found[name] != expected[name]]

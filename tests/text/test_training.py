@@ -4,7 +4,7 @@ import json
 import queue
 
 import pytest
-from etils import epath
+import sentencepiece
 
 from run_scripts import train_tokenizer as script
 from tests.conftest import invent_texts
@@ -116,7 +116,12 @@ def test_the_script_writes_a_tokenizer_once(tmp_path, capsys):
     assert "reading: 100%" in shown.err and "selecting pieces (3 of 3): 100%" in shown.err
     lines = (tmp_path / "out" / "spiece.vocab").read_text().splitlines()
     assert [line.split("\t")[0] for line in lines] == tokenizer.pieces
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["spiece.model", "spiece.vocab"]
+    names = ["spiece.json", "spiece.model", "spiece.vocab"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
+    how = json.loads((tmp_path / "out" / "spiece.json").read_text())
+    recorded = how["sentencepiece"], how["num_threads"], how["vocab_size"], how["sha256"]
+    assert recorded == (sentencepiece.__version__, 16, 70, tokenizer.fingerprint)
+    assert tokenizer.piece_table.trainer.num_threads == 16
     with pytest.raises(UserError, match="spiece.model exists"):
         script.train(*arguments, 75)
     script.train(*arguments, 75, overwrite=True)
@@ -185,10 +190,10 @@ def test_a_full_disk_of_temporary_files_is_named(monkeypatch, unbuffered):
 
 
 def test_a_full_disk_leaves_no_part_of_a_tokenizer(small_tokenizer, tmp_path):
-    paths = epath.Path(tmp_path / "spiece.model"), epath.Path(tmp_path / "spiece.vocab")
+    prefix = str(tmp_path / "spiece")
     full = files_of_at_most(len(small_tokenizer.model_proto) - 1)
     with full, pytest.raises(UserError, match=r"cannot write .*spiece.model"):
-        script.save(small_tokenizer, *paths)
+        script.save(small_tokenizer, prefix, {})
     assert not list(tmp_path.iterdir())
-    script.save(small_tokenizer, *paths)
-    assert all(path.exists() for path in paths)
+    script.save(small_tokenizer, prefix, {})
+    assert len(list(tmp_path.iterdir())) == 3

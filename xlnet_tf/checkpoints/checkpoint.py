@@ -26,7 +26,7 @@ class Checkpoint:
 
     Attributes:
         source: their origin: the requested path, or the name in the hub with its commit.
-        format: "original", "hugging_face" or "ours".
+        format: "original", "hugging_face", "keras_hub" or "ours".
         arrays: the weights by our names, each read on demand. Variables that names.py does not know keep the
             name in the file.
         stripped: names of optimizer slots and counters in the file, which no model needs.

@@ -19,7 +19,7 @@ from xlnet_tf import files, manifest_checksum, task_registry
 from xlnet_tf.checkpoints import hugging_face_config, names
 from xlnet_tf.errors import UserError
 from xlnet_tf.task_registry import LANGUAGE_MODEL
-from xlnet_tf.text import cleaning
+from xlnet_tf.text import cleaning, ties
 from xlnet_tf.text.cleaning import CARD_FILE, MANIFEST_FILE, TOKENIZER_CONFIG_FILE, CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE
@@ -81,7 +81,7 @@ _EXPECTED = {
 _FIELDS = {  # of model.json
     "task": str, "labels": list, "multi_label": bool, "settings": dict, "cleaning": dict, "thresholds": dict,
     "metrics": dict, "origin": dict, "serving": dict,
-    "format": str,
+    "format": str, "ties": str,
 }  # fmt: skip
 
 
@@ -103,6 +103,7 @@ class ModelCard:
             answered; empty for runs, whose data has them.
         format: the format of the weights next to it; where it is "hugging_face", its files go before the
             card, because their users may change them.
+        ties: how its tokenizer breaks ties between pieces (see text.ties).
         external: fields of Hugging Face's files, by the file's name; not part of model.json.
     """
 
@@ -116,6 +117,7 @@ class ModelCard:
     origin: Mapping[str, str] = dataclasses.field(default_factory=dict)
     serving: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     format: str = "ours"
+    ties: str = ties.RULE
     external: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict, repr=False)
 
     @classmethod
@@ -133,6 +135,8 @@ class ModelCard:
         external = {
             name: read(name) or {} for name in (hugging_face_config.CONFIG_FILE, TOKENIZER_CONFIG_FILE)
         }
+        if "class_name" in external[hugging_face_config.CONFIG_FILE]:  # Keras'
+            external[hugging_face_config.CONFIG_FILE] = {}
         return cls(**fields | {"cleaning": cleaning.find(read, folder), "external": external})
 
     @classmethod
@@ -209,6 +213,11 @@ def _of_card(read: files.FieldsReader, folder: str) -> dict[str, Any]:
         if type(value) is not _FIELDS[name] or (name == "labels" and not _are_strings(value)):
             expected = "strings" if name == "labels" else _EXPECTED[_FIELDS[name]]
             raise UserError(f"{path}: {name} is {value!r}; expected {expected}.")
+    if fields.get("ties", ties.RULE) != ties.RULE:
+        raise UserError(
+            f"{path}: ties is {fields['ties']!r}; expected {ties.RULE!r}, the rule by which this version of "
+            "xlnet_tf splits texts: update it."
+        )
     if "labels" in fields:
         fields["labels"] = tuple(fields["labels"])
     check_serving(fields.get("serving", {}), f"{path}: serving.")

@@ -9,7 +9,7 @@ import tensorflow as tf
 from etils import epath
 
 from xlnet_tf import files, hub
-from xlnet_tf.checkpoints import hugging_face, hugging_face_config, tensorflow_files
+from xlnet_tf.checkpoints import hugging_face, hugging_face_config, keras_hub, tensorflow_files
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, OUR_FILE, Checkpoint
 from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.checkpoints.of_runs import kept, runs_below
@@ -17,6 +17,7 @@ from xlnet_tf.checkpoints.safetensors_file import read_safetensors
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.hub import checksums
+from xlnet_tf.hub.keras_file import KERAS_WEIGHTS
 from xlnet_tf.hub.locating import HUGGING_FACE_WEIGHTS
 from xlnet_tf.model_folders import (
     MODEL_FILES,
@@ -69,6 +70,8 @@ def _open(weights: str, config: XLNetConfig | None, values: dict[str, Any]) -> C
         arrays = read_safetensors(weights).checked([weights])
         if "word_embedding/embeddings" in arrays:
             return Checkpoint(weights, "ours", arrays, config)
+    if weights.endswith(keras_hub.ENDING):
+        return keras_hub.read_keras_hub(weights, config)
     return hugging_face.read_hugging_face(weights, config, values)
 
 
@@ -79,7 +82,7 @@ def _find_weights(path: str) -> str:
     if not tf.io.gfile.exists(path):
         raise hub.not_there(path)
     if not tf.io.gfile.isdir(path):
-        if path.endswith((".safetensors", ".bin", ".index.json")):
+        if path.endswith((".safetensors", ".bin", ".index.json")) or keras_hub.is_backbone(path):
             return path
         raise UserError(
             f"{path} is {_of_keras([path]) or 'not a checkpoint'}: {hub.EXPECTED}, or such a file."
@@ -90,6 +93,8 @@ def _find_weights(path: str) -> str:
     for file in (OUR_FILE, *HUGGING_FACE_WEIGHTS):
         if tf.io.gfile.exists(f"{folder}/{file}"):
             return f"{folder}/{file}"
+    if tf.io.gfile.exists(backbone := f"{folder}/{KERAS_WEIGHTS}") and keras_hub.is_backbone(backbone):
+        return backbone
     original = f"{folder}/{tensorflow_files.ORIGINAL_FILE}"
     prefix = original if tensorflow_files.is_tensorflow(original) else _noted(folder)
     if not prefix:
@@ -151,5 +156,7 @@ def _read_config(paths: Sequence[str]) -> tuple[XLNetConfig | None, dict[str, An
     content = epath.Path(paths[0]).read_bytes()
     checksums.check(paths[0], content)
     values = files.read_json(paths[0], content)
+    if values.get("class_name") == keras_hub.BACKBONE:
+        return keras_hub.read_config(values, paths[0]), {}
     read = hugging_face_config.read_config if hugging_face_config.is_config(values) else XLNetConfig.from_dict
     return read(values, paths[0]), values

@@ -1,4 +1,4 @@
-"""Unpacks models in .keras files, which tf_keras' `save` writes, to local folders."""
+"""Unpacks models in .keras files, which tf_keras and KerasHub write, to local folders."""
 
 import atexit
 import functools
@@ -13,6 +13,8 @@ from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError, reason
 
 ENDING = ".keras"
+KERAS_WEIGHTS, _CONFIG = "model.weights.h5", "config.json"  # in such a file
+_KERAS_HUB = "keras_hub>"  # begins the names under which KerasHub registers its classes
 
 
 def unpacked(path: str) -> str:
@@ -22,6 +24,14 @@ def unpacked(path: str) -> str:
 
 @functools.cache
 def _unpacked(path: str, _changed: int) -> str:
+    temporary = tempfile.mkdtemp(prefix="xlnet-keras-")
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    folder = os.path.join(temporary, os.path.basename(path))
+    if _is_of_keras_hub(path):
+        with zipfile.ZipFile(path) as archive:
+            for name in (KERAS_WEIGHTS, _CONFIG):
+                archive.extract(name, folder)
+        return folder
     classes = [task.model for task in task_registry.tasks().values()]
     for reference in (*classes, task_registry.PRETRAINER):
         task_registry.load(reference)  # registers it
@@ -38,11 +48,17 @@ def _unpacked(path: str, _changed: int) -> str:
             f"{path} has a {type(model).__name__}; expected a model of xlnet_tf. Of a model with one inside, "
             "save that one: its save_pretrained(FOLDER)"
         )
-    temporary = tempfile.mkdtemp(prefix="xlnet-keras-")
-    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
-    folder = os.path.join(temporary, os.path.basename(path))
     model.save_pretrained(folder)
     return folder
+
+
+def _is_of_keras_hub(path: str) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            config = json.loads(archive.read(_CONFIG))
+        return str(config.get("registered_name")).startswith(_KERAS_HUB)
+    except (zipfile.BadZipFile, KeyError, ValueError, AttributeError):
+        return False
 
 
 def _load(path: str):
@@ -56,9 +72,9 @@ def _load(path: str):
     with tempfile.TemporaryDirectory() as folder:
         with zipfile.ZipFile(path) as archive:
             archive.extractall(folder)
-        config = json.loads(pathlib.Path(folder, "config.json").read_text())
+        config = json.loads(pathlib.Path(folder, _CONFIG).read_text())
         model = tf_keras.saving.deserialize_keras_object(config | {"compile_config": None})
-        model.load_weights(os.path.join(folder, "model.weights.h5"))
+        model.load_weights(os.path.join(folder, KERAS_WEIGHTS))
         assets = os.path.join(folder, "assets")
         if hasattr(model, "load_assets") and os.path.isdir(assets):
             model.load_assets(assets)

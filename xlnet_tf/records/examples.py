@@ -35,6 +35,7 @@ from xlnet_tf.records.layout import Column, Layout, ids_dtype
 from xlnet_tf.records.record_set import FILE_NAME, SCHEMA_VERSION, RecordSet
 from xlnet_tf.records.spec import MAX_VOCAB_SIZE
 from xlnet_tf.schema import limited
+from xlnet_tf.text import ties
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE
@@ -108,13 +109,14 @@ class ExampleSet(RecordSet):
         cleaning: the CleaningConfig.
         statistics: counts to show: truncated examples, ...
         skipped: reason -> {"count", "places"}: inputs that are not in the set.
+        ties: how the tokenizer breaks ties between pieces (see text.ties).
         sidecar_sha256: of examples.jsonl; "" for sets of earlier builds, which lack it.
     """
 
     KIND = KIND
     SHARD = ExampleShard
     PARTS = {"tokenizer": _Tokenizer, "cleaning": CleaningConfig}
-    EARLIER = {"sidecar_sha256": ""}
+    EARLIER = {"sidecar_sha256": "", "ties": ties.RULE}
     BUILD = "Build them with `xlnet-tf build TASK`; `xlnet-tf build` lists the tasks"
     FIX = FIX_SHARD = "build the examples again"
     ABOVE = "the folder that it is in"
@@ -134,6 +136,7 @@ class ExampleSet(RecordSet):
     kind: str = KIND
     schema_version: int = SCHEMA_VERSION
     sidecar_sha256: str = ""
+    ties: str = limited(ties.RULE, choices=(ties.RULE,))
 
     def __repr__(self) -> str:
         folder = None if self.folder is None else str(self.folder)

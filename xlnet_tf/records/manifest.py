@@ -15,7 +15,7 @@ from xlnet_tf.records import shards as shards_lib
 from xlnet_tf.records.record_set import FILE_NAME, SCHEMA_VERSION, RecordSet
 from xlnet_tf.records.spec import MAX_PASSES, MAX_SLICES, MAX_VOCAB_SIZE, RecordSpec, stream_id
 from xlnet_tf.schema import limited
-from xlnet_tf.text import special_tokens
+from xlnet_tf.text import special_tokens, ties
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
@@ -88,7 +88,7 @@ class Manifest(RecordSet):
     KIND = KIND
     SHARD = Shard
     PARTS = {"tokenizer": _Tokenizer, "cleaning": CleaningConfig, "documents": _Documents, "mask": _Mask}
-    EARLIER = {"documents": DOCUMENTS}
+    EARLIER = {"documents": DOCUMENTS, "ties": ties.RULE}
     BUILD = "Build them with `xlnet-tf build pretraining` (the same command resumes an interrupted build)"
     FIX = "build the records again"
     FIX_SHARD = "run the builder again with the same flags (it keeps the good shards)"
@@ -100,6 +100,7 @@ class Manifest(RecordSet):
     corpus: list = dataclasses.field(default_factory=list)
     tokenizer: dict
     cleaning: dict = dataclasses.field(default_factory=DEFAULT_CLEANING.to_dict)
+    ties: str = limited(ties.RULE, choices=(ties.RULE,))  # how the tokenizer breaks ties between pieces
     use_eod: bool = True
     sentence_split: str = ""
     seq_len: int

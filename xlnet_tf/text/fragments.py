@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import sentencepiece
-from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from xlnet_tf.text.special_tokens import UNK_ID
 from xlnet_tf.text.viterbi import Viterbi
@@ -25,10 +24,6 @@ from xlnet_tf.text.vocabulary import UNDERLINE, PieceTable
 # What SentencePiece does to a text before it splits it: these leave printable ASCII as it is, and no ASCII
 # character melts into what stands before it.
 _NORMALIZATIONS = ("nmt_nfkc", "nfkc", "identity")
-_Piece = ModelProto.SentencePiece
-# How SentencePiece scores an unknown character: this much below the least score of a piece; and a symbol that
-# users defined: its bytes times the largest of a piece (or the smallest positive number), less the penalty.
-_UNKNOWN_PENALTY, _SYMBOL_PENALTY = 10, 0.1
 
 # Flags of two adjacent bytes.
 _BORDER = 1  # a fragment ends between them
@@ -87,14 +82,14 @@ class FragmentEncoder:
     def __init__(self, table: PieceTable, processor: sentencepiece.SentencePieceProcessor, split: Split):
         self._processor, self._split = processor, split
         self._flags = _flags_of_pairs(table.pieces)
-        scores = _scores(table)
+        scores = table.text_scores
         spelled = np.flatnonzero(~np.isnan(scores))
         scores = scores[spelled]
         # A fragment has the space before it, if there is one, as its own.
         pieces = [table.pieces[piece_id].replace(UNDERLINE, " ").encode() for piece_id in spelled]
-        self._viterbi = Viterbi(pieces, scores, scores.min() - _UNKNOWN_PENALTY)
+        self._viterbi = Viterbi(pieces, scores, table.unknown_score)
         self._piece_ids = np.append(spelled, UNK_ID).astype(np.int32)  # the last is that of piece -1
-        self._largest_score = np.abs(scores).max() + _UNKNOWN_PENALTY
+        self._largest_score = max(np.abs(scores).max(), -table.unknown_score)
         self._lock = threading.Lock()
         self._forget()
 
@@ -207,13 +202,3 @@ def _flags_of_pairs(pieces: Sequence[str]) -> np.ndarray:
     flags[:, changed] |= _WHOLE
     flags[space, [space, newline]] |= _WHOLE
     return flags.ravel()
-
-
-def _scores(table: PieceTable) -> np.ndarray:
-    """Returns float64 [V], the scores that SentencePiece adds up; NaN for pieces that no text spells."""
-    is_normal, is_symbol = table.types == _Piece.NORMAL, table.types == _Piece.USER_DEFINED
-    scores = np.where(is_normal, table.scores, np.nan)
-    largest = max(table.scores[is_normal].max(), np.finfo(np.float32).tiny)
-    for piece_id in np.flatnonzero(is_symbol):
-        scores[piece_id] = len(table.pieces[piece_id].encode()) * largest - _SYMBOL_PENALTY
-    return scores

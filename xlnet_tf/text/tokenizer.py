@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import sentencepiece
 from absl import logging
 from etils import epath
 from typing_extensions import Self
@@ -18,7 +17,7 @@ from xlnet_tf import files, folders, hints
 from xlnet_tf.errors import UserError
 from xlnet_tf.hub import checksums
 from xlnet_tf.text import cleaning as cleaning_lib
-from xlnet_tf.text import locating, words
+from xlnet_tf.text import locating, ties, words
 from xlnet_tf.text.batch_encoder import BatchEncoder
 from xlnet_tf.text.cleaning import (
     DEFAULT_CLEANING,
@@ -184,6 +183,11 @@ class XLNetTokenizer(Vocabulary):
     def fingerprint(self) -> str:
         """SHA-256 of the SentencePiece model, hexadecimal."""
         return hashlib.sha256(self.model_proto).hexdigest()
+
+    @functools.cached_property
+    def ties(self) -> dict[str, list[int]]:
+        """Short texts that the vocabulary splits in ways of equal scores, and their ids (see text.ties)."""
+        return {text: self._processor.encode(text) for text in ties.probes(self.piece_table)}
 
     @functools.cached_property
     def space_id(self) -> int:
@@ -363,10 +367,5 @@ class XLNetTokenizer(Vocabulary):
         return [[PAD_ID] * (length - len(row)) + row for row in rows]
 
 
-@functools.lru_cache(maxsize=1)
-def _load_processor(model_proto: bytes) -> sentencepiece.SentencePieceProcessor:
-    """Loads a SentencePiece model; tokenizers that differ in their cleaning share it."""
-    processor = sentencepiece.SentencePieceProcessor()
-    if not (model_proto and processor.LoadFromSerializedProto(model_proto)):
-        raise RuntimeError("not a SentencePiece model")
-    return processor
+# Tokenizers that differ in their cleaning share it.
+_load_processor = functools.lru_cache(maxsize=1)(ties.load_processor)

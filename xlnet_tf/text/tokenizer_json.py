@@ -15,13 +15,13 @@ import tempfile
 from typing import Any
 
 from etils import epath
-from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from xlnet_tf import files
 from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.hub import checksums
 from xlnet_tf.text import special_tokens
 from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.model_proto import ModelProto
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE, UNDERLINE, PieceTable, check_word_marks
 
 TOKENIZER_JSON_FILE = "tokenizer.json"

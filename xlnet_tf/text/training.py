@@ -31,6 +31,7 @@ _MAX_SENTENCE_BYTES = 4000
 _UNKNOWN_MARK = "\u2585"
 
 LEAST_SENTENCES = 101  # of a sample: SentencePiece draws no smaller one
+NUM_THREADS = 16  # of the trainer, whatever the machine: with another number it chooses other pieces
 
 # What SentencePiece logs as it begins a phase; only the number of the last one's rounds can be estimated.
 _PHASES = {
@@ -77,6 +78,7 @@ def train_tokenizer(
         "character_coverage": character_coverage,
         "input_sentence_size": max_sentences,
         "shuffle_input_sentence": True,
+        "num_threads": NUM_THREADS,
         "control_symbols": CONTROL_SYMBOLS,
         "user_defined_symbols": USER_DEFINED_SYMBOLS,
         "unk_id": special_tokens.UNK_ID,

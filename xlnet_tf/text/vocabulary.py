@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import sentencepiece
-from sentencepiece.sentencepiece_model_pb2 import ModelProto, NormalizerSpec, TrainerSpec
 from typing_extensions import Self
 
 from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.text import special_tokens
+from xlnet_tf.text.model_proto import ModelProto, NormalizerSpec, TrainerSpec
 
 UNDERLINE = "\u2581"  # SentencePiece's mark for a space
 
@@ -22,6 +22,10 @@ _SPECIAL = {
 
 
 TOKENIZER_FILE = "spiece.model"
+_Piece = ModelProto.SentencePiece
+# How SentencePiece scores an unknown character: this much below the least score of a piece; and a symbol that
+# users defined: its bytes times the largest of a piece (or the smallest positive number), less the penalty.
+_UNKNOWN_PENALTY, _SYMBOL_PENALTY = 10, 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +51,23 @@ class PieceTable:
         model = ModelProto.FromString(model_proto)
         pieces, scores, types = zip(*[(piece.piece, piece.score, piece.type) for piece in model.pieces])
         return cls(list(pieces), np.array(scores), np.array(types), model.trainer_spec, model.normalizer_spec)
+
+    @functools.cached_property
+    def text_scores(self) -> np.ndarray:
+        """Float64 [V], the scores that SentencePiece adds up; NaN for pieces that no text spells."""
+        is_normal, is_symbol = (self.types == kind for kind in (_Piece.NORMAL, _Piece.USER_DEFINED))
+        scores = np.where(is_normal, self.scores, np.nan)
+        largest = np.float32(max(self.scores[is_normal].max(), np.finfo(np.float32).tiny))
+        for piece_id in np.flatnonzero(is_symbol):
+            size = np.float32(len(self.pieces[piece_id].encode()))
+            scores[piece_id] = float(size * largest) - _SYMBOL_PENALTY
+        return scores
+
+    @property
+    def unknown_score(self) -> float:
+        """The score of an unknown character."""
+        least = self.scores[self.types == _Piece.NORMAL].min()
+        return float(np.float32(least) - np.float32(_UNKNOWN_PENALTY))
 
     def splits_like(self, other: "PieceTable") -> bool:
         """Returns whether both split all texts alike, however they were trained."""

@@ -7,14 +7,13 @@ the first does, and its pieces are single bytes.
 
 import numpy as np
 import tensorflow as tf
-from sentencepiece import sentencepiece_model_pb2
 
 from xlnet_tf.text.graph.cleaning import Cleaned
 from xlnet_tf.text.graph.sentencepiece import SentencePieceModel
+from xlnet_tf.text.model_proto import ModelProto, TrainerSpec
 from xlnet_tf.text.vocabulary import UNDERLINE
 
-_Model = sentencepiece_model_pb2.ModelProto
-_Piece = _Model.SentencePiece
+_Piece = ModelProto.SentencePiece
 
 
 def visible_length(piece: str) -> int:
@@ -100,11 +99,11 @@ def _append(rows: tf.RaggedTensor, last: tf.Tensor) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
 
 
-def _byte_model(proto: bytes) -> _Model:
+def _byte_model(proto: bytes) -> ModelProto:
     """A SentencePiece model that normalizes as another does and splits into bytes."""
-    source = _Model.FromString(proto)
-    model = _Model(normalizer_spec=source.normalizer_spec, trainer_spec=source.trainer_spec)
-    model.trainer_spec.model_type = sentencepiece_model_pb2.TrainerSpec.CHAR
+    source = ModelProto.FromString(proto)
+    model = ModelProto(normalizer_spec=source.normalizer_spec, trainer_spec=source.trainer_spec)
+    model.trainer_spec.model_type = TrainerSpec.CHAR
     model.trainer_spec.byte_fallback = True
     # Pieces that users may write are not normalized.
     kinds = (_Piece.UNKNOWN, _Piece.CONTROL, _Piece.USER_DEFINED)

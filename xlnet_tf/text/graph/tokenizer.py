@@ -42,7 +42,7 @@ class GraphTokenizer(tf.Module):
             )
         self.vocab_size = tokenizer.vocab_size
         self._cleaner = GraphCleaner(tokenizer.cleaning)
-        self._model = SentencePieceModel(tokenizer.model_proto)
+        self._model = SentencePieceModel(tokenizer.model_proto, tokenizer.ties)
         splits = tokenizer.commas.parts
         self._commas = Replacements(
             {piece_id: [part_id for _, part_id in parts] for piece_id, parts in splits.items()},

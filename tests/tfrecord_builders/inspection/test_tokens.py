@@ -1,0 +1,61 @@
+"""`inspect --tokens_of` counts the texts that other tokenizers split differently."""
+
+import json
+
+import pytest
+
+from run_scripts import inspect_records
+from run_scripts.inspect_records import InspectOptions
+from tfrecord_builders.inspection import tokens
+from xlnet_tf.errors import UserError
+
+TEXTS = ["bane toreee, 5,", "mi ba", "5, ne"]
+
+
+@pytest.fixture(scope="module")
+def folder(small_tokenizer, tmp_path_factory):
+    path = tmp_path_factory.mktemp("tokens")
+    small_tokenizer.save_pretrained(path / "model")
+    rows = [{"text": text, "input_ids": small_tokenizer.encode(text)} for text in TEXTS]
+    rows[1]["input_ids"] = [*rows[1]["input_ids"], 99_999]
+    (path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"text": "ba"}]))
+    (path / "texts.txt").write_text("\n".join(TEXTS))
+    return path
+
+
+def test_ids_of_another_pipeline(folder):
+    found = tokens.compare(f"{folder}/model", f"{folder}/rows.jsonl")
+    assert (found["texts"], found["with_ids"]) == (4, 3)
+    name = f"input_ids of {folder}/rows.jsonl"
+    assert found["others"][name] == 1
+    assert found["examples"][name][0]["there"][-1] == "99999"
+    assert "99999; here" in tokens.table(found)
+
+
+def test_installed_libraries_split_as_we_do(folder, capsys):
+    options = InspectOptions(tokens_of=f"{folder}/model", input=f"{folder}/texts.txt")
+    assert inspect_records.run(options) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("3 texts; split differently by\n  sentencepiece ")
+    assert [line.split()[-1] for line in shown.splitlines()[1:3]] == ["0", "0"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("\n", "has no text"),
+        ('{"text": 5}\n', "line 1: expected a string"),
+        ('{"a": 5}\n', "object with `text`"),
+    ],
+)
+def test_files_that_have_no_texts(folder, content, message):
+    (folder / "bad").write_text(content)
+    with pytest.raises(UserError, match=message):
+        tokens.compare(f"{folder}/model", f"{folder}/bad")
+
+
+def test_options_that_do_not_belong_together(folder):
+    with pytest.raises(UserError, match="--tokens_of and --input belong together"):
+        inspect_records.run(InspectOptions(tokens_of=str(folder)))
+    with pytest.raises(UserError, match="--tokens_of is given with --stats"):
+        inspect_records.run(InspectOptions(tokens_of=str(folder), input="x", stats=True))
