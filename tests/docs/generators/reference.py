@@ -355,12 +355,7 @@ def _row(columns: Mapping[str, Any]) -> str:
     return "{\n" + ",\n".join(lines) + "\n}"
 
 
-PAGES = {
-    "commands": commands,
-    "settings": settings,
-    "records": records,
-    "serving": serving,
-}
+PAGES = {"commands": commands, "settings": settings, "records": records, "serving": serving}
 
 
 def written(page: Callable[[], str]) -> str:
