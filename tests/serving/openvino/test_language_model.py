@@ -12,6 +12,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.serving.embedders import open_embedder
 from xlnet_tf.serving.export import export_openvino
+from xlnet_tf.serving.page.explainer import Explainer
 from xlnet_tf.tasks.pretraining.serving import LanguageModelModule
 
 pytest.importorskip("openvino")
@@ -99,6 +100,8 @@ def test_what_an_export_cannot_do_is_refused(exported, folder, tmp_path):
         XLNetLanguageModel.from_pretrained(folder, attention_type="uni")
     with pytest.raises(UserError, match="has no weights to save: copy its folder"):
         exported.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="no attention: give the weights that it was exported from"):
+        Explainer(exported, "model")
     with pytest.raises(UserError, match=r"has 5,\d+ pieces; expected at most 4,096 .* The weights that"):
         exported.score(["ba " * 5000])
 

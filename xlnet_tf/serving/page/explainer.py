@@ -14,6 +14,7 @@ import tensorflow as tf
 from xlnet_tf.errors import UserError, short_json
 from xlnet_tf.generation import gap_parsing, scoring
 from xlnet_tf.generation.arrays.gaps import check_gaps
+from xlnet_tf.generation.arrays.openvino import OpenVinoEngine
 from xlnet_tf.generation.infilling import fill_stepwise
 from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.layers.masks import permutation_visible
@@ -35,6 +36,11 @@ class Explainer:
     """Answers the page's questions about a language model."""
 
     def __init__(self, model: XLNetLanguageModel, name: str):
+        if isinstance(model.model, OpenVinoEngine):
+            raise UserError(
+                f"{name} is exported for OpenVINO, whose graphs show no attention: give the weights that it was "
+                "exported from"
+            )
         self._model = model.model
         self._tokenizer = model.tokenizer
         self._gaps = GraphTokenizer(model.tokenizer)
