@@ -1,11 +1,14 @@
 """Measures a served classifier on the CPU: next to its peers; every figure comes from this one run.
 
     python -m benchmarks.serving --peer_python=PYTHON --output=runs/serving.json
+    python -m benchmarks.serving --runtime=tensorflow,openvino --peer_python=PYTHON
 
   ours           SavedModels as `xlnet-tf export` writes them, with float32 and bfloat16 weights.
   model_garden   Model Garden's XLNetClassifier as a SavedModel.
   hugging_face   XLNetForSequenceClassification in PyTorch, with our weights, in a process of --peer_python, a
                  Python that has torch and transformers; left out without.
+  openvino       with --runtime=openvino: ours and Hugging Face's, with float32 and bfloat16, and ours with
+                 int8, whose ranges are those of random tokens; --peer_python then has openvino, too.
   products       the matrix products of our forward pass in float32 and nothing else. The last layer computes
                  one token of a text, from which the classes come.
 
@@ -50,6 +53,31 @@ with torch.inference_mode():
         logits = model(**inputs).logits
         print("ANSWER", json.dumps(logits.tolist()), flush=True)
 """
+# Likewise, with the model converted for OpenVINO.
+OPENVINO_PEER = """
+import json, sys, torch, transformers, openvino
+folder, threads = sys.argv[1:]
+class Logits(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.model = transformers.XLNetForSequenceClassification.from_pretrained(folder).eval()
+    def forward(self, input_ids, attention_mask, token_type_ids):
+        return self.model(
+            input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
+        ).logits
+names = {"input_word_ids": "input_ids", "input_mask": "attention_mask", "input_type_ids": "token_type_ids"}
+with torch.no_grad():
+    example = {name: torch.ones(1, 16, dtype=torch.int64) for name in names.values()}
+    model = openvino.convert_model(Logits(), example_input=example)
+settings = {"INFERENCE_PRECISION_HINT": "PRECISION", "INFERENCE_NUM_THREADS": int(threads)}
+request = openvino.Core().compile_model(model, "CPU", settings).create_infer_request()
+for line in sys.stdin:
+    if line.strip():
+        inputs = {names[name]: torch.tensor(rows).numpy() for name, rows in json.loads(line).items()}
+    logits = next(iter(request.infer(inputs).values()))
+    print("ANSWER", json.dumps(logits.tolist()), flush=True)
+"""
+RUNTIMES = ("tensorflow", "openvino")
 
 Features = Mapping[str, np.ndarray]
 
@@ -83,6 +111,27 @@ def export_ours(weights_folder: str, weights: str, seq_len: int, folder: pathlib
 
     module = open_served(weights_folder, head="classification", seq_len=seq_len).load(weights)
     return export(module, str(folder / f"{OURS}_{weights}"), warmup_batches=[1])
+
+
+def convert_ours(weights_folder: str, weights: str, seq_len: int, folder: pathlib.Path):
+    """Converts the classifier for OpenVINO; returns a function from features to probabilities [B, C]."""
+    import openvino
+
+    from xlnet_tf.serving.graph.exported_model import MAIN_GRAPH
+    from xlnet_tf.serving.openvino import conversion, quantization
+    from xlnet_tf.serving.openvino.compiled import CompiledGraph
+    from xlnet_tf.serving.sources import open_served
+
+    module = open_served(weights_folder, head="classification", seq_len=seq_len).load()
+    model = conversion.convert(*module.graph_functions()[MAIN_GRAPH])
+    if weights == "bfloat16":
+        quantization.to_bfloat16(model)
+    elif weights == "int8":
+        model = quantization.quantize(model, [make_features(module.vocab_size, 4, seq_len)] * 2)
+    path = str(folder / f"openvino_{weights}.xml")
+    openvino.save_model(model, path, compress_to_fp16=False)
+    graph = CompiledGraph(path, weights)
+    return lambda features: graph(features)["probabilities"]
 
 
 def export_model_garden(config: XLNetConfig, folder: pathlib.Path) -> str:
@@ -170,6 +219,7 @@ def measure(
     seq_len: int = 128,
     repeats: int = 15,
     peer_python: str | None = None,
+    runtimes: Sequence[str] = RUNTIMES[:1],
 ) -> dict[str, Any]:
     """Exports the models, with the tokenizer's vocabulary, and measures them.
 
@@ -187,14 +237,26 @@ def measure(
             for weights in WEIGHTS
         }
         served["model_garden"] = load(export_model_garden(config, folder))
-        peer = stack.enter_context(peers.hugging_face(peer_python, PEER, weights_folder))
+        programs = {"hugging_face": PEER}
+        if "openvino" in runtimes:
+            for weights in (*WEIGHTS, "int8"):
+                name = f"{OURS} openvino {weights}"
+                served[name] = convert_ours(weights_folder, weights, seq_len, folder)
+                others.append(name)
+            for weights, precision in zip(WEIGHTS, ("f32", "bf16")):
+                programs[f"hugging_face openvino {weights}"] = OPENVINO_PEER.replace("PRECISION", precision)
+        asked = {
+            name: stack.enter_context(peers.hugging_face(peer_python, program, weights_folder))
+            for name, program in programs.items()
+        }
         for rows in batches:
             features = make_features(config.n_token, rows, seq_len)
             answers = {name: served[name](features) for name in (first, *others)}
             candidates = {name: functools.partial(answer, features) for name, answer in served.items()}
-            if peer:
-                answers["hugging_face"] = softmax(peer.ask(features), axis=-1)
-                candidates["hugging_face"] = peer.repeat
+            for name, peer in asked.items():
+                if peer:
+                    answers[name] = softmax(peer.ask(features), axis=-1)
+                    candidates[name] = peer.repeat
             candidates["products"] = matrix_products(config, rows, seq_len)
             timings = interleave(candidates, repeats, f"{rows} x {seq_len}")
             for name, timing in timings.items():
@@ -216,10 +278,12 @@ class ServingOptions(harness.BenchmarkOptions):
     tokenizer: str | None = option(f"a SentencePiece model. Default: the demo's, {DEMO_TOKENIZER}", None)
     batch_size: Sequence[int] = option("rows of a request", (1, 8), least=1)
     seq_len: int = option("tokens of a text", 128, least=5)
+    runtime: Sequence[str] = option("what runs the models: tensorflow,openvino", RUNTIMES[:1])
 
 
 def main(_: Sequence[str]) -> None:
     options = from_flags(ServingOptions)
+    harness.check_known("runtime", options.runtime, RUNTIMES)
     tokenizer = XLNetTokenizer(existing(options.tokenizer, DEMO_TOKENIZER, "tokenizer"))
     figures = measure(
         options.config,
@@ -228,6 +292,7 @@ def main(_: Sequence[str]) -> None:
         seq_len=options.seq_len,
         repeats=options.repeats,
         peer_python=options.peer_python,
+        runtimes=options.runtime,
     )
     harness.publish(figures, options.output)
 

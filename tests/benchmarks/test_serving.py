@@ -50,6 +50,8 @@ def test_our_server_answers_match_the_model(small_tokenizer, tmp_path):
     expected = softmax(XLNetClassifier.from_pretrained(folder)(features).numpy(), axis=-1)
     served = benchmark_serving.load(benchmark_serving.export_ours(folder, "float32", 8, tmp_path))
     np.testing.assert_allclose(served(features), expected, atol=1e-6)
+    converted = benchmark_serving.convert_ours(folder, "float32", 8, tmp_path)
+    np.testing.assert_allclose(converted(features), expected, atol=1e-5)
 
 
 @pytest.mark.integration
