@@ -69,7 +69,7 @@ names = {"input_word_ids": "input_ids", "input_mask": "attention_mask", "input_t
 with torch.no_grad():
     example = {name: torch.ones(1, 16, dtype=torch.int64) for name in names.values()}
     model = openvino.convert_model(Logits(), example_input=example)
-settings = {"INFERENCE_PRECISION_HINT": "PRECISION", "INFERENCE_NUM_THREADS": int(threads)}
+settings = {"INFERENCE_PRECISION_HINT": "@", "INFERENCE_NUM_THREADS": int(threads)}
 request = openvino.Core().compile_model(model, "CPU", settings).create_infer_request()
 for line in sys.stdin:
     if line.strip():
@@ -244,7 +244,7 @@ def measure(
                 served[name] = convert_ours(weights_folder, weights, seq_len, folder)
                 others.append(name)
             for weights, precision in zip(WEIGHTS, ("f32", "bf16")):
-                programs[f"hugging_face openvino {weights}"] = OPENVINO_PEER.replace("PRECISION", precision)
+                programs[f"hugging_face openvino {weights}"] = OPENVINO_PEER.replace("@", precision)
         asked = {
             name: stack.enter_context(peers.hugging_face(peer_python, program, weights_folder))
             for name, program in programs.items()
