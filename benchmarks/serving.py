@@ -1,14 +1,13 @@
 """Measures a served classifier on the CPU: next to its peers; every figure comes from this one run.
 
     python -m benchmarks.serving --peer_python=PYTHON --output=runs/serving.json
-    python -m benchmarks.serving --runtime=tensorflow,openvino --peer_python=PYTHON
 
   ours           SavedModels as `xlnet-tf export` writes them, with float32 and bfloat16 weights.
   model_garden   Model Garden's XLNetClassifier as a SavedModel.
   hugging_face   XLNetForSequenceClassification in PyTorch, with our weights, in a process of --peer_python, a
                  Python that has torch and transformers; left out without.
-  openvino       with --runtime=openvino: ours and Hugging Face's, with float32 and bfloat16, and ours with
-                 int8, whose ranges are those of random tokens; --peer_python then has openvino, too.
+                 With bfloat16 by autocast; with --others, BERT, ModernBERT and DeBERTa-v3 as well, of the
+                 released base size and with random weights.
   products       the matrix products of our forward pass in float32 and nothing else. The last layer computes
                  one token of a text, from which the classes come.
 
@@ -39,45 +38,27 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 LABELS = ("no", "yes")
 OURS = "ours"
 WEIGHTS = ("float32", "bfloat16")
-# Answers to a line of features with the logits, to any other line by computing once more.
-PEER = """
-import json, sys, torch, transformers
-folder, threads = sys.argv[1:]
-torch.set_num_threads(int(threads))
-model = transformers.XLNetForSequenceClassification.from_pretrained(folder).eval()
-names = {"input_word_ids": "input_ids", "input_mask": "attention_mask", "input_type_ids": "token_type_ids"}
-with torch.inference_mode():
-    for line in sys.stdin:
-        if line.strip():
-            inputs = {names[name]: torch.tensor(rows) for name, rows in json.loads(line).items()}
-        logits = model(**inputs).logits
-        print("ANSWER", json.dumps(logits.tolist()), flush=True)
-"""
-# Likewise, with the model converted for OpenVINO.
-OPENVINO_PEER = """
-import json, sys, torch, transformers, openvino
-folder, threads = sys.argv[1:]
-class Logits(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.model = transformers.XLNetForSequenceClassification.from_pretrained(folder).eval()
-    def forward(self, input_ids, attention_mask, token_type_ids):
-        return self.model(
-            input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
-        ).logits
-names = {"input_word_ids": "input_ids", "input_mask": "attention_mask", "input_type_ids": "token_type_ids"}
-with torch.no_grad():
-    example = {name: torch.ones(1, 16, dtype=torch.int64) for name in names.values()}
-    model = openvino.convert_model(Logits(), example_input=example)
-settings = {"INFERENCE_PRECISION_HINT": "@", "INFERENCE_NUM_THREADS": int(threads)}
-request = openvino.Core().compile_model(model, "CPU", settings).create_infer_request()
+HUGGING_FACE = "hugging_face"
+# Keeps a line of features; answers to a line with a mode with its logits.
+PEER = f"""{peers.TORCH_BEGIN}
+names = dict(input_word_ids="input_ids", input_mask="attention_mask", input_type_ids="token_type_ids")
+models = dict()
 for line in sys.stdin:
-    if line.strip():
-        inputs = {names[name]: torch.tensor(rows).numpy() for name, rows in json.loads(line).items()}
-    logits = next(iter(request.infer(inputs).values()))
+    request, logits = json.loads(line), torch.zeros([])
+    if "mode" not in request:
+        inputs = dict((names[name], torch.tensor(rows)) for name, rows in request.items())
+    else:
+        name = request["mode"].removesuffix(" bfloat16")
+        own = name == "{HUGGING_FACE}"
+        if name not in models:
+            make = classifiers.from_pretrained if own else classifiers.from_config
+            models[name] = make(folder if own else other_config(name)).eval()
+        bfloat16 = torch.autocast("cpu", torch.bfloat16, enabled=name != request["mode"])
+        with torch.inference_mode(), bfloat16:
+            known = [key for key in inputs if own or key != "token_type_ids"]
+            logits = models[name](**dict((key, inputs[key]) for key in known)).logits.float()
     print("ANSWER", json.dumps(logits.tolist()), flush=True)
 """
-RUNTIMES = ("tensorflow", "openvino")
 
 Features = Mapping[str, np.ndarray]
 
@@ -111,27 +92,6 @@ def export_ours(weights_folder: str, weights: str, seq_len: int, folder: pathlib
 
     module = open_served(weights_folder, head="classification", seq_len=seq_len).load(weights)
     return export(module, str(folder / f"{OURS}_{weights}"), warmup_batches=[1])
-
-
-def convert_ours(weights_folder: str, weights: str, seq_len: int, folder: pathlib.Path):
-    """Converts the classifier for OpenVINO; returns a function from features to probabilities [B, C]."""
-    import openvino
-
-    from xlnet_tf.serving.graph.exported_model import MAIN_GRAPH
-    from xlnet_tf.serving.openvino import conversion, quantization
-    from xlnet_tf.serving.openvino.compiled import CompiledGraph
-    from xlnet_tf.serving.sources import open_served
-
-    module = open_served(weights_folder, head="classification", seq_len=seq_len).load()
-    model = conversion.convert(*module.graph_functions()[MAIN_GRAPH])
-    if weights == "bfloat16":
-        quantization.to_bfloat16(model)
-    elif weights == "int8":
-        model = quantization.quantize(model, [make_features(module.vocab_size, 4, seq_len)] * 2)
-    path = str(folder / f"openvino_{weights}.xml")
-    openvino.save_model(model, path, compress_to_fp16=False)
-    graph = CompiledGraph(path, weights)
-    return lambda features: graph(features)["probabilities"]
 
 
 def export_model_garden(config: XLNetConfig, folder: pathlib.Path) -> str:
@@ -219,7 +179,7 @@ def measure(
     seq_len: int = 128,
     repeats: int = 15,
     peer_python: str | None = None,
-    runtimes: Sequence[str] = RUNTIMES[:1],
+    others: bool = False,
 ) -> dict[str, Any]:
     """Exports the models, with the tokenizer's vocabulary, and measures them.
 
@@ -237,26 +197,18 @@ def measure(
             for weights in WEIGHTS
         }
         served["model_garden"] = load(export_model_garden(config, folder))
-        programs = {"hugging_face": PEER}
-        if "openvino" in runtimes:
-            for weights in (*WEIGHTS, "int8"):
-                name = f"{OURS} openvino {weights}"
-                served[name] = convert_ours(weights_folder, weights, seq_len, folder)
-                others.append(name)
-            for weights, precision in zip(WEIGHTS, ("f32", "bf16")):
-                programs[f"hugging_face openvino {weights}"] = OPENVINO_PEER.replace("@", precision)
-        asked = {
-            name: stack.enter_context(peers.hugging_face(peer_python, program, weights_folder))
-            for name, program in programs.items()
-        }
+        peer = stack.enter_context(peers.hugging_face(peer_python, PEER, weights_folder))
         for rows in batches:
             features = make_features(config.n_token, rows, seq_len)
             answers = {name: served[name](features) for name in (first, *others)}
             candidates = {name: functools.partial(answer, features) for name, answer in served.items()}
-            for name, peer in asked.items():
-                if peer:
-                    answers[name] = softmax(peer.ask(features), axis=-1)
-                    candidates[name] = peer.repeat
+            if peer:
+                peer.ask(features)
+                names = [HUGGING_FACE, *(peers.OTHERS if others else ())]
+                for mode in (f"{name}{dtype}" for name in names for dtype in ("", " bfloat16")):
+                    candidates[mode] = functools.partial(peer.ask, {"mode": mode})
+                    if mode.startswith(HUGGING_FACE):
+                        answers[mode] = softmax(candidates[mode](), axis=-1)
             candidates["products"] = matrix_products(config, rows, seq_len)
             timings = interleave(candidates, repeats, f"{rows} x {seq_len}")
             for name, timing in timings.items():
@@ -278,12 +230,11 @@ class ServingOptions(harness.BenchmarkOptions):
     tokenizer: str | None = option(f"a SentencePiece model. Default: the demo's, {DEMO_TOKENIZER}", None)
     batch_size: Sequence[int] = option("rows of a request", (1, 8), least=1)
     seq_len: int = option("tokens of a text", 128, least=5)
-    runtime: Sequence[str] = option("what runs the models: tensorflow,openvino", RUNTIMES[:1])
+    others: bool = option("measure BERT, ModernBERT and DeBERTa-v3, too", False)
 
 
 def main(_: Sequence[str]) -> None:
     options = from_flags(ServingOptions)
-    harness.check_known("runtime", options.runtime, RUNTIMES)
     tokenizer = XLNetTokenizer(existing(options.tokenizer, DEMO_TOKENIZER, "tokenizer"))
     figures = measure(
         options.config,
@@ -292,7 +243,7 @@ def main(_: Sequence[str]) -> None:
         seq_len=options.seq_len,
         repeats=options.repeats,
         peer_python=options.peer_python,
-        runtimes=options.runtime,
+        others=options.others,
     )
     harness.publish(figures, options.output)
 

@@ -4,12 +4,11 @@ r"""Fine-tunes XLNet: on a table of your own, or on examples that a builder (`xl
     python -m run_scripts.finetune --data=records/sst-2 --init_checkpoint=xlnet_cased_L-12_H-768_A-12 \
         --config_file=glue_base --model_dir=runs/sst-2
 
-With --train, task, columns and length are found, the examples are built in the run's folder (runs/reviews,
-unless --model_dir says otherwise), and a part is held out to evaluate on. The examples of --data know their
-task. Settings come, each over the one before, from the task's defaults, what suits the model's size,
---config_file (a recipe of run_scripts/recipes/ by its name, or a yaml file), the flags, and
---params_override. The same command, started again, resumes where the run stopped; with --dry_run it checks
-everything and trains nothing. MODEL_DIR/best keeps the weights that did best on the dev examples.
+With --train, task, columns and length are found, the examples are built in the run's folder (runs/reviews),
+and a part is held out to evaluate on. The examples of --data know their task. Settings come, each over the
+one before, from the task's defaults, what suits the model's size, --config_file (a recipe by its name, or a
+yaml file), the flags, and --params_override. The same command, started again, resumes where the run stopped;
+with --dry_run it checks everything and trains nothing. MODEL_DIR/best keeps the best weights on dev.
 """
 
 import dataclasses
@@ -17,7 +16,7 @@ from collections.abc import Sequence
 
 from absl import flags, logging
 
-from run_scripts.common import experiment, own_tables, training_flags
+from run_scripts.common import experiment, help_screens, own_tables, training_flags
 from run_scripts.common.sweeps import variants
 from xlnet_tf import errors, files, folders, hub, task_registry
 from xlnet_tf import flags as flags_lib
@@ -60,6 +59,9 @@ SETTINGS = (
 )  # fmt: skip
 
 
+HELP_SCREEN = help_screens.finetune(SETTINGS)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FinetuneOptions:
     """Which examples are trained on, and how many runs there are."""
@@ -82,6 +84,7 @@ class FinetuneOptions:
         (),
         repeated=True,
     )
+    show_config: bool = option("Print all settings and where each comes from, and train nothing.", False)
     sweep_samples: int = option(
         "Combinations of the --sweep to draw at random; 0: all of them.", 0, least=0, most=10_000
     )
@@ -91,17 +94,8 @@ class FinetuneOptions:
         return f"{self.data}/{split}" if split else ""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FinetuneRunOptions(experiment.RunOptions):
-    """As RunOptions; a run on a table has a folder by default."""
-
-    model_dir: str = option(
-        "Folder of the run: checkpoints, settings, losses. Default, with --train=NAME.csv: runs/NAME.", ""
-    )
-
-
 def define_flags():
-    experiment.define_flags(SETTINGS, FinetuneRunOptions)
+    experiment.define_flags(SETTINGS, own_tables.FinetuneRunOptions)
     define_of_tasks(task_registry.settings("settings"))
     experiment.define_dry_run_flags()
     flags_lib.define_flags(FinetuneOptions)
@@ -174,6 +168,12 @@ def main(_: Sequence[str]):
     task_class = task_factory.get_task_cls(type(params.task))
     sweeps = options.sweep, options.sweep_samples
     runs = variants(params, entry.experiment, settings, *sweeps, run.given)
+    if options.show_config:
+        from run_scripts.common import show_config
+
+        origins = show_config.origins(entry.experiment, settings, run, derived)
+        print(show_config.table(params, task_class, model_dir, origins))
+        return
     if checks.dry_run:
         from run_scripts.common import dry_run
         from xlnet_tf.training.tpu_slice import TpuSlice

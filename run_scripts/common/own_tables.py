@@ -7,6 +7,7 @@ from typing import Any
 
 from etils import epath
 
+from run_scripts.common import experiment
 from tfrecord_builders.common import tables
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import given_of, option
@@ -55,6 +56,15 @@ class TableOptions:
         """Returns role -> column, for those that are given."""
         names = (field.name for field in dataclasses.fields(self) if field.name.endswith(_COLUMN))
         return {name.removesuffix(_COLUMN): value for name in names if (value := getattr(self, name))}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FinetuneRunOptions(experiment.RunOptions):
+    """As RunOptions; a run on a table has a folder by default."""
+
+    model_dir: str = option(
+        "Folder of the run: checkpoints, settings, losses. Default, with --train=NAME.csv: runs/NAME.", ""
+    )
 
 
 def check(options: TableOptions, data: str, init_checkpoint: str | None) -> None:

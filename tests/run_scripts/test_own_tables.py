@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+import re
 
 import pytest
 
@@ -26,6 +27,22 @@ def reviews(tmp_path_factory, small_tokenizer):
     ]
     (folder / "reviews.csv").write_text("review,stars\n" + "".join(f"{a},{b}\n" for a, b in rows))
     return folder
+
+
+@pytest.mark.integration
+def test_all_settings_are_shown_with_their_origin(reviews):
+    train, tokenizer = f"--train={reviews}/reviews.csv", f"--tokenizer={reviews}/spiece.model"
+    done = run_in_fork(
+        "run_scripts.finetune",
+        *(train, tokenizer, f"--model_dir={reviews}/shown", "--show_config", "--epochs=6", "--preset=micro"),
+        *("--config_file=glue/rte", "--params_override=task.seed=5", "--train_steps=0"),
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("task.", "trainer."))]
+    found = {path: rest for path, *rest in (re.split("  +", line) for line in lines)}
+    assert found["task.epochs"] == ["6.0", "--epochs"] and found["task.seed"] == ["5", "--params_override"]
+    assert found["trainer.optimizer_config.learning_rate"] == ["3e-05", "--config_file=glue/rte"]
+    assert found["trainer.train_steps"][1].startswith("follows") and found["trainer.patience"][1] == "default"
+    assert not (reviews / "shown/checkpoint").exists()
 
 
 @pytest.mark.long

@@ -85,6 +85,15 @@ def test_weights_are_stored_once(folder, model):
     assert (folder / "1/graphs/language_model.bin").stat().st_size < 1.3 * 4 * parameters
 
 
+def test_widths_that_groups_of_4_bits_do_not_divide(model, tmp_path):
+    module = LanguageModelModule(model.model, model.tokenizer, seq_len=64)
+    export_openvino(module, str(tmp_path / "small"), "int4")
+    small = XLNetLanguageModel.from_pretrained(tmp_path / "small")
+    [found], [expected] = (each.score(["ba ne tor mi kal"]) for each in (small, model))
+    np.testing.assert_allclose(found.total, expected.total, rtol=0.1)
+    assert found.total != expected.total
+
+
 def test_what_an_export_cannot_do_is_refused(exported, folder, tmp_path):
     with pytest.raises(UserError, match="fixes attention_type: leave them out"):
         XLNetLanguageModel.from_pretrained(folder, attention_type="uni")
