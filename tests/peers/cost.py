@@ -30,7 +30,7 @@ def inputs(rows: Sequence[Sequence[int]]) -> dict[str, np.ndarray]:
 def train(tokenizer: XLNetTokenizer, texts: Sequence[str], labels: np.ndarray) -> tf_keras.Model:
     """Trains a classifier from random weights on our tokens."""
     tf_keras.utils.set_random_seed(0)
-    model = XLNetClassifier(XLNetConfig(n_token=tokenizer.vocab_size, **_SIZES), labels=["0", "1"])
+    model = XLNetClassifier(XLNetConfig(n_token=tokenizer.vocab_size, **_SIZES), 2)
     model.compile(
         tf_keras.optimizers.Adam(5e-4), tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     )
