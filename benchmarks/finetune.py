@@ -44,55 +44,35 @@ from xlnet_tf.text.special_tokens import PAD_ID
 
 OURS, MODEL_GARDEN = ("length", "packed", "fixed"), "model_garden"
 HUGGING_FACE = ("hf dynamic", "hf grouped")
-OTHERS = ("bert", "modernbert", "deberta-v3")
 DTYPES = ("float32", "bfloat16")
 KINDS = ("classification", "regression")
 _PARTS = 5  # of an epoch: how often all take turns
 
 # Answers to the rows by keeping them; to a mode and {"steps": N} by N steps of its epoch; else by predicting.
-PEER_PROGRAM = """
-import json, random, sys, torch, transformers
+PEER_PROGRAM = f"""{peers.TORCH_BEGIN}
 from transformers.trainer_pt_utils import get_length_grouped_indices
-folder, threads = sys.argv[1:]
-torch.set_num_threads(int(threads))
-torch.manual_seed(0)
-auto = transformers.AutoModelForSequenceClassification
 
 def make(name):
-    if name.startswith("hf"):
-        config = transformers.XLNetConfig.from_pretrained(folder, num_labels=sizes["num_labels"])
-        config.dropout = config.summary_last_dropout = sizes["dropout"]
-        return auto.from_pretrained(folder, config=config)
-    share = transformers.XLNetConfig.from_pretrained(folder).n_layer / 12
-    if name == "bert":
-        config = transformers.BertConfig(vocab_size=32000)
-    elif name == "modernbert":
-        config = transformers.ModernBertConfig()
-    else:
-        config = transformers.DebertaV2Config(
-            vocab_size=128100, hidden_size=768, num_hidden_layers=12, num_attention_heads=12,
-            intermediate_size=3072, type_vocab_size=0, layer_norm_eps=1e-7, relative_attention=True,
-            max_relative_positions=-1, position_buckets=256, norm_rel_ebd="layer_norm", share_att_key=True,
-            pos_att_type=["p2c", "c2p"], position_biased_input=False)
-    config.num_labels = sizes["num_labels"]
-    config.num_hidden_layers = round(share * config.num_hidden_layers)
-    if getattr(config, "layer_types", None):
-        config.layer_types = config.layer_types[:config.num_hidden_layers]
-    return auto.from_config(config)
+    name, labels = name.removesuffix(" bfloat16"), sizes["num_labels"]
+    if not name.startswith("hf"):
+        return classifiers.from_config(other_config(name, num_labels=labels))
+    config = transformers.XLNetConfig.from_pretrained(folder, num_labels=labels)
+    config.dropout = config.summary_last_dropout = sizes["dropout"]
+    return classifiers.from_pretrained(folder, config=config)
 
 def batch(numbers):
     width = max(len(rows[n]) for n in numbers)
     ids = torch.full([len(numbers), width], 5)
     for row, n in enumerate(numbers):
         ids[row, width - len(rows[n]):] = torch.tensor(rows[n])
-    return {"input_ids": ids, "attention_mask": (ids != 5).long()}
+    return dict(input_ids=ids, attention_mask=(ids != 5).long())
 
 for line in sys.stdin:
     request = json.loads(line)
     answer = 0.0
     if "rows" in request:
         rows, labels, size = request["rows"], torch.tensor(request["labels"]), request["batch_size"]
-        sizes, runs = request, {}
+        sizes, runs = request, dict()
         print("ANSWER", answer, flush=True)
         continue
     mode = request["mode"]
@@ -139,7 +119,7 @@ class Plan:
     seed: int = option("random seed for the sample, initial weights and order", 0, least=0)
 
     def __post_init__(self):
-        known = {"modes": OURS + HUGGING_FACE + OTHERS, "dtypes": DTYPES}
+        known = {"modes": OURS + HUGGING_FACE + peers.OTHERS, "dtypes": DTYPES}
         for name, choices in known.items():
             if unknown := set(getattr(self, name)) - {*choices}:
                 raise UserError(
@@ -300,7 +280,7 @@ def _run_in_turn(
 ) -> None:
     """Trains an epoch of each, a part at a time, then predicts; `timed` gets names and functions."""
     request = peers.torch_adamw()
-    theirs = _rows_of(plan, HUGGING_FACE + OTHERS) if peer else {}
+    theirs = _rows_of(plan, HUGGING_FACE + peers.OTHERS) if peer else {}
     runs: dict[str, Callable[[int], Any]] = {name: trainer.run for name, trainer in ours.items()}
     for name in theirs:
         runs[name] = lambda steps, name=name: peer.ask({"mode": name, "steps": steps, **request})

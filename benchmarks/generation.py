@@ -61,8 +61,9 @@ def our_writer(model, xla: bool = False) -> Callable[[np.ndarray, int], np.ndarr
     """Returns a function that writes new tokens [B, G] after prompts [B, T], always the likeliest."""
     import tensorflow as tf
 
-    from xlnet_tf.generation import decoding_loop, sampling
+    from xlnet_tf.generation import decoding_loop
     from xlnet_tf.generation.layout import continuation
+    from xlnet_tf.generation.settings import same_for_all
 
     @tf.function(jit_compile=xla, autograph=False, reduce_retracing=not xla)
     def continue_all(ids, lengths, settings, new_tokens):
@@ -71,7 +72,7 @@ def our_writer(model, xla: bool = False) -> Callable[[np.ndarray, int], np.ndarr
 
     def write(ids, new_tokens):
         rows, width = ids.shape
-        settings = sampling.same_for_all(rows, temperature=0.0, top_k=0, top_p=1.0, seed=0)
+        settings = same_for_all(rows, temperature=0.0, top_k=0, top_p=1.0, seed=0)
         inputs = (ids, np.full(rows, width, np.int32), settings)
         return continue_all(*tf.nest.map_structure(tf.constant, inputs), new_tokens).numpy()
 

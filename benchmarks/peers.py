@@ -19,6 +19,34 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 # TensorFlow is imported where it is needed, after its environment is set.
 
+# What people would take instead of XLNet, and the start of programs that compute with PyTorch: `other_config`
+# has a model's released base size, with as large a share of its layers as our XLNet in `folder` has of 12.
+OTHERS = ("bert", "modernbert", "deberta-v3")
+TORCH_BEGIN = """
+import json, random, sys, torch, transformers
+folder, threads = sys.argv[1:]
+torch.set_num_threads(int(threads))
+torch.manual_seed(0)
+classifiers = transformers.AutoModelForSequenceClassification
+
+def other_config(name, **options):
+    if name == "bert":
+        config = transformers.BertConfig(vocab_size=32000, **options)
+    elif name == "modernbert":
+        config = transformers.ModernBertConfig(**options)
+    else:
+        config = transformers.DebertaV2Config(
+            vocab_size=128100, hidden_size=768, num_hidden_layers=12, num_attention_heads=12,
+            intermediate_size=3072, type_vocab_size=0, layer_norm_eps=1e-7, relative_attention=True,
+            max_relative_positions=-1, position_buckets=256, norm_rel_ebd="layer_norm", share_att_key=True,
+            pos_att_type=["p2c", "c2p"], position_biased_input=False, **options)
+    share = transformers.XLNetConfig.from_pretrained(folder).n_layer / 12
+    config.num_hidden_layers = max(1, round(share * config.num_hidden_layers))
+    if getattr(config, "layer_types", None):
+        config.layer_types = config.layer_types[:config.num_hidden_layers]
+    return config
+"""
+
 
 def model_garden_network(config: XLNetConfig, dropout: float, *, two_stream: bool, bi_data: bool = False):
     """Creates Model Garden's body of the same size."""

@@ -6,6 +6,8 @@
   model_garden   Model Garden's XLNetClassifier as a SavedModel.
   hugging_face   XLNetForSequenceClassification in PyTorch, with our weights, in a process of --peer_python, a
                  Python that has torch and transformers; left out without.
+                 With bfloat16 by autocast; with --others, BERT, ModernBERT and DeBERTa-v3 as well, of the
+                 released base size and with random weights.
   products       the matrix products of our forward pass in float32 and nothing else. The last layer computes
                  one token of a text, from which the classes come.
 
@@ -36,19 +38,26 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 LABELS = ("no", "yes")
 OURS = "ours"
 WEIGHTS = ("float32", "bfloat16")
-# Answers to a line of features with the logits, to any other line by computing once more.
-PEER = """
-import json, sys, torch, transformers
-folder, threads = sys.argv[1:]
-torch.set_num_threads(int(threads))
-model = transformers.XLNetForSequenceClassification.from_pretrained(folder).eval()
-names = {"input_word_ids": "input_ids", "input_mask": "attention_mask", "input_type_ids": "token_type_ids"}
-with torch.inference_mode():
-    for line in sys.stdin:
-        if line.strip():
-            inputs = {names[name]: torch.tensor(rows) for name, rows in json.loads(line).items()}
-        logits = model(**inputs).logits
-        print("ANSWER", json.dumps(logits.tolist()), flush=True)
+HUGGING_FACE = "hugging_face"
+# Keeps a line of features; answers to a line with a mode with its logits.
+PEER = f"""{peers.TORCH_BEGIN}
+names = dict(input_word_ids="input_ids", input_mask="attention_mask", input_type_ids="token_type_ids")
+models = dict()
+for line in sys.stdin:
+    request, logits = json.loads(line), torch.zeros([])
+    if "mode" not in request:
+        inputs = dict((names[name], torch.tensor(rows)) for name, rows in request.items())
+    else:
+        name = request["mode"].removesuffix(" bfloat16")
+        own = name == "{HUGGING_FACE}"
+        if name not in models:
+            make = classifiers.from_pretrained if own else classifiers.from_config
+            models[name] = make(folder if own else other_config(name)).eval()
+        bfloat16 = torch.autocast("cpu", torch.bfloat16, enabled=name != request["mode"])
+        with torch.inference_mode(), bfloat16:
+            known = [key for key in inputs if own or key != "token_type_ids"]
+            logits = models[name](**dict((key, inputs[key]) for key in known)).logits.float()
+    print("ANSWER", json.dumps(logits.tolist()), flush=True)
 """
 
 Features = Mapping[str, np.ndarray]
@@ -170,6 +179,7 @@ def measure(
     seq_len: int = 128,
     repeats: int = 15,
     peer_python: str | None = None,
+    others: bool = False,
 ) -> dict[str, Any]:
     """Exports the models, with the tokenizer's vocabulary, and measures them.
 
@@ -193,8 +203,12 @@ def measure(
             answers = {name: served[name](features) for name in (first, *others)}
             candidates = {name: functools.partial(answer, features) for name, answer in served.items()}
             if peer:
-                answers["hugging_face"] = softmax(peer.ask(features), axis=-1)
-                candidates["hugging_face"] = peer.repeat
+                peer.ask(features)
+                names = [HUGGING_FACE, *(peers.OTHERS if others else ())]
+                for mode in (f"{name}{dtype}" for name in names for dtype in ("", " bfloat16")):
+                    candidates[mode] = functools.partial(peer.ask, {"mode": mode})
+                    if mode.startswith(HUGGING_FACE):
+                        answers[mode] = softmax(candidates[mode](), axis=-1)
             candidates["products"] = matrix_products(config, rows, seq_len)
             timings = interleave(candidates, repeats, f"{rows} x {seq_len}")
             for name, timing in timings.items():
@@ -216,6 +230,7 @@ class ServingOptions(harness.BenchmarkOptions):
     tokenizer: str | None = option(f"a SentencePiece model. Default: the demo's, {DEMO_TOKENIZER}", None)
     batch_size: Sequence[int] = option("rows of a request", (1, 8), least=1)
     seq_len: int = option("tokens of a text", 128, least=5)
+    others: bool = option("measure BERT, ModernBERT and DeBERTa-v3, too", False)
 
 
 def main(_: Sequence[str]) -> None:
@@ -228,6 +243,7 @@ def main(_: Sequence[str]) -> None:
         seq_len=options.seq_len,
         repeats=options.repeats,
         peer_python=options.peer_python,
+        others=options.others,
     )
     harness.publish(figures, options.output)
 

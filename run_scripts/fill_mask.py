@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from run_scripts.common import computing
 from xlnet_tf import errors, hub
 from xlnet_tf.flags import define_flags, from_flags, option
 
@@ -32,9 +33,7 @@ class FillOptions:
 
 def fill(options: FillOptions) -> Iterator[str]:
     """Yields a description of each filled-in text."""
-    from xlnet_tf.generation.language_model import XLNetLanguageModel
-
-    model = XLNetLanguageModel.from_pretrained(options.model_dir)
+    model = computing.load_language_model(options.model_dir)
     for text, filled in zip(options.text, model.fill_mask(options.text, top_k=options.top_k), strict=True):
         yield describe(text, filled)
 
@@ -70,10 +69,8 @@ def _spell(piece: str, probability: float) -> str:
 def main(_: Sequence[str]):
     options = from_flags(FillOptions)
     hub.require(options.model_dir)
-    import tensorflow as tf
-
     masks = max(text.count("<mask>") for text in options.text)
-    tf.config.run_functions_eagerly(masks <= MOST_EAGER)
+    computing.run_eagerly(options.model_dir, masks <= MOST_EAGER)
     for text in fill(options):
         print(text)
 

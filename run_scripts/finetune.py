@@ -1,12 +1,14 @@
-r"""Fine-tunes XLNet on examples: those that a builder (`xlnet-tf build`) made for a task.
+r"""Fine-tunes XLNet: on a table of your own, or on examples that a builder (`xlnet-tf build`) made.
 
+    python -m run_scripts.finetune --train=reviews.csv --init_checkpoint=runs/demo/model
     python -m run_scripts.finetune --data=records/sst-2 --init_checkpoint=xlnet_cased_L-12_H-768_A-12 \
         --config_file=glue_base --model_dir=runs/sst-2
 
-The examples know which task they are for. Settings come, each over the one before, from the task's defaults,
---config_file (a recipe of run_scripts/recipes/ by its name, or a yaml file), the flags, and
---params_override. The same command, started again, resumes where the run stopped; with --dry_run it checks
-everything and trains nothing. MODEL_DIR/best keeps the weights that did best on the dev examples.
+With --train, task, columns and length are found, the examples are built in the run's folder (runs/reviews),
+and a part is held out to evaluate on. The examples of --data know their task. Settings come, each over the
+one before, from the task's defaults, what suits the model's size, --config_file (a recipe by its name, or a
+yaml file), the flags, and --params_override. The same command, started again, resumes where the run stopped;
+with --dry_run it checks everything and trains nothing. MODEL_DIR/best keeps the best weights on dev.
 """
 
 import dataclasses
@@ -14,10 +16,11 @@ from collections.abc import Sequence
 
 from absl import flags, logging
 
-from run_scripts.common import experiment, training_flags
+from run_scripts.common import experiment, help_screens, own_tables, training_flags
 from run_scripts.common.sweeps import variants
 from xlnet_tf import errors, files, folders, hub, task_registry
 from xlnet_tf import flags as flags_lib
+from xlnet_tf.cli import command_line
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import Setting, check_task, define_of_tasks, from_flags, given, option
 
@@ -56,11 +59,14 @@ SETTINGS = (
 )  # fmt: skip
 
 
+HELP_SCREEN = help_screens.finetune(SETTINGS)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FinetuneOptions:
     """Which examples are trained on, and how many runs there are."""
 
-    data: str = option("Folder of built examples, with train and dev in it.")
+    data: str = option("Folder of built examples, with train and dev in it.", "")
     dev_split: str = option("Which of its folders to evaluate on; empty: none.", "dev")
     max_leaked_dev: float = option(
         "Largest part of the dev examples that may be training examples, too; more is an error.",
@@ -78,6 +84,7 @@ class FinetuneOptions:
         (),
         repeated=True,
     )
+    show_config: bool = option("Print all settings and where each comes from, and train nothing.", False)
     sweep_samples: int = option(
         "Combinations of the --sweep to draw at random; 0: all of them.", 0, least=0, most=10_000
     )
@@ -88,10 +95,13 @@ class FinetuneOptions:
 
 
 def define_flags():
-    experiment.define_flags(SETTINGS)
+    experiment.define_flags(SETTINGS, own_tables.FinetuneRunOptions)
     define_of_tasks(task_registry.settings("settings"))
     experiment.define_dry_run_flags()
     flags_lib.define_flags(FinetuneOptions)
+    flags_lib.define_flags(own_tables.TableOptions)
+    command_line.require_one_of("data", "train")
+    command_line.require_one_of("model_dir", "train")
 
 
 def check_data(options: FinetuneOptions, model_dir: str):
@@ -109,7 +119,7 @@ def check_data(options: FinetuneOptions, model_dir: str):
             f"{options.dev_split} to evaluate on: build it (--dev of the builder), name another with "
             "--dev_split, or train without evaluations (--dev_split=)"
         )
-    if not (epath.Path(model_dir).exists() and files.entries(model_dir)):
+    if folders.look(model_dir)[0] not in (folders.RUN, folders.RUNS):
         splits = {"train": "train", "dev": options.dev_split}
         sets = {name: ExampleSet.load(options.folder(split)) for name, split in splits.items()}
         example_report.check_shared(sets, options.max_leaked_dev)
@@ -130,8 +140,16 @@ def main(_: Sequence[str]):
     from xlnet_tf.records.examples import ExampleSet
 
     options, checks = from_flags(FinetuneOptions), from_flags(experiment.DryRunOptions)
+    own, init_checkpoint = from_flags(own_tables.TableOptions), flags.FLAGS.init_checkpoint
+    own_tables.check(own, options.data, init_checkpoint)
+    flags.FLAGS.model_dir = flags.FLAGS.model_dir or own_tables.default_model_dir(own)
     model_dir, of_tasks = flags.FLAGS.model_dir, task_registry.settings("settings")
     folders.claim(model_dir, folders.RUN, folders.RUNS, flag="--model_dir")
+    built = None
+    if own.train:
+        hub.require(init_checkpoint, "init_checkpoint: ")
+        built = own_tables.build(own, model_dir, init_checkpoint)
+        options = dataclasses.replace(options, data=str(built.folder))
     entry = task_registry.entry_for_set(ExampleSet.load(options.folder("train")))
     check_task(of_tasks, given(of_tasks), entry.name)
     check_data(options, model_dir)
@@ -144,11 +162,18 @@ def main(_: Sequence[str]):
     from xlnet_tf.tasks import seeds, sweep
     from xlnet_tf.training import runtime
 
-    params = experiment.load(entry.experiment, settings, run)
+    derived = own_tables.suggested(options.folder("train"), init_checkpoint) if built else {}
+    params = experiment.load(entry.experiment, settings, run, derived)
     set_data(params, options)
     task_class = task_factory.get_task_cls(type(params.task))
     sweeps = options.sweep, options.sweep_samples
     runs = variants(params, entry.experiment, settings, *sweeps, run.given)
+    if options.show_config:
+        from run_scripts.common import show_config
+
+        origins = show_config.origins(entry.experiment, settings, run, derived)
+        print(show_config.table(params, task_class, model_dir, origins))
+        return
     if checks.dry_run:
         from run_scripts.common import dry_run
         from xlnet_tf.training.tpu_slice import TpuSlice
@@ -165,6 +190,8 @@ def main(_: Sequence[str]):
         print(f"\nwritten to {model_dir}: {sweep.SUMMARY}, {sweep.PICTURE}")
         return
     print(seeds.table(seeds.finetune_seeds(params, task_class, strategy, model_dir, options.num_seeds)))
+    if built and options.num_seeds == 1:
+        own_tables.print_outcome(own, built, model_dir, strategy)
 
 
 if __name__ == "__main__":

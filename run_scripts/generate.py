@@ -12,6 +12,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 
+from run_scripts.common import computing
 from run_scripts.common.sharded.models import DTYPE_HELP
 from xlnet_tf import errors, hub
 from xlnet_tf.flags import define_flags, from_flags, given, option
@@ -37,11 +38,7 @@ class GenerateOptions:
 
 def write(options: GenerateOptions) -> Iterator[str]:
     """Yields a line for each continued text."""
-    from xlnet_tf.generation.language_model import XLNetLanguageModel
-    from xlnet_tf.serving.graph.weights import policy
-
-    with policy(options.dtype):
-        model = XLNetLanguageModel.from_pretrained(options.model_dir)
+    model = computing.load_language_model(options.model_dir, options.dtype)
     limits = {"max_new_tokens": options.max_new_tokens, "stop": options.stop}
     if options.beams:
         for continuation in itertools.chain(*model.search(options.prompt, beams=options.beams, **limits)):

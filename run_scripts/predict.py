@@ -1,7 +1,7 @@
 r"""Predicts with a fine-tuned run: writes the task's files, tsv, json, submission or run files.
 
     python -m run_scripts.predict --model_dir=runs/sst-2 --data=records/sst-2/test --output_dir=predictions
-    python -m run_scripts.predict --model_dir=runs/sst-2 --input=text="A fine film."
+    python -m run_scripts.predict --model_dir=runs/sst-2 --text="A fine film."
     python -m run_scripts.predict --model_dir=runs/sst-2 --data=reviews.csv --output_dir=predictions
     python -m run_scripts.predict --server=localhost:8501 --model=sst-2 --input=text="A fine film."
 
@@ -9,7 +9,8 @@ Takes the weights that did best on the dev examples, unless --checkpoint names o
 answers, the scores are printed too. An interrupted prediction resumes where it was. Devices are those of the
 training, unless flags say otherwise.
 
-Texts need no set of examples: --input gives one row, a file as --data (csv, tsv or JSON lines, with the
+Texts need no set of examples: --text (--text_pair, --question, --context, --option, --query, --candidate; or
+--input with the model's own names) gives one row, a file as --data (csv, tsv or JSON lines, with the
 model's inputs by name) any number of rows. They are answered by a run, a folder of save_pretrained, a .keras
 file, an exported model or a model of the hub. The answers are those of the exported model. Those to --input
 are printed; those to a file are printed, or written to --output_dir, with the rows, as JSON lines. A column
@@ -27,7 +28,7 @@ failed-predictions-*.jsonl.
 
 from collections.abc import Sequence
 
-from run_scripts.common import answers, experiment, training_flags
+from run_scripts.common import answers, experiment, help_screens, training_flags
 from run_scripts.common.predicting import served, texts
 from run_scripts.common.predicting.options import PredictOptions
 from run_scripts.common.sharded.options import ShardOptions
@@ -37,6 +38,8 @@ from xlnet_tf import flags as flags_lib
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import from_flags
 
+HELP_SCREEN = help_screens.PREDICT
+
 
 def define_flags():
     flags_lib.define_flags(PredictOptions)
@@ -45,7 +48,7 @@ def define_flags():
 
 
 def main(_: Sequence[str]):
-    options, shards = from_flags(PredictOptions), from_flags(ShardOptions)
+    options, shards = from_flags(PredictOptions).with_inputs(), from_flags(ShardOptions)
     if options.input and options.output_dir:
         raise UserError(
             "--output_dir is given, but answers to --input are printed: to have them written, give the texts "

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from run_scripts.common import experiment, training_flags
+from run_scripts.common import experiment, help_screens, training_flags
 from xlnet_tf import errors, folders, hub
 from xlnet_tf.cli import command_line
 from xlnet_tf.config import MOST_MEMORY
@@ -46,6 +46,9 @@ SETTINGS = (
     *training_flags.TRAINER,
     *training_flags.RUNTIME,
 )  # fmt: skip
+
+
+HELP_SCREEN = help_screens.pretrain(SETTINGS)
 
 
 def main(_: Sequence[str]):

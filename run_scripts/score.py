@@ -56,12 +56,8 @@ def main(_: Sequence[str]) -> None:
 
         job.run_texts("scores", scoring, options, weights_file(options.model_dir), shards.resolved())
         return
-    from xlnet_tf.generation.language_model import XLNetLanguageModel
-    from xlnet_tf.serving.graph.weights import policy
-
     computing.run_eagerly(options.model_dir)
-    with policy(scoring.dtype):
-        model = XLNetLanguageModel.from_pretrained(options.model_dir)
+    model = computing.load_language_model(options.model_dir, scoring.dtype)
     contexts = [scoring.context] * len(options.text)
     scores = model.score(options.text, contexts, order=scoring.order, seed=scoring.seed)
     for text, score in zip(options.text, scores, strict=True):

@@ -29,6 +29,7 @@ def commands():
 
 
 COMMANDS = commands()
+SCREENS = [name.rpartition(".")[2] for name, source in COMMANDS.items() if "HELP_SCREEN" in source]
 
 
 def flags_read(source):
@@ -48,7 +49,7 @@ def test_all_commands_are_found():
 @functools.cache
 def help_of(command):
     """Returns --help of a command, ended, and the names of the flags that it prints."""
-    done = run_in_fork(command, "--help")
+    done = run_in_fork(command, "--help=all" if "HELP_SCREEN" in COMMANDS[command] else "--help")
     return done, set(re.findall(r"^  --(?:\[no\])?(\w+)[:( ]", done.stdout, re.MULTILINE))
 
 
@@ -125,7 +126,7 @@ def test_what_is_not_there_is_named_before_tensorflow_is_loaded(command, flags, 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_the_flags_that_its_text_mentions(command):
-    text, _, paragraphs = help_of(command)[0].stdout.partition("\nflags:\n")
+    text, paragraphs = re.split("\n(?:flags|data|model):\n", help_of(command)[0].stdout, maxsplit=1)
     named = [other for other in COMMANDS if re.search(rf"\b{other.rpartition('.')[2]}\b", text)]
     known = set().union(*(help_of(other)[1] for other in [command, *named]))
     mentioned = re.findall(r"(?<=[\s(`])--(\w+)", text)
@@ -195,8 +196,8 @@ def test_help_exits_with_status_0(flag):
         ("fill_mask", ["--modle_dir=a"], "there is no flag --modle_dir: did you mean --model_dir?"),
         ("fill_mask", ["--topk"], "there is no flag --topk: did you mean --top_k?"),
         ("pretrain", ["--data=a"], "there is no flag --data: did you mean --dev_data or --train_data?"),
-        ("finetune", ["--lr=1"], "there is no flag --lr: did you mean --learning_rate? (--help"),
-        ("predict", ["--text=a"], "there is no flag --text: did you mean --input? (--help"),
+        ("finetune", ["--lr=1"], "there is no flag --lr: did you mean --learning_rate? (--help=all"),
+        ("predict", ["--texts=a"], "there is no flag --texts: did you mean --text? (--help=all"),
         ("generate", ["--text=a"], "there is no flag --text: did you mean --prompt? (--help"),
         ("train_tokenizer", ["--text=a"], "there is no flag --text: did you mean --input? (--help"),
         ("sizing", ["--colour=a"], "there is no flag --colour (--help"),
@@ -212,7 +213,7 @@ def test_help_exits_with_status_0(flag):
         ("pretrain", ["--model_dir=a", "--train_data=a", "--dropout=nan"], "--dropout=nan: expected a"),
         ("finetune", ["--model_dir=a", "--data=a", "--weight_decay=1e999"], "--weight_decay=inf: expected a"),
         ("pretrain", ["--seed=-1"], "--seed=-1: expected an integer in the range [0, 4294967295]"),
-        ("pretrain", ["--num_gpus=-2"], "--num_gpus=-2: expected an integer of at least -1 (--help"),
+        ("pretrain", ["--num_gpus=-2"], "--num_gpus=-2: expected an integer of at least -1 (--help=all"),
         ("pretrain", ["--dropout=1"], "--dropout=1: expected a number of at least 0 and less than 1"),
         ("generate", ["--model_dir=a", "--prompt=a", f"--seed={2**63}"],
          f"--seed={2**63}: expected a whole number between -2**63 and 2**63 - 1"),
@@ -223,9 +224,24 @@ def test_help_exits_with_status_0(flag):
 )  # fmt: skip
 def test_wrong_arguments_are_one_line(command, arguments, message):
     done = run_in_fork(f"run_scripts.{command}", *arguments)
-    assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.startswith(f"ERROR: {message}")
-    assert done.stderr.endswith("(--help describes all flags)\n") and done.stderr.count("\n") == 1
+    assert done.returncode == 1 and (done.stdout == "") == bool(arguments or command not in SCREENS)
+    assert done.stderr.startswith(f"ERROR: {message}") and done.stderr.count("\n") == 1
+    all_flags = "--help=all" if command in SCREENS else "--help"
+    assert done.stderr.endswith(f"({all_flags} describes all flags)\n")
+
+
+def test_the_first_screen_has_groups_and_the_values_that_will_be_used():
+    recipe = run_in_fork("run_scripts.finetune", "--config_file=glue/rte", "--help").stdout
+    shown = " ".join(recipe.split())
+    assert re.findall(r"^(\w+):$", recipe, re.MULTILINE) == ["data", "model", "training", "output"]
+    assert re.search("Peak learning rate.* Will be: (3e-05|0.00003) .glue/rte.", shown)
+    assert "--adam_epsilon" not in shown and re.search(r"--help=all describes all \d+ flags", shown)
+    rates = " ".join(run_in_fork("run_scripts.finetune", "--train=a.csv", "--help").stdout.split())
+    assert "Will be: 0.001 for models narrower than 512, else 2e-05." in rates
+    bare = run_in_fork("run_scripts.finetune")
+    assert bare.stdout == run_in_fork("run_scripts.finetune", "--help").stdout and bare.returncode == 1
+    everything = run_in_fork("run_scripts.finetune", "--help=all").stdout
+    assert "\nadvanced:\n" in everything and "--adam_epsilon" in everything
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # editors and type checkers see the names; tests/test_api.py 
     from xlnet_tf.models.token_classifier import XLNetTokenClassifier as XLNetTokenClassifier
     from xlnet_tf.records.example_reader import batches_by_length as batches_by_length
     from xlnet_tf.serving.sources import from_pretrained as from_pretrained
+    from xlnet_tf.tasks.tables import finetune as finetune
     from xlnet_tf.text.tokenizer import XLNetTokenizer as XLNetTokenizer
     from xlnet_tf.verification.verify import verify_pretrained as verify_pretrained
 
@@ -62,6 +63,7 @@ _MODULES = {
     "XLNetTokenClassifier": "models.token_classifier",
     "XLNetTokenizer": "text.tokenizer",
     "batches_by_length": "records.example_reader",
+    "finetune": "tasks.tables",
     "from_pretrained": "serving.sources",
     "released": "hub.releases",
     "verify_pretrained": "verification.verify",

@@ -57,9 +57,9 @@ class DryRunOptions:
     )
 
 
-def define_flags(settings: Sequence[Setting]):
-    """Defines the flags of RunOptions and of the settings."""
-    flags_lib.define_flags(RunOptions)
+def define_flags(settings: Sequence[Setting], options: type = RunOptions):
+    """Defines the flags of RunOptions, or of options derived from them, and of the settings."""
+    flags_lib.define_flags(options)
     check_config_file()
     for setting in settings:
         setting.define()

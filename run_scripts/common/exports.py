@@ -110,17 +110,12 @@ def export_openvino(options, served) -> str:
 
 
 def describe_openvino(path: str) -> str:
-    """Returns a table of a version's graphs and its size."""
-    from xlnet_tf.serving.openvino.compiled import CompiledGraph
-
+    """Returns a table of a version's graphs and their sizes."""
     folder = epath.Path(path)
-    graphs = sorted(folder.rglob("*.xml"), key=lambda file: len(file.parts))
-    size = sum(file.stat().length for file in folder.rglob("*") if not file.is_dir())
-    lines = [f"{path}: {size / 1e6:,.0f} MB"]
-    for file in graphs:
-        inputs, outputs = (", ".join(sorted(names)) for names in CompiledGraph.names(str(file)))
-        lines.append(f"  {file.stem:<16} {inputs} -> {outputs}")
-    return "\n".join(lines)
+    graphs = [*folder.glob("*.xml"), *sorted(folder.glob("graphs/*.xml"))]
+    sizes = [graph.with_suffix(".bin").stat().length / 1e6 for graph in graphs]
+    lines = [f"  {graph.stem:<16} {size:,.1f} MB" for graph, size in zip(graphs, sizes)]
+    return "\n".join([f"{path}: {sum(sizes):,.0f} MB", *lines])
 
 
 def describe(path: str) -> str:

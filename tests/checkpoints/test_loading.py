@@ -7,18 +7,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from tests.helpers.models.checkpoints import (
-    CONFIGS,
-    pretrainer,
-    random_checkpoint,
-    save_unlisted,
-)
-from xlnet_tf.checkpoints import (
-    Checkpoint,
-    load_into,
-    open_checkpoint,
-    save_checkpoint,
-)
+from tests.helpers.models.checkpoints import CONFIGS, pretrainer, random_checkpoint, save_unlisted
+from xlnet_tf.checkpoints import Checkpoint, load_into, open_checkpoint, save_checkpoint
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError

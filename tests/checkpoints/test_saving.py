@@ -9,11 +9,7 @@ from tests.helpers.commands import run_in_fork
 from tests.helpers.full_disk import files_of_at_most
 from tests.helpers.models import original
 from tests.helpers.models.checkpoints import CONFIGS, assert_equal, num_parameters, random_checkpoint
-from xlnet_tf.checkpoints import (
-    open_checkpoint,
-    save_checkpoint,
-    save_model,
-)
+from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError

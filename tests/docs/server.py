@@ -67,10 +67,7 @@ def start(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     programs, address = folder / "bin", str(folder / "server")
     programs.mkdir(parents=True)
     text = CLIENT.format(
-        python=sys.executable,
-        packages=PACKAGES,
-        repository=str(REPOSITORY),
-        address=address,
+        python=sys.executable, packages=PACKAGES, repository=str(REPOSITORY), address=address
     )
     for name in ("python", "python3", "xlnet-tf"):
         (programs / name).write_text(text)

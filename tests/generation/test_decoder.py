@@ -14,7 +14,8 @@ from tests.helpers.models.cases import N_TOKEN, architectures
 from tests.helpers.profiles import examples
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.decoder import CachedDecoder
-from xlnet_tf.generation.layout import by_length, continuation, infilling
+from xlnet_tf.generation.layout import continuation, infilling
+from xlnet_tf.generation.settings import by_length
 
 DEEP = dataclasses.replace(uncached.CONFIG, n_layer=2)
 
@@ -157,6 +158,6 @@ def test_attention_that_hides_or_leaks_is_refused(options):
 def test_progress_ends_at_the_number_of_texts(monkeypatch, batch_size):
     """The progress bar shows "8/?" if its count exceeds the total."""
     bar = unittest.mock.MagicMock()
-    monkeypatch.setattr("xlnet_tf.generation.layout.ProgressBar", bar)
+    monkeypatch.setattr("xlnet_tf.generation.settings.ProgressBar", bar)
     assert sorted(np.concatenate([*by_length([5, 1, 3, 2], batch_size)])) == [0, 1, 2, 3]
     assert sum(call.args[0] for call in bar().__enter__().update.call_args_list) == 4

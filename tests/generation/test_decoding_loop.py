@@ -9,8 +9,9 @@ import tensorflow as tf
 
 from tests.helpers.models import uncached
 from xlnet_tf.config import XLNetConfig
-from xlnet_tf.generation import decoding_loop, sampling
+from xlnet_tf.generation import decoding_loop
 from xlnet_tf.generation.layout import continuation, infilling
+from xlnet_tf.generation.settings import Sampling
 from xlnet_tf.text.special_tokens import EOP_ID, PAD_ID
 
 # Five pieces can be written: <eop> and four words.
@@ -34,7 +35,7 @@ def generate(model, ids, lengths, new_tokens, method, seeds, most=5, stop_ids=()
     if "beams" in method:
         return decoding_loop.search(model, layout, method["beams"], stop_ids, xla)
     batch = tf.shape(ids)[0]
-    settings = sampling.Sampling(
+    settings = Sampling(
         seeds=seeds,
         temperature=tf.fill([batch], method["temperature"]),
         top_k=tf.fill([batch], method.get("top_k", 0)),

@@ -7,7 +7,9 @@ import pytest
 
 from tests.helpers.models.heads import CONFIG, random_texts
 from xlnet_tf.errors import UserError
-from xlnet_tf.generation.embedding import embed, embed_texts
+from xlnet_tf.generation.arrays.embedding import embed_texts
+from xlnet_tf.generation.embedding import embed
+from xlnet_tf.generation.graphs import EncoderGraphs
 from xlnet_tf.models.encoder import XLNetEncoder
 
 
@@ -68,18 +70,20 @@ def test_reads_lists_of_texts(small_tokenizer):
     texts = ["bane tor", "", "kalsu remi do 12, nekal", "  ", "mi"]
     expected = embed(encoder, small_tokenizer(texts, seq_len=40))
     for batch_size in (1, 3):
-        found = embed_texts(encoder, small_tokenizer, texts, tokens=True, batch_size=batch_size)
+        found = embed_texts(
+            EncoderGraphs(encoder), small_tokenizer, texts, tokens=True, batch_size=batch_size
+        )
         np.testing.assert_allclose(found.mean, expected.mean, atol=1e-5)
         np.testing.assert_allclose(found.cls, expected.cls, atol=1e-5)
         for row, text in enumerate(texts):
             ids = small_tokenizer.encode(text)
             assert found.pieces[row] == [*map(small_tokenizer.id_to_piece, ids), "<sep>", "<cls>"]
             np.testing.assert_allclose(found.tokens[row], expected.tokens[row, -len(ids) - 2 :], atol=1e-5)
-    assert embed_texts(encoder, small_tokenizer, texts).tokens is None
+    assert embed_texts(EncoderGraphs(encoder), small_tokenizer, texts).tokens is None
     for match, texts, options in (
         ("texts is empty", [], {}),
         ("texts is one str", "bane", {}),
         ("layer is 1; the model has layers 0 to 0", ["bane"], {"layer": 1}),
     ):
         with pytest.raises(UserError, match=match):
-            embed_texts(encoder, small_tokenizer, texts, **options)
+            embed_texts(EncoderGraphs(encoder), small_tokenizer, texts, **options)

@@ -9,9 +9,10 @@ import tensorflow as tf
 from tests.generation.test_decoder import random_gaps
 from tests.generation.test_decoding_loop import FEW_PIECES
 from tests.helpers.models import uncached
-from xlnet_tf.generation import decoding_loop, sampling
+from xlnet_tf.generation import decoding_loop
 from xlnet_tf.generation.infilling import fill_easiest_first, fill_jointly
 from xlnet_tf.generation.layout import infilling
+from xlnet_tf.generation.settings import Sampling
 from xlnet_tf.text.special_tokens import EOP_ID, PAD_ID
 
 
@@ -21,7 +22,7 @@ def model():
 
 
 def settings(batch, temperature=0.0):
-    return sampling.Sampling(
+    return Sampling(
         seeds=tf.range(batch),
         temperature=tf.fill([batch], temperature),
         top_k=tf.zeros([batch], tf.int32),

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xlnet_tf.generation import sampling
+from xlnet_tf.generation.settings import Sampling, same_for_all
 from xlnet_tf.text.special_tokens import EOP_ID
 
 
@@ -14,7 +15,7 @@ def make(count, temperature=1.0, top_k=0, top_p=1.0):
     def rows(value, dtype):
         return tf.constant(np.broadcast_to(np.array(value, dtype), [count]))
 
-    return sampling.Sampling(
+    return Sampling(
         tf.range(count), rows(temperature, np.float32), rows(top_k, np.int32), rows(top_p, np.float32)
     )
 
@@ -61,7 +62,7 @@ def test_every_row_has_settings_of_its_own(jit_compile):
     for draws in rng.random([3, 6]).astype(np.float32):
         together = choose(log_probs, draws, settings)
         for row in range(6):
-            alone = sampling.Sampling(*(value[row : row + 1] for value in settings))
+            alone = Sampling(*(value[row : row + 1] for value in settings))
             assert sampling.choose(log_probs[row : row + 1], draws[row : row + 1], alone)[0] == together[row]
     np.testing.assert_array_equal(together[::5], np.argmax(log_probs, axis=1)[::5])
 
@@ -78,7 +79,7 @@ def test_equally_likely_pieces_are_all_kept():
 
 def test_a_top_k_of_any_size_is_taken():
     for top_k in (2**31 - 1, 2**31, np.int64(2**62), 10**30):
-        assert sampling.same_for_all(2, 1.0, top_k, 1.0, 0).top_k.tolist() == [2**31 - 1] * 2
+        assert same_for_all(2, 1.0, top_k, 1.0, 0).top_k.tolist() == [2**31 - 1] * 2
 
 
 def test_symbols_have_no_probability():

@@ -10,6 +10,8 @@ import tf_keras
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation import scoring
+from xlnet_tf.generation.arrays.scoring import score_texts
+from xlnet_tf.generation.graphs import LanguageModelGraphs
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 
@@ -191,7 +193,8 @@ def test_scores_lists_of_texts(reader, small_tokenizer):
     contexts = TEXTS[::-1]
     ids, before = ([small_tokenizer.encode(text) for text in texts] for texts in (TEXTS, contexts))
     orders = [np.random.default_rng(0).permutation(len(text)).tolist() for text in ids]
-    found = scoring.score_texts(reader, small_tokenizer, TEXTS, contexts, order=orders, batch_size=4)
+    engine = LanguageModelGraphs(reader)
+    found = score_texts(engine, small_tokenizer, TEXTS, contexts, order=orders, batch_size=4)
     for row, scored in enumerate(found):
         assert scored.order.tolist() == orders[row]
         assert scored.pieces == [small_tokenizer.id_to_piece(piece) for piece in ids[row]]
@@ -200,16 +203,16 @@ def test_scores_lists_of_texts(reader, small_tokenizer):
         np.testing.assert_allclose(scored.log_probabilities, expected[len(before[row]) :], atol=5e-5)
         assert scored.total == pytest.approx(expected.sum(), abs=1e-3)
 
-    drawn = scoring.score_texts(reader, small_tokenizer, TEXTS, order="random", seed=1)
+    drawn = score_texts(engine, small_tokenizer, TEXTS, order="random", seed=1)
     orders = [scored.order for scored in drawn]
     assert any(np.diff(order).max(initial=0) > 0 > np.diff(order).min(initial=0) for order in orders)
-    same = scoring.score_texts(reader, small_tokenizer, TEXTS, order=orders, batch_size=1)
+    same = score_texts(engine, small_tokenizer, TEXTS, order=orders, batch_size=1)
     np.testing.assert_allclose([s.total for s in same], [s.total for s in drawn], atol=1e-4)
 
 
 def test_wrong_texts_and_orders_are_named(reader, small_tokenizer):
     def score(*args, **options):
-        return scoring.score_texts(reader, small_tokenizer, *args, **options)
+        return score_texts(LanguageModelGraphs(reader), small_tokenizer, *args, **options)
 
     for match, args, options in (
         ("texts is empty", ([],), {}),

@@ -23,13 +23,7 @@ def folder(tmp_path_factory, small_tokenizer):
     folder = tmp_path_factory.mktemp("set")
     columns = [Column("label", "int32", None), Column("tags", "int16", 6)]
     with ExampleWriter(
-        folder,
-        task="toy",
-        split="train",
-        tokenizer=small_tokenizer,
-        seq_len=6,
-        columns=columns,
-        settings={},
+        folder, task="toy", split="train", tokenizer=small_tokenizer, seq_len=6, columns=columns, settings={}
     ) as writer:
         for number in range(RECORDS):
             tokens = pack([20 + number] * (1 + number % 4), seq_len=6)._asdict()

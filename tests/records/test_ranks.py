@@ -93,13 +93,7 @@ def test_autoregressive_ranks_are_a_causal_mask():
 def test_denoising_targets_see_all_context_and_no_target(policy):
     rng, is_target, special = draw_segment(3, 20)
     rank = ranks.sample_ranks(
-        rng,
-        is_target,
-        special,
-        objective="denoising",
-        reuse_len=10,
-        perm_size=10,
-        functional_tokens=policy,
+        rng, is_target, special, objective="denoising", reuse_len=10, perm_size=10, functional_tokens=policy
     )
     assert len(np.unique(rank[is_target])) == 1
     content, query = ranks.expand(rank, is_target)

@@ -18,10 +18,7 @@ from xlnet_tf.records.reader import num_eval_steps, pretraining_dataset, records
 from xlnet_tf.records.shards import framed_bytes, read_shard
 from xlnet_tf.records.spec import RecordSpec
 
-SEGMENTS = [
-    [(9, 7), (5, 0), (0, 3), (0, 0), (6, 6)],
-    [(4, 4), (5, 2), (1, 3), (8, 6), (0, 5)],
-]
+SEGMENTS = [[(9, 7), (5, 0), (0, 3), (0, 0), (6, 6)], [(4, 4), (5, 2), (1, 3), (8, 6), (0, 5)]]
 
 
 @pytest.fixture(scope="module")
@@ -82,15 +79,7 @@ def read_steps(manifest, batch_size, steps, **options):
     return numbers.reshape(-1, rows), batches
 
 
-@pytest.mark.parametrize(
-    "batch_size,num_hosts,rows_per_batch",
-    [
-        (1, 1, 1),
-        (6, 2, 1),
-        (8, 4, 2),
-        (8, 1, 4),
-    ],
-)
+@pytest.mark.parametrize("batch_size,num_hosts,rows_per_batch", [(1, 1, 1), (6, 2, 1), (8, 4, 2), (8, 1, 4)])
 def test_rows_are_streams_in_order(records, batch_size, num_hosts, rows_per_batch):
     steps = 70 // batch_size + 20  # several epochs, both passes
     expected = simulated_rows(records, batch_size, steps, seed=5)

@@ -1,6 +1,7 @@
 """xlnet-tf: every command in one program, found, explained and completed as it is typed."""
 
 import ast
+import functools
 import os
 import re
 import shutil
@@ -11,13 +12,10 @@ import pytest
 
 from run_scripts import __main__ as console
 from tests.conftest import REPOSITORY
+from tests.helpers.commands import run_in_fork
 from tests.test_command_line import COMMANDS
 
-
-def xlnet_tf(*arguments, **options):
-    """Runs xlnet-tf and returns it, ended, with its stdout and stderr."""
-    command = [sys.executable, "-m", "run_scripts", *arguments]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, **options)
+xlnet_tf = functools.partial(run_in_fork, "run_scripts")
 
 
 def test_every_command_is_listed_once_in_one_line_with_what_it_does():
@@ -53,10 +51,7 @@ def test_commands_are_found_with_hyphens_and_underscores(words, found):
 
 
 def test_help_is_that_of_the_command_and_names_this_program():
-    alone = subprocess.run(
-        [sys.executable, "-m", "run_scripts.fill_mask", "--help"],
-        cwd=REPOSITORY, capture_output=True, text=True,
-    ).stdout  # fmt: skip
+    alone = run_in_fork("run_scripts.fill_mask", "--help").stdout
     assert "    python -m run_scripts.fill_mask --model_dir" in alone
     expected = alone.replace("python -m run_scripts.fill_mask", "xlnet-tf fill-mask")
     assert xlnet_tf("fill-mask", "--help").stdout == expected
@@ -97,10 +92,7 @@ def test_version_and_help():
             ["push"],
             "push is no longer a command of xlnet-tf. Write: xlnet-tf convert-checkpoint MODEL --output=hf://",
         ),
-        (
-            ["verify_pretrained", "a"],
-            "verify_pretrained is no longer a command of xlnet-tf. Write: xlnet-tf",
-        ),
+        (["verify_pretrained", "a"], "verify_pretrained is no longer a command of xlnet-tf. Write: xlnet-tf"),
         (["corpus-plan"], "corpus-plan is no longer a command of xlnet-tf. Write: xlnet-tf sizing --build"),
         (["build", "sqad"], "there is no command 'sqad': did you mean build squad?"),
         (["build", "x"], "there is no command 'x': expected build classification|pretraining|race|"),

@@ -2,19 +2,16 @@
 
 import csv
 import json
-import os
 import random
 import re
-import subprocess
-import sys
 
 import pytest
 
 from run_scripts import evaluate, finetune
 from run_scripts.common import experiment, sweeps
-from tests.conftest import REPOSITORY, invent_texts
+from tests.conftest import invent_texts
 from tests.helpers.command_flags import parsed
-from tests.helpers.commands import run_command
+from tests.helpers.commands import run_command, run_in_fork
 from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError
 
@@ -28,13 +25,7 @@ trainer: {optimizer_config: {learning_rate: 0.02}}
 
 
 def run(module, *arguments):
-    return subprocess.run(
-        [sys.executable, "-m", module, *map(str, arguments)],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-    )
+    return run_in_fork(module, *map(str, arguments))
 
 
 @pytest.fixture(scope="module")

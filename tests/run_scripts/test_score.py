@@ -3,7 +3,7 @@
 import numpy as np
 
 from run_scripts.score import describe
-from xlnet_tf.generation.scoring import TextScore
+from xlnet_tf.generation.results import TextScore
 
 
 def test_describes_a_text_in_the_order_of_prediction():

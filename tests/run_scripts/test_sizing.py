@@ -96,10 +96,7 @@ def test_both_pages_count_the_same_records():
 
 @pytest.mark.parametrize(
     ("page", "found"),
-    [
-        ("sizing", training.size(training.PretrainingRun())),
-        ("corpus", building.plan(building.BuildPlan())),
-    ],
+    [("sizing", training.size(training.PretrainingRun())), ("corpus", building.plan(building.BuildPlan()))],
 )
 def test_a_page_shows_what_its_script_prints(page, found):
     text = (REPOSITORY / "docs" / "how-to" / f"{page}.md").read_text(encoding="utf-8")

@@ -293,10 +293,7 @@ def test_a_missing_compiler_is_reported(run, arguments, message):
         run(*arguments)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [],
-)
+@pytest.mark.parametrize(("arguments", "message"), [])
 def test_contradictory_flags_are_refused(arguments, message):
     with pytest.raises(UserError, match=message):
         tpu_compile.program_of_rows(parsed(*arguments))

@@ -11,12 +11,7 @@ from tests.helpers.full_disk import files_of_at_most
 from tests.helpers.training.worker import settings
 from xlnet_tf.errors import Interrupted, UserError, tf_errors_as_user_errors
 from xlnet_tf.tasks.pretraining import task as pretraining
-from xlnet_tf.training.interruption import (
-    SMALLER_STEP,
-    Preemption,
-    lost_hosts,
-    named_lack_of_memory,
-)
+from xlnet_tf.training.interruption import SMALLER_STEP, Preemption, lost_hosts, named_lack_of_memory
 from xlnet_tf.training.run import run_training
 from xlnet_tf.training.trainer import Trainer
 
@@ -70,6 +65,7 @@ def test_a_step_that_is_too_large_comes_with_advice(text):
         raise tf.errors.ResourceExhaustedError(None, None, text)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_an_evaluation_that_is_too_large_comes_with_its_own_advice(folder, tmp_path, monkeypatch):
     def too_large(trainer, iterator, length):
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[8,8192]")

@@ -22,9 +22,7 @@ from xlnet_tf.errors import Cancelled, Interrupted, UserError
 from xlnet_tf.tasks import finetuning
 from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.training.checks import check_data, check_resumable
-from xlnet_tf.training.interruption import (
-    named_damage,
-)
+from xlnet_tf.training.interruption import named_damage
 from xlnet_tf.training.profile import Profile
 from xlnet_tf.training.progress import Progress, read_history
 from xlnet_tf.training.run import run_training
@@ -62,6 +60,7 @@ def test_sigterm_saves_and_the_run_resumes(folder, monkeypatch, capsys):
     assert evaluated == [0, 2, 4, 7, 8, 12]  # a run that resumes begins with an evaluation
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_sigterm_before_the_first_step_promises_no_checkpoint(folder, monkeypatch):
     bar = Progress.evaluation_bar
 
@@ -298,10 +297,7 @@ def test_data_that_are_many_are_not_read_before_a_run(folder, caplog):
         params.trainer.check_data_gb = 0.0
         check_data(params, task.data)
         assert "are not compared with their checksums" in caplog.text
-        with (
-            pytest.raises(tf.errors.NotFoundError),
-            named_damage(task.data, params.trainer.check_data_gb),
-        ):
+        with pytest.raises(tf.errors.NotFoundError), named_damage(task.data, params.trainer.check_data_gb):
             raise tf.errors.NotFoundError(None, None, "a worker that started again")
         assert "raise trainer.check_data_gb" in caplog.text
     finally:

@@ -1,12 +1,9 @@
 """The machine that a run finds: a TPU and its hosts, a GPU, a CPU."""
 
-import subprocess
-import sys
-
 import pytest
 import tensorflow as tf
 
-from tests.conftest import REPOSITORY
+from tests.helpers.commands import run_in_fork
 from tests.helpers.training import synthetic_tpu
 from tests.helpers.training.worker import settings
 from xlnet_tf.errors import UserError
@@ -101,14 +98,7 @@ def test_hosts_of_a_named_tpu_are_remote(monkeypatch):
 
 @pytest.mark.integration
 def test_a_missing_tpu_is_one_line(folder):
-    result = subprocess.run(
-        [
-            *(sys.executable, "-m", "run_scripts.pretrain", f"--train_data={folder}/records"),
-            *(f"--model_dir={folder}/none", "--strategy=tpu", "--tpu=local"),
-        ],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-    )
+    flags = (f"--train_data={folder}/records", f"--model_dir={folder}/none", "--strategy=tpu", "--tpu=local")
+    result = run_in_fork("run_scripts.pretrain", *flags)
     assert result.returncode == 1 and "Traceback" not in result.stderr
     assert "no TPU at --tpu=local" in result.stderr.splitlines()[-1] and not (folder / "none").exists()

@@ -35,6 +35,7 @@ def test_a_micro_batch_without_targets_has_no_loss_and_no_gradient(folder):
     assert all(not np.any(gradient.numpy()) for gradient in gradients)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_batch_without_targets_changes_no_weight_and_has_the_loss_0(tmp_path):
     """The whole global batch, the metrics included; decay is off, for it needs no gradient."""
     manifest = toy.make_records(tmp_path / "records", segments=((8, 8),))

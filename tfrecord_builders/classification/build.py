@@ -11,7 +11,7 @@ from tfrecord_builders.classification import labels as labels_lib
 from tfrecord_builders.classification.options import ClassificationOptions
 from tfrecord_builders.classification.presets import BINARY_METRICS, Dataset, SplitSource
 from tfrecord_builders.common import tables
-from tfrecord_builders.common.example_builder import Example, Split, build_sets, encoded
+from tfrecord_builders.common.example_builder import Example, Split, build_sets, check_held_out, encoded
 from tfrecord_builders.common.rows import LabelledRow, other_delimiter
 from tfrecord_builders.pretraining.dedup import fingerprints, is_held_out
 from xlnet_tf.errors import UserError
@@ -192,11 +192,8 @@ def _choose(
     # The text alone decides, as in pretraining: equal ones are on the same side, and rows that are added move
     # no others.
     held_out = is_held_out(values, dataset.dev_fraction)[order]
-    if dataset.dev_fraction and not 0 < held_out.sum() < count:
-        raise UserError(
-            f"dev_fraction {dataset.dev_fraction} holds out {held_out.sum()} of the {count} rows of "
-            f"{dataset.sources[name].file}: choose another"
-        )
+    if dataset.dev_fraction:
+        check_held_out(held_out, dataset.dev_fraction, dataset.sources[name].file)
     masks = {"train": _mask(order[~held_out], count, limit)}
     if dataset.dev_fraction:
         masks["dev"] = _mask(order[held_out], count, dev_limit)

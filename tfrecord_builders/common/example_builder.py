@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from etils import epath
 
+from tfrecord_builders.pretraining.dedup import fingerprints, is_held_out
 from xlnet_tf import errors, files, folders
 from xlnet_tf.cli import command_line
 from xlnet_tf.differences import settings_difference
@@ -60,6 +61,9 @@ class ExampleOptions:
     keep_accents: bool | None = option(
         "keep accents (the released models drop them). Default: as a model next to the tokenizer, or no", None
     )
+    dev_fraction: float | None = option(
+        "part of --train to hold out as dev split, by its texts alone. Default: 0", None
+    )
     overwrite: bool = option(
         "replace the sets in output_dir, those of splits that are not built now, too", False
     )
@@ -73,9 +77,22 @@ class ExampleOptions:
         """The splits to build."""
         return [split for split in SPLITS if getattr(self, split)]
 
+    @property
+    def built(self) -> list[str]:
+        """The splits that result: a dev split may be held out of train."""
+        return [split for split in SPLITS if getattr(self, split) or (split == "dev" and self.dev_fraction)]
+
+    def check_held_out(self) -> None:
+        """Raises UserError unless the dev fraction is possible."""
+        if not 0 <= (self.dev_fraction or 0) < 1:
+            raise UserError(f"dev_fraction is {self.dev_fraction}, expected 0 to less than 1")
+        if self.dev_fraction and (self.dev or not self.train):
+            raise UserError("dev_fraction is for a train split without a dev split: leave one of them out")
+
     def check(self) -> None:
         """Raises UserError for options that are out of range or conflict."""
         check_fields(self)
+        self.check_held_out()
         if not self.splits:
             raise UserError("no data: give --train, --dev or --test")
         for split in self.splits:
@@ -172,6 +189,28 @@ def build_sets(
                 writer.write(columns, line)
         sets[name] = writer.example_set
     return sets
+
+
+def hold_out(
+    rows: Sequence[Read], text_of: Callable[[Read], str], fraction: float, source: str
+) -> tuple[list[Read], list[Read]]:
+    """Splits rows in two, of which the second is held out: equal texts are on the same side.
+
+    `source` names the rows in messages.
+    """
+    texts = [" ".join(text_of(row).split()).encode() for row in rows]
+    held = is_held_out(np.array(fingerprints(texts), np.uint64), fraction)
+    check_held_out(held, fraction, source)
+    return [row for row, out in zip(rows, held) if not out], [row for row, out in zip(rows, held) if out]
+
+
+def check_held_out(held: np.ndarray, fraction: float, source: str) -> None:
+    """Raises UserError if all rows or none are held out, bool [rows]."""
+    if not 0 < held.sum() < len(held):
+        raise UserError(
+            f"dev_fraction {fraction} holds out {held.sum()} of the {len(held)} rows of {source}: choose "
+            "another"
+        )
 
 
 def encoded(

@@ -35,6 +35,11 @@ def is_name(source: str | os.PathLike) -> bool:
     return os.fspath(source).startswith((HUB, PREPARED))
 
 
+def hub_name(name: str) -> re.Match[str] | None:
+    """Returns name, config, revision and split of a data set of the hub; None for another or a wrong name."""
+    return _HUB_NAME.fullmatch(name)
+
+
 def check(name: str) -> None:
     """Opens a split of a data set, downloading it if needed; raises UserError if that fails."""
     _on_hub(name) if name.startswith(HUB) else _prepared(name)

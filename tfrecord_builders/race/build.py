@@ -6,7 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from tfrecord_builders.common.example_builder import Example, ExampleOptions, Split, build_sets, encoded
+from tfrecord_builders.common.example_builder import (
+    Example,
+    ExampleOptions,
+    Split,
+    build_sets,
+    encoded,
+    hold_out,
+)
 from tfrecord_builders.common.tables import SOURCES
 from tfrecord_builders.race.questions import UNKNOWN, RaceColumns, RaceQuestion, read_questions
 from xlnet_tf.errors import UserError
@@ -58,6 +65,10 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
     tokenizer = options.load_tokenizer()
     columns = options.columns_of(RaceColumns)
     inputs = {split: _read(getattr(options, split), columns) for split in options.splits}
+    if options.dev_fraction:
+        questions, skipped = inputs["train"]
+        train, dev = hold_out(questions, _shared_text, options.dev_fraction, ",".join(options.train))
+        inputs |= {"train": (train, skipped), "dev": (dev, [])}
     _check_answers(inputs.get("train", ([], []))[0])
     asked = [question for questions, _ in inputs.values() for question in questions]
     num_choices = max(len(question.options) for question in asked)
@@ -83,7 +94,7 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
             skipped=skipped,
         )
 
-    return build_sets(TASK, options, tokenizer, options.splits, read, "questions", progress)
+    return build_sets(TASK, options, tokenizer, options.built, read, "questions", progress)
 
 
 def _read(paths: Sequence[str], columns: RaceColumns) -> tuple[list[RaceQuestion], list[tuple[str, str]]]:
@@ -97,6 +108,11 @@ def _read(paths: Sequence[str], columns: RaceColumns) -> tuple[list[RaceQuestion
     if not questions:
         raise UserError(f"no questions in {', '.join(paths)} ({len(skipped)} skipped): check the files")
     return questions, skipped
+
+
+def _shared_text(question: RaceQuestion) -> str:
+    """Returns what questions about the same text share."""
+    return question.context or question.question
 
 
 def _check_answers(questions: Sequence[RaceQuestion]) -> None:

@@ -6,7 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfrecord_builders.common.example_builder import Example, ExampleOptions, Split, build_sets, encoded
+from tfrecord_builders.common.example_builder import (
+    Example,
+    ExampleOptions,
+    Split,
+    build_sets,
+    encoded,
+    hold_out,
+)
 from tfrecord_builders.common.tables import SOURCES, Skip, check_exists
 from tfrecord_builders.ranking.queries import (
     UNKNOWN,
@@ -133,7 +140,11 @@ def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, 
 
     def read(name: str) -> Split[Query]:
         skipped: list[tuple[str, str]] = []
-        queries = options.read(name, lambda *left_out: skipped.append(left_out))
+        source = name if getattr(options, name) else "train"
+        queries = options.read(source, lambda *left_out: skipped.append(left_out))
+        if options.dev_fraction and name in ("train", "dev"):
+            parts = hold_out(queries, lambda query: query.text, options.dev_fraction, options.train)
+            queries = parts[name == "dev"]
         for query in queries:
             marks.add(query.text, *(passage.text for passage in query.passages))
         marks.warn()
@@ -144,7 +155,7 @@ def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, 
             max_query_len=options.max_query_len,
             draws=draws,
             rng=np.random.default_rng(options.seed) if name == "train" else None,
-            source=getattr(options, name),
+            source=getattr(options, source),
         )
         return Split(
             queries,
@@ -156,7 +167,7 @@ def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, 
             skipped=skipped,
         )
 
-    return build_sets(TASK, options, tokenizer, options.splits, read, "queries", progress)
+    return build_sets(TASK, options, tokenizer, options.built, read, "queries", progress)
 
 
 class Draws(NamedTuple):

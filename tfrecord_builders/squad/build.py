@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfrecord_builders.common.example_builder import Example, ExampleOptions, Split, build_sets
+from tfrecord_builders.common.example_builder import Example, ExampleOptions, Split, build_sets, hold_out
 from tfrecord_builders.common.tables import SOURCES
 from tfrecord_builders.squad.data import (
     SquadColumns,
+    SquadFile,
     SquadPassage,
     SquadQuestion,
     locate,
@@ -71,6 +72,11 @@ class SquadOptions(ExampleOptions):
         self.check_room("max_question_len", windows_lib.NUM_SPECIAL, "some of the passage", read_at_once)
 
 
+def _held_out(file: SquadFile, fraction: float, source: str) -> dict[str, SquadFile]:
+    parts = hold_out(file.passages, lambda passage: passage.text, fraction, source)
+    return {split: file._replace(passages=part) for split, part in zip(("train", "dev"), parts)}
+
+
 class Span(NamedTuple):
     """The first and last token of an answer in its passage, both inclusive."""
 
@@ -99,6 +105,8 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
     check_offsets(tokenizer, options.tokenizer, "an answer in a passage")
     columns = options.columns_of(SquadColumns)
     inputs = {split: read_squad(getattr(options, split), columns) for split in options.splits}
+    if options.dev_fraction:
+        inputs |= _held_out(inputs["train"], options.dev_fraction, options.train)
     train = inputs.get("train")
     if train and train.columns and not (train.answered or train.unanswerable):
         raise UserError(
@@ -131,12 +139,12 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
             stride=options.stride,
             training=name == "train",
             passages=file.passages,
-            source=getattr(options, name),
+            source=getattr(options, name) or options.train,
         )
         questions = [question for passage in file.passages for question in passage.questions]
         return Split(questions, len(questions), columns, {**settings, "answered": file.answered}, examples.of)
 
-    return build_sets(TASK, options, tokenizer, options.splits, read, "questions", progress)
+    return build_sets(TASK, options, tokenizer, options.built, read, "questions", progress)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

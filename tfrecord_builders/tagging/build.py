@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from tfrecord_builders.common.example_builder import Example, ExampleOptions, Split, build_sets
+from tfrecord_builders.common.example_builder import Example, ExampleOptions, Split, build_sets, hold_out
 from tfrecord_builders.common.tables import check_exists
 from tfrecord_builders.tagging.data import (
     AnnotatedText,
@@ -102,12 +102,14 @@ def build_tagging(options: TaggingOptions, progress: bool = False) -> dict[str, 
         check_exists(file)  # found out before a split is written, which may take long
     columns = ReadColumns(options.word_column, options.tag_column, options.tokens_column, options.tags_column)
     inputs = {split: _Input(split == "test", each, columns) for split, each in files.items()}
+    if options.dev_fraction:
+        inputs |= _held_out(inputs["train"], options.dev_fraction, options.document)
     if options.scheme == TAGS:
         labels = _plain_tags(options.types or _tags(inputs["train"]))
     else:
         labels = label_set(options.types or _types(inputs["train"], options.scheme))
-    marks, totals = DroppedMarks(options.cleaning), dict.fromkeys(files, 0)
-    tagged, first_text = dict.fromkeys(files, True), ""
+    marks, totals = DroppedMarks(options.cleaning), dict.fromkeys(inputs, 0)
+    tagged, first_text = dict.fromkeys(inputs, True), ""
     for split, read in inputs.items():
         for row in read.rows():
             is_text = isinstance(row, AnnotatedText)
@@ -137,18 +139,24 @@ def build_tagging(options: TaggingOptions, progress: bool = False) -> dict[str, 
         tags = Column("tags", "int16", options.seq_len)
         return Split(inputs[name].rows(), totals[name], [tags], settings, examples.of)
 
-    return build_sets(TASK, options, tokenizer, options.splits, read_split, "sentences", progress)
+    return build_sets(TASK, options, tokenizer, options.built, read_split, "sentences", progress)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Input:
-    """The files of a split."""
+    """The files of a split; `mask` bool [rows] has which of their rows are used, None: all."""
 
     is_test: bool
     files: Sequence[str]
     columns: ReadColumns
+    mask: np.ndarray | None = None
 
     def rows(self) -> Iterator[Row]:
+        """Yields the rows that are used."""
+        rows = self._checked_rows()
+        return rows if self.mask is None else itertools.compress(rows, self.mask)
+
+    def _checked_rows(self) -> Iterator[Row]:
         """Reads the files and checks that tags are known: always, or in test data in all rows or in none."""
         rows = itertools.chain.from_iterable(
             self._file_rows(number, file, name)
@@ -174,6 +182,25 @@ class _Input:
         """Reads the `number`th file; no document continues in the next file."""
         for row in read_sentences(file, self.columns, name):
             yield dataclasses.replace(row, document=f"{number}:{row.document}")
+
+
+def _held_out(train: _Input, fraction: float, whole_documents: bool) -> dict[str, _Input]:
+    """Returns the rows of train that stay, and those held out as dev: sentences or documents, by text."""
+    documents: dict[str, list[str]] = {}
+    names = []
+    for row in train.rows():
+        text = row.text if isinstance(row, AnnotatedText) else " ".join(row.words)
+        names.append(row.document if whole_documents else text)
+        documents.setdefault(names[-1], []).append(text)
+    source = ",".join(train.files)
+    _, held = hold_out(
+        [*documents],
+        lambda name: "\n".join(documents[name] if whole_documents else [name]),
+        fraction,
+        source,
+    )
+    mask = np.isin(names, held)
+    return {"train": dataclasses.replace(train, mask=~mask), "dev": dataclasses.replace(train, mask=mask)}
 
 
 def _types(train: _Input, scheme: str) -> set[str]:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from absl import flags
 
-from xlnet_tf.cli import shell_completion
+from xlnet_tf.cli import help_screen, shell_completion
+from xlnet_tf.cli.help_screen import HelpScreen
 
 # Flags of the original's, Model Garden's and Hugging Face's scripts -> our names.
 OTHER_NAMES = {
@@ -70,12 +71,14 @@ def parse(argv: Sequence[str], positional: str | None = None) -> list[str]:
     """Parses the flags of a command; the `flags_parser` of `absl.app.run`; returns the program alone.
 
     --help shows the command's docstring and every flag, whichever module defines it; absl shows only those
-    of the main module. It exits with status 0, and so do absl's other help flags. Wrong or missing arguments
-    exit with status 1 and one line on stderr.
+    of the main module. Of a command with a HelpScreen it shows the flags that most need, and so does the
+    command without any argument; --help=all shows all. It exits with status 0, and so do absl's other help
+    flags. Wrong or missing arguments exit with status 1 and one line on stderr.
 
     `positional` is the flag that an argument without a name sets, if any.
     """
-    values, problem = flags.FLAGS, ""
+    values, problem, everything = flags.FLAGS, "", help_screen.ALL in argv
+    argv = ["--help" if word == help_screen.ALL else word for word in argv]
     argv = _named(argv, positional, values) if positional else argv
     for name, short_name in (("help", "?"), ("helpshort", "h")):
         flags.DEFINE_boolean(name, False, "show this help", short_name=short_name, allow_override=True)
@@ -95,10 +98,14 @@ def parse(argv: Sequence[str], positional: str | None = None) -> list[str]:
     except SystemExit:  # of --helpfull and --helpxml, with status 1
         sys.exit()
     if values["help"].value or values["helpshort"].value:
-        print(_help(values, required))
+        print(_help(values, required, everything))
         sys.exit()
     if problem:
-        sys.exit(f"ERROR: {' '.join(problem.split())} (--help describes all flags)")
+        screen = _screen()
+        if screen and len(argv) == 1:
+            print(_help(values, required, False), flush=True)
+        all_flags = help_screen.ALL if screen else "--help"
+        sys.exit(f"ERROR: {' '.join(problem.split())} ({all_flags} describes all flags)")
     return rest
 
 
@@ -203,20 +210,39 @@ def _one_of(names: Sequence[str]) -> str:
     return f"one of {', '.join([first, *others])}" if others else first
 
 
-def _help(values: flags.FlagValues, required: Sequence[Sequence[str]]) -> str:
-    """Returns the command's docstring and a paragraph for each flag, the required ones first."""
+def _screen() -> HelpScreen | None:
+    """Returns what the command's --help shows first; None: all flags."""
+    return getattr(sys.modules["__main__"], "HELP_SCREEN", None)
+
+
+def _help(values: flags.FlagValues, required: Sequence[Sequence[str]], everything: bool) -> str:
+    """Returns the command's docstring and a paragraph for each flag, by group or the required ones first."""
     paragraphs = spelled(sys.modules["__main__"].__doc__ or "").rstrip().split("\n\n")
-    text = ["\n\n".join(map(_wrapped, paragraphs)), "", "flags:"]
-    for name, meaning in described(values, required):
-        text += textwrap.wrap(
-            f"{name}: {meaning}",
-            flags.get_help_width(),
-            initial_indent="  ",
-            subsequent_indent="      ",
-            break_on_hyphens=False,
-            break_long_words=False,
-        )
+    text = ["\n\n".join(map(_wrapped, paragraphs)), ""]
+    found = described(values, required)
+    if screen := _screen():
+        by_name = {re.sub(r"^--(\[no\])?| .*", "", name): (name, meaning) for name, meaning in found}
+        used = screen.values(values)
+        for group, names in screen.sections([*by_name], everything).items():
+            text += [f"{group}:"]
+            text += itertools.chain(*(_paragraph(*by_name[name], used.get(name, "")) for name in names))
+        if not everything:
+            return "\n".join([*text, "", f"{help_screen.ALL} describes all {len(found)} flags."])
+        return "\n".join([*text, "", "--helpfull also shows absl's own flags."])
+    text += ["flags:", *itertools.chain(*(_paragraph(name, meaning) for name, meaning in found))]
     return "\n".join([*text, "", "--helpfull also shows absl's own flags."])
+
+
+def _paragraph(name: str, meaning: str, value: str = "") -> list[str]:
+    """Returns the lines about a flag, and the value that it will have, if known."""
+    return textwrap.wrap(
+        f"{name}: {meaning}" + f" Will be: {value}." * bool(value),
+        flags.get_help_width(),
+        initial_indent="  ",
+        subsequent_indent="      ",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
 
 
 def spelled(text: str) -> str:
@@ -235,7 +261,8 @@ def described(
     marks = dict.fromkeys(own, "")
     for names in _required(values) if required is None else required:
         for name in names:
-            marks[name] = " (required)" if len(names) == 1 else f" (required: {_one_of(names)})"
+            mark = " (required)" if len(names) == 1 else f" (required: {_one_of(names)})"
+            marks[name] = marks[name] or mark
     order = sorted(own, key=lambda name: (not marks[name], marks[name], name))
     return [(f"--{'[no]' * own[name].boolean}{name}{marks[name]}", _describe(own[name])) for name in order]
 

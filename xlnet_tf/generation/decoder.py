@@ -16,6 +16,8 @@ head size, D model, V vocabulary, R relative positions.
 Source: paper section 2.3 (two streams).
 """
 
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -27,6 +29,7 @@ from xlnet_tf.generation.layout import TextLayout, check_others_are_seen
 from xlnet_tf.layers import kernels as kernels_lib
 from xlnet_tf.layers.masks import AttentionContext, attention_bias
 from xlnet_tf.layers.positions import RelativePositions
+from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 
 
@@ -63,74 +66,41 @@ class Cache(NamedTuple):
         )
 
 
-class CachedDecoder:
-    """Predicts tokens in any factorization order, for C candidates of each text.
+# Writes fresh keys or values into cached ones: (cached, fresh, first slot, axis of the slots).
+Put = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, int], tf.Tensor]
+
+
+class DecodingStep:
+    """A step for all candidates.
 
     It reads the model's weights when it is created, not in the loop over steps, where casts and 8-bit weights
     then cost nothing: create it in the graph that uses it.
+
+    Args:
+        positions: each layer's, of a text of `length` positions.
     """
 
-    def __init__(self, model: XLNetPretrainer, layout: TextLayout, candidates: int = 1, xla: bool = False):
+    def __init__(
+        self,
+        model: XLNetPretrainer,
+        positions: Sequence[RelativePositions],
+        length: int | tf.Tensor,
+        put: Put,
+    ):
         encoder = model.encoder
         self._left_to_right = encoder.attention_type == "uni"
-        check_others_are_seen(encoder)
-        if encoder.uniform_when_blind:
-            raise UserError(
-                "the encoder has uniform_when_blind=True, which lets a token that nothing precedes see "
-                "padding; expected False: give this option when loading the model."
-            )
-        self._model = model
-        self._layout = layout
-        self.candidates = candidates
-        self._xla = xla
-        direction = "uni" if layout.forward or self._left_to_right else "bi"
-        positions = RelativePositions.of_step(
-            encoder.config.d_model, layout.length, layout.length, direction, encoder.clamp_len
-        )
-        self._kernels = kernels_lib.current(training=False)
+        self._length = length
+        self._put = put
+        self.kernels = kernels_lib.current(training=False)
         self._layers = [
-            CachedLayer.read(block, positions, encoder.compute_dtype, self._kernels)
-            for block in encoder.blocks
+            CachedLayer.read(block, its_positions, encoder.compute_dtype, self.kernels)
+            for block, its_positions in zip(encoder.blocks, positions, strict=True)
         ]
         self._word_embedding = tf.cast(tf.convert_to_tensor(encoder.word_embedding), encoder.compute_dtype)
         self._mask_embedding = tf.cast(encoder.mask_embedding, encoder.compute_dtype)
         self._lm_bias = tf.cast(model.lm_bias, tf.float32)
 
-    def start(self, targets: tf.Tensor) -> tuple[tf.Tensor, Cache]:
-        """Reads the context and predicts targets, positions [B, P] int32 (-1: empty), from it alone.
-
-        Returns their logits [B, P, V] float32, meaningless for empty slots, and the cache, with room for what
-        will be written.
-        """
-        layout = self._layout
-        features = {
-            "input_word_ids": layout.ids,
-            "permutation_rank": tf.where(layout.is_context, 0, 1),
-            "target_positions": targets,
-        }
-        attentions = [block.attention for block in self._model.encoder.blocks]
-        weights = [kernel for each in attentions for kernel in (each.key_kernel, each.value_kernel)]
-        kernels = HeadRecorder(self._kernels, weights)
-        encoded = self._model.encoder(
-            features, training=False, query_only=True, in_blocks=layout.in_blocks, kernels=kernels
-        )
-        keys, values = kernels.heads[::2], kernels.heads[1::2]
-        batch, width = shape_of(layout.ids)
-        room = self.candidates * (shape_of(layout.order)[1] - 1)  # nothing follows the last token
-        visible = tf.pad(layout.is_context, [[0, 0], [0, room]])
-        cache = Cache(
-            keys=tuple(
-                tf.pad(tf.linalg.matrix_transpose(heads), [[0, 0], [0, 0], [0, 0], [0, room]])
-                for heads in keys
-            ),
-            values=tuple(tf.pad(heads, [[0, 0], [0, 0], [0, room], [0, 0]]) for heads in values),
-            positions=tf.tile(tf.range(width + room)[None], [batch, 1]),
-            visible=tf.tile(visible[:, None], [1, self.candidates, 1]),
-            used=tf.convert_to_tensor(width),
-        )
-        return self._logits(encoded["query_output"]), cache
-
-    def step(
+    def __call__(
         self, cache: Cache, tokens: tf.Tensor, positions: tf.Tensor, targets: tf.Tensor
     ) -> tuple[tf.Tensor, Cache]:
         """Reads the tokens [B, C] written last at positions [B, C], and predicts targets from all.
@@ -151,13 +121,13 @@ class CachedDecoder:
         all_keys, all_values = [], []
         for layer, keys, values in zip(self._layers, cache.keys, cache.values):
             content = tf.reshape(rows, [batch, candidates, 1 + num_targets, d_model])[:, :, 0]
-            all_keys.append(put(keys, layer.keys(content), slot, 3, self._xla))
-            all_values.append(put(values, layer.values(content), slot, 2, self._xla))
+            all_keys.append(self._put(keys, layer.keys(content), slot, 3))
+            all_values.append(self._put(values, layer.values(content), slot, 2))
             rows = layer.step(tf.reshape(rows, all_rows), all_keys[-1], all_values[-1], context)
         queries = tf.reshape(rows, [batch, candidates, 1 + num_targets, d_model])[:, :, 1:]
-        return self._logits(queries), cache._replace(keys=tuple(all_keys), values=tuple(all_values))
+        return self.logits(queries), cache._replace(keys=tuple(all_keys), values=tuple(all_values))
 
-    def _logits(self, queries: tf.Tensor) -> tf.Tensor:
+    def logits(self, queries: tf.Tensor) -> tf.Tensor:
         """Scores every piece for each target: [..., D] to [..., V] float32."""
         *shape, d_model = shape_of(queries)
         rows = tf.reshape(queries, [-1, d_model])
@@ -177,14 +147,82 @@ class CachedDecoder:
         shape = [batch, candidates * rows, slots]  # [B, Q, S]
         num_distances = shape_of(self._layers[0].position_keys)[2]
         # Distances that do not occur belong to hidden slots; their entries may be anything.
-        entries = tf.clip_by_value(
-            self._layout.length - (row_positions - slot_positions), 0, num_distances - 1
-        )
+        entries = tf.clip_by_value(self._length - (row_positions - slot_positions), 0, num_distances - 1)
         visible = tf.reshape(visible, shape)[:, None]
         return AttentionContext(
-            query_len=self._layout.length,
+            query_len=self._length,
             key_len=slots,
             bias=attention_bias(visible),
             distance_entries=tf.reshape(entries, shape),
             query_mask=tf.cast(tf.reduce_any(visible, axis=-1, keepdims=True), self._mask_embedding.dtype),
         )
+
+
+def check_decodes(encoder: XLNetEncoder) -> None:
+    """Raises UserError if an encoder's tokens see what decoding does not."""
+    check_others_are_seen(encoder)
+    if encoder.uniform_when_blind:
+        raise UserError(
+            "the encoder has uniform_when_blind=True, which lets a token that nothing precedes see "
+            "padding; expected False: give this option when loading the model."
+        )
+
+
+class CachedDecoder:
+    """Predicts tokens in any factorization order, for C candidates of each text."""
+
+    def __init__(self, model: XLNetPretrainer, layout: TextLayout, candidates: int = 1, xla: bool = False):
+        encoder = model.encoder
+        check_decodes(encoder)
+        self._model = model
+        self._layout = layout
+        self.candidates = candidates
+        direction = "uni" if layout.forward or encoder.attention_type == "uni" else "bi"
+        positions = RelativePositions.of_step(
+            encoder.config.d_model, layout.length, layout.length, direction, encoder.clamp_len
+        )
+        self.step = DecodingStep(
+            model, [positions] * len(encoder.blocks), layout.length, functools.partial(put, xla=xla)
+        )
+
+    def start(self, targets: tf.Tensor) -> tuple[tf.Tensor, Cache]:
+        """Reads the context and predicts targets, positions [B, P] int32 (-1: empty), from it alone.
+
+        Returns their logits [B, P, V] float32, meaningless for empty slots, and the cache, with room for what
+        will be written.
+        """
+        layout = self._layout
+        features = {
+            "input_word_ids": layout.ids,
+            "permutation_rank": tf.where(layout.is_context, 0, 1),
+            "target_positions": targets,
+        }
+        encoded, keys, values = read_context(self._model, features, self.step.kernels, layout.in_blocks)
+        batch, width = shape_of(layout.ids)
+        room = self.candidates * (shape_of(layout.order)[1] - 1)  # nothing follows the last token
+        visible = tf.pad(layout.is_context, [[0, 0], [0, room]])
+        cache = Cache(
+            keys=tuple(
+                tf.pad(tf.linalg.matrix_transpose(heads), [[0, 0], [0, 0], [0, 0], [0, room]])
+                for heads in keys
+            ),
+            values=tuple(tf.pad(heads, [[0, 0], [0, 0], [0, room], [0, 0]]) for heads in values),
+            positions=tf.tile(tf.range(width + room)[None], [batch, 1]),
+            visible=tf.tile(visible[:, None], [1, self.candidates, 1]),
+            used=tf.convert_to_tensor(width),
+        )
+        return self.step.logits(encoded), cache
+
+
+def read_context(
+    model: XLNetPretrainer,
+    features: Mapping[str, tf.Tensor],
+    kernels: kernels_lib.Kernels,
+    in_blocks: bool = False,
+) -> tuple[tf.Tensor, list[tf.Tensor], list[tf.Tensor]]:
+    """Returns the query stream [B, P, D], and each layer's keys and values of the content, [B, N, T, H]."""
+    attentions = [block.attention for block in model.encoder.blocks]
+    weights = [kernel for each in attentions for kernel in (each.key_kernel, each.value_kernel)]
+    recorder = HeadRecorder(kernels, weights)
+    encoded = model.encoder(features, training=False, query_only=True, in_blocks=in_blocks, kernels=recorder)
+    return encoded["query_output"], recorder.heads[::2], recorder.heads[1::2]

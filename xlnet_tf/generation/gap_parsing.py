@@ -1,58 +1,17 @@
-"""Texts with gaps: reads `<mask>` as a gap, and fills gaps with pieces.
+"""Texts with gaps in a graph: reads `<mask>` as a gap, and fills gaps with pieces.
 
 Shapes: B batch, T tokens, G gaps, C fillings of a text.
 """
 
-import re
-from collections.abc import Sequence
-
-import numpy as np
 import tensorflow as tf
 
-from xlnet_tf.errors import UserError, short_repr
+from xlnet_tf.generation.arrays.gaps import MARK
 from xlnet_tf.generation.layout import TextLayout, infilling
-from xlnet_tf.generation.sampling import is_permutation
 from xlnet_tf.text.graph.tokenizer import GraphTokenizer
 from xlnet_tf.text.special_tokens import EOP_ID, MASK_ID, PAD_ID, SYMBOLS
 
-MARK = SYMBOLS[MASK_ID]  # a gap of one piece, in texts to be filled only
-MOST_GAPS = 256  # gaps of a text
-
-_OTHER_MARKS = r"(?i)\[mask\]|<mask ?/?>|\{mask\}"  # what other models' users write
-
 # What Python takes for whitespace, and so the cleaning of texts.
 _BEGINS_WITH_SPACE = r"(?s)[\s\x1c-\x1f\x{85}\p{Z}].*"
-
-
-def check_gaps(
-    texts: Sequence[str], orders: Sequence[Sequence[int]] | str | None = None
-) -> Sequence[Sequence[int]]:
-    """Checks texts with gaps, and the orders of filling them: the numbers of each text's gaps, from 0."""
-    counts = [text.count(MARK) for text in texts]
-    for row, (text, count) in enumerate(zip(texts, counts)):
-        # Lines to write on are text where there are gaps.
-        other = re.search(_OTHER_MARKS if count else rf"{_OTHER_MARKS}|_{{2,}}", text.replace(MARK, " "))
-        if other or not count:
-            instead = f", instead of {other[0]}" if other else ""
-            raise UserError(
-                f"texts[{row}] is {short_repr(text)}; expected a {MARK} for each piece to fill in: write "
-                f"{MARK}{instead}"
-            )
-        if count > MOST_GAPS:
-            raise UserError(f"texts[{row}] has {count:,} {MARK}; expected at most {MOST_GAPS}")
-    if orders is None:
-        return [range(count) for count in counts]
-    if isinstance(orders, str) or not isinstance(orders, (Sequence, np.ndarray)) or len(orders) != len(texts):
-        raise UserError(
-            f"orders is {short_repr(orders)}; expected a list of numbers for each of {len(texts)} texts"
-        )
-    for row, (numbers, count) in enumerate(zip(orders, counts, strict=True)):
-        if not is_permutation(numbers, count):
-            raise UserError(
-                f"orders[{row}] is {short_repr(numbers)}; expected each of 0 to {count - 1}, the gaps of the "
-                "text, once"
-            )
-    return orders
 
 
 def gaps(

@@ -2,34 +2,32 @@
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 from typing_extensions import Self
 
 from xlnet_tf import hints
 from xlnet_tf.errors import UserError
-from xlnet_tf.generation import decoding_loop, embedding, gap_parsing, scoring
-from xlnet_tf.generation.graphs import Graphs
-from xlnet_tf.generation.infilling import Filled, Guesses, fill_easiest_first, fill_jointly
-from xlnet_tf.generation.layout import (
-    LONGEST,
-    TextLayout,
+from xlnet_tf.generation.arrays import embedding, gaps, scoring
+from xlnet_tf.generation.arrays.engine import Engine
+from xlnet_tf.generation.arrays.openvino import OpenVinoEngine
+from xlnet_tf.generation.results import Continuation, FilledText, Filling, Guess, TextScore, TextVectors
+from xlnet_tf.generation.settings import (
+    MOST_CANDIDATES,
     by_length,
+    check_range,
     check_text_lengths,
-    continuation,
-    infilling,
+    same_for_all,
 )
-from xlnet_tf.generation.results import Continuation, FilledText, Filling, Guess
-from xlnet_tf.generation.sampling import MOST_CANDIDATES, check_range, same_for_all
-from xlnet_tf.models.loading import Pretrained
-from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.schema import is_whole
-from xlnet_tf.text.graph.tokenizer import GraphTokenizer
+from xlnet_tf.serving.openvino.folder import find_folder
 from xlnet_tf.text.inputs import text_list
 from xlnet_tf.text.special_tokens import EOP_ID, PAD_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+if TYPE_CHECKING:
+    from xlnet_tf.models.pretrainer import XLNetPretrainer
 
 EASIEST_FIRST = "easiest_first"
 
@@ -47,38 +45,57 @@ class XLNetLanguageModel:
 
     from_preset = hints.Absent()
 
-    def __init__(self, model: XLNetPretrainer, tokenizer: XLNetTokenizer):
-        if tokenizer.vocab_size != model.encoder.config.n_token:
+    def __init__(self, model: "XLNetPretrainer | OpenVinoEngine", tokenizer: XLNetTokenizer):
+        self._engine: Engine
+        if isinstance(model, OpenVinoEngine):
+            self._engine = model
+        else:
+            from xlnet_tf.generation.graphs import LanguageModelGraphs  # here: TensorFlow
+
+            self._engine = LanguageModelGraphs(model)
+        if tokenizer.vocab_size != self._engine.vocab_size:
             raise UserError(
-                f"the tokenizer has {tokenizer.vocab_size} pieces, the model {model.encoder.config.n_token}: "
+                f"the tokenizer has {tokenizer.vocab_size} pieces, the model {self._engine.vocab_size}: "
                 "expected the model's own spiece.model"
             )
-        if not model.built:  # a new one, with random weights
-            model.build()
         self.model = model
         self.tokenizer = tokenizer
-        self._texts = GraphTokenizer(tokenizer)
-        self._run = Graphs(model)
-        self._embed = Graphs(model.encoder)
 
     def __repr__(self) -> str:
         return f"XLNetLanguageModel(model={self.model!r}, tokenizer={self.tokenizer!r})"
 
     @classmethod
-    def from_pretrained(cls, path: str | os.PathLike, **options) -> Self:
+    def from_pretrained(cls, path: str | os.PathLike, *, threads: int = 0, **options) -> Self:
         """Loads a pretrained model with its tokenizer.
 
         Args:
-            path: folder of a run, or of the original's or Hugging Face's files, with spiece.model.
+            path: folder of a run, or of the original's or Hugging Face's files, with spiece.model; or one
+                that export --runtime=openvino wrote, which needs no TensorFlow.
+            threads: that OpenVINO computes with; 0: one for each core. TensorFlow's are the process'.
             **options: XLNetEncoder's. uniform_when_blind is off even if the run had it: a language model's
                 first token must be predicted from nothing.
         """
+        if version := find_folder(path):
+            if options:
+                raise UserError(
+                    f"{path} is exported for OpenVINO, which fixes {', '.join(sorted(options))}: leave them "
+                    "out, or load the weights that it was exported from"
+                )
+            return cls(version.language_model(threads), version.load_tokenizer())
+        from xlnet_tf.models.loading import Pretrained
+        from xlnet_tf.models.pretrainer import XLNetPretrainer
+
         source = Pretrained(path)
         options = {"uniform_when_blind": False, **options}
         return cls(XLNetPretrainer.from_pretrained(source, **options), source.load_tokenizer())
 
     def save_pretrained(self, folder: str | os.PathLike) -> None:
         """Writes model and tokenizer to a folder, as `from_pretrained` and every command read it."""
+        if isinstance(self.model, OpenVinoEngine):
+            raise UserError(
+                "a model that was exported for OpenVINO has no weights to save: copy its folder, or save the "
+                "weights that it was exported from"
+            )
         self.model.save_pretrained(folder, self.tokenizer)
 
     @hints.refusing_options
@@ -97,7 +114,7 @@ class XLNetLanguageModel:
         """Continues texts, from left to right, by sampling.
 
         Args:
-            prompts: texts; may be empty. A prompt and what follows it have at most layout.LONGEST pieces.
+            prompts: texts; may be empty. A prompt and what follows it have at most settings.LONGEST pieces.
             max_new_tokens: pieces to write after each.
             temperature: by which logits are divided; 0 takes the likeliest piece each time.
             top_k: how many of the likeliest pieces to draw from; 0: all.
@@ -111,8 +128,8 @@ class XLNetLanguageModel:
         stop_ids = self._stop_ids(stop)
 
         def write(rows):
-            inputs = (*_padded(ids, rows), np.int32(max_new_tokens), _of(settings, rows), stop_ids)
-            written = self._run(_sample, *inputs)
+            prompts = _padded(ids, rows)
+            written = self._engine.sample(*prompts, max_new_tokens, settings.take(rows), stop_ids)
             candidates = zip(rows, written.tokens[:, 0], written.log_probs[:, 0])
             return [self._continuation(ids[row], *each) for row, *each in candidates]
 
@@ -131,7 +148,7 @@ class XLNetLanguageModel:
         """Continues texts by beam search.
 
         Args:
-            beams: continuations that are followed at a time, and returned; at most sampling.MOST_CANDIDATES.
+            beams: continuations that are followed at a time, and returned; at most settings.MOST_CANDIDATES.
 
         Returns:
             For each prompt its likeliest continuations, best first.
@@ -141,8 +158,7 @@ class XLNetLanguageModel:
         stop_ids = self._stop_ids(stop)
 
         def write(rows):
-            inputs = (*_padded(ids, rows), np.int32(max_new_tokens), stop_ids)
-            written = self._run(_search, *inputs, beams=beams)
+            written = self._engine.search(*_padded(ids, rows), max_new_tokens, beams, stop_ids)
             return [
                 [self._continuation(ids[row], *each) for each in zip(*beam) if np.isfinite(each[1]).all()]
                 for row, *beam in zip(rows, written.tokens, written.log_probs)
@@ -162,23 +178,22 @@ class XLNetLanguageModel:
         """Fills the gaps of texts, all gaps of a text together, by beam search.
 
         Args:
-            texts: each of at most layout.LONGEST pieces, and with at least one `<mask>` and at most
-                gap_parsing.MOST_GAPS; each stands for one piece.
+            texts: each of at most settings.LONGEST pieces, and with at least one `<mask>` and at most
+                gaps.MOST_GAPS; each stands for one piece.
             top_k: fillings that are followed at a time, and returned, and guesses for each gap; at most
-                sampling.MOST_CANDIDATES.
+                settings.MOST_CANDIDATES.
             orders: for each text the numbers of its gaps, from 0, in the order of filling; None: from left to
                 right.
         """
         texts = text_list(texts, "texts")
         ids = self._encode("texts", texts)
-        orders = gap_parsing.check_gaps(texts, orders)
+        orders = gaps.check_gaps(texts, orders)
         self._check_candidates("top_k", top_k)
 
         def fill(rows):
-            layout = self._gaps(texts, orders, rows)
-            filled = self._run(_fill_jointly, layout.ids, layout.is_context, layout.order, top_k=top_k)
-            wholes = self._decode(layout, filled.fills.tokens)
-            return [self._filled_text(_of(filled, index), whole) for index, whole in enumerate(wholes)]
+            marked = self._gaps(texts, orders, rows)
+            filled = self._engine.fill_jointly(*marked, top_k)
+            return [self._filled_text(filled, marked, index) for index in range(len(rows))]
 
         return _in_batches(fill, ids, batch_size)
 
@@ -203,14 +218,14 @@ class XLNetLanguageModel:
         easiest_first = isinstance(orders, str) and orders == EASIEST_FIRST
         texts = text_list(texts, "texts")
         ids = self._encode("texts", texts)
-        orders = gap_parsing.check_gaps(texts, None if easiest_first else orders)
+        orders = gaps.check_gaps(texts, None if easiest_first else orders)
         settings = same_for_all(len(texts), temperature, top_k, top_p, seed)
 
         def fill(rows):
-            layout = self._gaps(texts, orders, rows)
-            inputs = (layout.ids, layout.is_context, layout.order, _of(settings, rows))
-            written, order = self._run(_infill, *inputs, easiest_first=easiest_first)
-            return [text for [text] in self._decode(layout._replace(order=order), written.tokens)]
+            marked = self._gaps(texts, orders, rows)
+            written, order = self._engine.infill(*marked, settings.take(rows), easiest_first)
+            marked = marked._replace(order=order)
+            return [self._fill_in(marked, row, tokens) for row, [tokens] in enumerate(written.tokens)]
 
         return _in_batches(fill, ids, batch_size)
 
@@ -223,32 +238,19 @@ class XLNetLanguageModel:
         order: str | Sequence[Sequence[int]] = "left_to_right",
         seed: int = 0,
         batch_size: int = 8,
-    ) -> list[scoring.TextScore]:
-        """Scores texts in a factorization order: see scoring.score_texts, which explains the options."""
+    ) -> list[TextScore]:
+        """Scores texts in a factorization order: see arrays.scoring.score_texts, which explains options."""
         return scoring.score_texts(
-            self.model,
-            self.tokenizer,
-            texts,
-            contexts,
-            order=order,
-            seed=seed,
-            batch_size=batch_size,
-            run=self._run,
+            self._engine, self.tokenizer, texts, contexts, order=order, seed=seed, batch_size=batch_size
         )
 
     @hints.refusing_options
     def embed(
         self, texts: Sequence[str], *, tokens: bool = False, layer: int = -1, batch_size: int = 8
-    ) -> embedding.TextVectors:
-        """Returns vectors of texts: see embedding.embed_texts, which explains the options."""
+    ) -> TextVectors:
+        """Returns vectors of texts: see arrays.embedding.embed_texts, which explains the options."""
         return embedding.embed_texts(
-            self.model.encoder,
-            self.tokenizer,
-            texts,
-            tokens=tokens,
-            layer=layer,
-            batch_size=batch_size,
-            run=self._embed,
+            self._engine, self.tokenizer, texts, tokens=tokens, layer=layer, batch_size=batch_size
         )
 
     def _check_candidates(self, name: str, count: int):
@@ -257,20 +259,16 @@ class XLNetLanguageModel:
     def _encode(self, name: str, texts: Sequence[str], new_tokens: int = 0) -> list[np.ndarray]:
         """Returns the ids of each of the texts, of which there is one at least."""
         ids = self.tokenizer.encode_rows(texts, name)
-        check_text_lengths(name, [*map(len, ids)], new_tokens)
+        check_text_lengths(name, [*map(len, ids)], new_tokens, longest=self._engine.longest)
         return ids
 
     def _encode_prompts(self, prompts: Sequence[str], max_new_tokens: int) -> list[np.ndarray]:
-        _check_whole("max_new_tokens", max_new_tokens, LONGEST)
+        _check_whole("max_new_tokens", max_new_tokens, self._engine.longest)
         return self._encode("prompts", prompts, max_new_tokens)
 
-    def _gaps(self, texts: Sequence[str], orders: Sequence[Sequence[int]], rows: Sequence[int]) -> TextLayout:
+    def _gaps(self, texts: Sequence[str], orders: Sequence[Sequence[int]], rows: Sequence[int]) -> gaps.Gaps:
         """Reads some of the texts with gaps, and puts the gaps into the order of filling."""
-        layout, _ = gap_parsing.gaps(self._texts, tf.constant([texts[row] for row in rows]))
-        order = layout.order.numpy()
-        for positions, row in zip(order, rows, strict=True):
-            positions[: len(orders[row])] = positions[list(orders[row])]
-        return layout._replace(order=order)
+        return gaps.read_gaps(self.tokenizer, [texts[row] for row in rows], [orders[row] for row in rows])
 
     def _stop_ids(self, stop: Sequence[str]) -> np.ndarray:
         if isinstance(stop, str) or not isinstance(stop, Iterable):
@@ -291,36 +289,32 @@ class XLNetLanguageModel:
         begin = len(self.tokenizer.decode(prompt))
         return Continuation(whole[begin:], self._spell(tokens), log_probs[:count], whole)
 
-    def _filled_text(self, filled: Filled, wholes: Sequence[str]) -> FilledText:
-        """Makes strings of one text's part of arrays."""
-        count = int(np.count_nonzero(filled.guesses.tokens[:, 0] != PAD_ID))
+    def _filled_text(self, filled: Any, marked: gaps.Gaps, row: int) -> FilledText:
+        """Makes strings of one text's part of arrays (see infilling.Filled)."""
+        count = np.count_nonzero(marked.order[row] >= 0)
+        fills = zip(filled.fills.tokens[row], filled.fills.log_probs[row], filled.apart[row], strict=True)
         fillings = [
             Filling(
-                whole,
+                self._fill_in(marked, row, tokens),
                 self._spell(tokens[:count]),
                 np.exp(log_probs[:count]),
                 np.exp(apart[:count]),
                 float(log_probs.sum(dtype=np.float64)),
             )
-            for whole, tokens, log_probs, apart in zip(
-                wholes, filled.fills.tokens, filled.fills.log_probs, filled.apart, strict=True
-            )
+            for tokens, log_probs, apart in fills
             if np.isfinite(log_probs).all()
         ]
-        return FilledText(
-            fillings, self._guesses(filled.guesses, count), self._guesses(filled.guesses_apart, count)
+        guesses, alone = (
+            [
+                [*map(Guess, self._spell(tokens[tokens != PAD_ID]), np.exp(log_probs).tolist())]
+                for tokens, log_probs in zip(found.tokens[row, :count], found.log_probs[row, :count])
+            ]
+            for found in (filled.guesses, filled.guesses_apart)
         )
+        return FilledText(fillings, guesses, alone)
 
-    def _guesses(self, guesses: Guesses, count: int) -> list[list[Guess]]:
-        return [
-            [*map(Guess, self._spell(tokens[tokens != PAD_ID]), np.exp(log_probs).tolist())]
-            for tokens, log_probs in zip(guesses.tokens[:count], guesses.log_probs[:count])
-        ]
-
-    def _decode(self, layout: TextLayout, tokens: np.ndarray) -> list[list[str]]:
-        """Returns the texts with each of the fillings [B, C, G]."""
-        texts = iter(self._texts.decode(gap_parsing.fill_in(layout, tokens)).numpy())
-        return [[next(texts).decode() for _ in candidates] for candidates in tokens]
+    def _fill_in(self, marked: gaps.Gaps, row: int, tokens: np.ndarray) -> str:
+        return self.tokenizer.decode(gaps.fill_in(marked, row, tokens))
 
     def _spell(self, ids: Iterable[int]) -> list[str]:
         return [self.tokenizer.id_to_piece(piece) for piece in ids]
@@ -329,29 +323,6 @@ class XLNetLanguageModel:
 def _check_whole(name: str, value: int, most: int):
     is_right = is_whole(value) and 1 <= value <= most
     check_range(name, value, is_right, f"a whole number from 1 to {most}")
-
-
-def _sample(model, ids, lengths, most, settings, stop_ids, *, in_blocks):
-    layout = continuation(ids, lengths, tf.fill(tf.shape(lengths), most), most)
-    return decoding_loop.sample(model, layout._replace(in_blocks=in_blocks), settings, stop_ids)
-
-
-def _search(model, ids, lengths, most, stop_ids, *, beams, in_blocks):
-    layout = continuation(ids, lengths, tf.fill(tf.shape(lengths), most), most)
-    return decoding_loop.search(model, layout._replace(in_blocks=in_blocks), beams, stop_ids)
-
-
-def _fill_jointly(model, ids, is_context, order, *, top_k, in_blocks):
-    layout = infilling(ids, is_context, order)._replace(in_blocks=in_blocks)
-    return fill_jointly(model, layout, beams=top_k, guesses=top_k)
-
-
-def _infill(model, ids, is_context, order, settings, *, easiest_first, in_blocks):
-    """Returns what was written, and in which order."""
-    layout = infilling(ids, is_context, order)._replace(in_blocks=in_blocks)
-    if easiest_first:
-        return fill_easiest_first(model, layout, settings)
-    return decoding_loop.sample(model, layout, settings), order
 
 
 def _in_batches(function: Callable[[np.ndarray], list], ids: Sequence[np.ndarray], batch_size: int) -> list:
@@ -363,13 +334,10 @@ def _in_batches(function: Callable[[np.ndarray], list], ids: Sequence[np.ndarray
     return results
 
 
-def _padded(ids: Sequence[np.ndarray], rows: Sequence[int]) -> tuple[tf.Tensor, np.ndarray]:
+def _padded(ids: Sequence[np.ndarray], rows: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     """Returns the ids of some rows [B, T], padded, and their lengths [B]."""
     lengths = np.array([len(ids[row]) for row in rows], np.int32)
-    ragged = tf.RaggedTensor.from_row_lengths(np.concatenate([ids[row] for row in rows]), lengths)
-    return ragged.to_tensor(PAD_ID), lengths
-
-
-def _of(structure, row):
-    """Takes one row, or some, of all arrays of a structure."""
-    return tf.nest.map_structure(itemgetter(row), structure)
+    padded = np.full([len(rows), lengths.max()], PAD_ID, np.int32)
+    for target, row in zip(padded, rows, strict=True):
+        target[: len(ids[row])] = ids[row]
+    return padded, lengths

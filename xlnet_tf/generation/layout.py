@@ -3,37 +3,15 @@
 Shapes: B batch, T tokens, G tokens to write.
 """
 
-from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.generation.sampling import check_range
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.progress_bar import ProgressBar
-from xlnet_tf.schema import is_whole
-from xlnet_tf.text.sorted_windows import sorted_windows
 from xlnet_tf.text.special_tokens import PAD_ID
 
-LONGEST = 32_768  # tokens of a text, those that are written included
 AT_ONCE = 1024  # tokens; longer texts are read in blocks
-_UNSEEN = 3  # seconds without a progress bar
-_TOGETHER = 8 * AT_ONCE  # tokens of texts that are read together
-
-
-def check_text_lengths(name: str, lengths: Sequence[int], new_tokens: int = 0):
-    """Raises UserError if there is no text, or one is too long, and names it."""
-    if not lengths:
-        raise UserError(f"{name} is empty; expected at least one text.")
-    for row, length in enumerate(lengths):
-        if length + new_tokens > LONGEST:
-            after = f", and {new_tokens:,} are to follow" if new_tokens else ""
-            raise UserError(
-                f"{name}[{row}] has {length:,} pieces{after}; expected at most {LONGEST:,} in all. Shorten "
-                "the text, or split it."
-            )
 
 
 def check_others_are_seen(encoder: XLNetEncoder):
@@ -43,24 +21,6 @@ def check_others_are_seen(encoder: XLNetEncoder):
             "the encoder has same_length=True, which without a memory hides from every token all others; "
             "expected False: give this option when loading the model."
         )
-
-
-def by_length(lengths: Sequence[int], batch_size: int) -> Iterator[np.ndarray]:
-    """Deals rows into batches of similar length; long rows come in smaller batches.
-
-    It shows progress if it takes more than a few seconds.
-    """
-    check_range(
-        "batch_size", batch_size, is_whole(batch_size) and batch_size >= 1, "a whole number of at least 1"
-    )
-    windows = sorted_windows(
-        lengths, int, lambda longest: min(batch_size, max(1, _TOGETHER // max(1, longest)))
-    )
-    with ProgressBar(total=len(lengths), unit="text", delay=_UNSEEN, leave=False) as bar:
-        for _, batches in windows:
-            for rows in batches:
-                yield np.array(rows[::-1])
-                bar.update(len(rows))
 
 
 class TextLayout(NamedTuple):

@@ -1,8 +1,8 @@
-"""What a language model answers: texts, and the probabilities of their pieces."""
+"""What a language model answers: texts, the probabilities of their pieces, and vectors."""
 
 import dataclasses
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -75,3 +75,52 @@ class FilledText:
     fillings: list[Filling]
     guesses: list[list[Guess]]
     guesses_alone: list[list[Guess]]
+
+
+@dataclasses.dataclass(frozen=True)
+class TextScore:
+    """How likely a text is.
+
+    Attributes:
+        log_probabilities: float32 [pieces], of each piece given those before it in the order, in nats.
+        order: int [pieces], the numbers of the pieces in the order of their prediction.
+    """
+
+    pieces: list[str]
+    log_probabilities: np.ndarray
+    order: np.ndarray
+
+    @property
+    def total(self) -> float:
+        """The log-probability of the text, in nats."""
+        return float(self.log_probabilities.sum())
+
+
+class Vectors(NamedTuple):
+    """The vectors of texts: arrays, or tensors in a graph.
+
+    Attributes:
+        mean: [B, D] float32, the mean of the text's tokens without SEP and CLS; zeros for an empty text.
+        cls: [B, D] float32, CLS, the last token.
+        tokens: [B, T, D] float32, each token; zeros for padding.
+    """
+
+    mean: Any
+    cls: Any
+    tokens: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class TextVectors:
+    """The vectors of N texts.
+
+    Attributes:
+        mean, cls: float32 [N, D], as in Vectors.
+        tokens: for each text float32 [tokens, D], SEP and CLS last; None if not requested.
+        pieces: for each text those tokens; None likewise.
+    """
+
+    mean: np.ndarray
+    cls: np.ndarray
+    tokens: list[np.ndarray] | None = None
+    pieces: list[list[str]] | None = None

@@ -5,81 +5,13 @@ Each row has settings of its own, and its choice depends on nothing but that row
 Shapes: B rows, G tokens to write, V vocabulary.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
-import numpy as np
 import tensorflow as tf
 
-from xlnet_tf.errors import UserError, short_repr
+from xlnet_tf.generation.settings import Sampling
 from xlnet_tf.records.splitmix64 import stream
-from xlnet_tf.schema import is_whole
 from xlnet_tf.text.special_tokens import EOP_ID
 
 _BITS_OF_ONE = 0x3F800000  # the bits of 1.0 as float32
-_MOST_ROWS = 1 << 20  # rows of a seed; so rows of neighbouring seeds never overlap
-_MOST_SEEDS = 1 << 43
-
-# Between these a temperature divides logits without overflow; below the first, the likeliest piece is taken.
-COLDEST, HOTTEST = 0.001, 100.0
-MOST_CANDIDATES = 256  # of beam search, and guesses for a gap: memory and time grow with them
-
-
-class Sampling(NamedTuple):
-    """How the rows of a batch are sampled.
-
-    Attributes:
-        seeds: [B] integers; equal seeds, equal draws, whatever the device and the compiler.
-        temperature: [B] float32, by which logits are divided; 0 takes the likeliest piece.
-        top_k: [B] int32, how many of the likeliest pieces to draw from, and their equals; 0: all.
-        top_p: [B] float32 in (0, 1]: draws from the fewest likeliest pieces that have this much probability.
-    """
-
-    seeds: tf.Tensor
-    temperature: tf.Tensor
-    top_k: tf.Tensor
-    top_p: tf.Tensor
-
-
-def same_for_all(count: int, temperature: float, top_k: int, top_p: float, seed: int) -> Sampling:
-    """Returns the same settings for `count` rows, as arrays, but draws of their own."""
-    check_range(
-        "temperature",
-        temperature,
-        is_number(temperature) and 0 <= temperature <= HOTTEST,
-        f"0, to take the likeliest piece, to {HOTTEST}",
-    )
-    check_range("top_k", top_k, is_whole(top_k) and top_k >= 0, "a whole number: 0, for all pieces, or more")
-    check_range("top_p", top_p, is_number(top_p) and 0 < top_p <= 1, "more than 0, to 1")
-    is_seed = is_whole(seed) and abs(seed) < _MOST_SEEDS
-    check_range("seed", seed, is_seed, f"a whole number from {1 - _MOST_SEEDS} to {_MOST_SEEDS - 1}")
-    return Sampling(
-        seeds=int(seed) * _MOST_ROWS + np.arange(count),
-        temperature=np.full(count, temperature if temperature >= COLDEST else 0, np.float32),
-        top_k=np.full(count, min(top_k, np.iinfo(np.int32).max), np.int32),
-        top_p=np.full(count, top_p, np.float32),
-    )
-
-
-def is_number(value: object) -> bool:
-    """Returns whether a setting is a number."""
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-
-
-def is_permutation(numbers: object, count: int) -> bool:
-    """Returns whether a setting is a list that has each whole number from 0 to count - 1 once."""
-    numbers = numbers.tolist() if isinstance(numbers, np.ndarray) else numbers
-    return (
-        isinstance(numbers, Sequence)
-        and all(map(is_whole, numbers))
-        and sorted(numbers) == list(range(count))
-    )
-
-
-def check_range(name: str, value: object, is_right: bool, expected: str):
-    """Raises a UserError that names a setting if it is not right."""
-    if not is_right:
-        raise UserError(f"{name} is {short_repr(value)}; expected {expected}")
 
 
 def uniform_draws(seeds: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:

@@ -1,101 +1,22 @@
-"""How likely a text is: the log-probability of each of its tokens, in any factorization order.
+"""How likely a text is, in a graph: the log-probability of each of its tokens, in any factorization order.
 
 Whatever the order, the chain rule makes the sum over a text's tokens the log-probability of the text. Each
 order is a distribution of its own: nothing makes a model give a text the same probability in all of them.
 """
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-import numpy as np
 import tensorflow as tf
 
-from xlnet_tf.config import MOST_SEED
-from xlnet_tf.errors import UserError, short_repr
+from xlnet_tf.errors import UserError
 from xlnet_tf.generation import sampling
-from xlnet_tf.generation.graphs import Graphs
-from xlnet_tf.generation.layout import by_length, check_others_are_seen, check_text_lengths
+from xlnet_tf.generation.arrays.scoring import ORDERS
+from xlnet_tf.generation.layout import check_others_are_seen
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
-from xlnet_tf.text.tokenizer import XLNetTokenizer
-
-ORDERS = ("left_to_right", "right_to_left", "random")
 
 # Rows of logits computed at a time: with 32,000 pieces, 64 MB.
 _BLOCK = 512
-
-
-@dataclasses.dataclass(frozen=True)
-class TextScore:
-    """How likely a text is.
-
-    Attributes:
-        log_probabilities: float32 [pieces], of each piece given those before it in the order, in nats.
-        order: int [pieces], the numbers of the pieces in the order of their prediction.
-    """
-
-    pieces: list[str]
-    log_probabilities: np.ndarray
-    order: np.ndarray
-
-    @property
-    def total(self) -> float:
-        """The log-probability of the text, in nats."""
-        return float(self.log_probabilities.sum())
-
-
-def score_texts(
-    model: XLNetPretrainer,
-    tokenizer: XLNetTokenizer,
-    texts: Sequence[str],
-    contexts: Sequence[str] | None = None,
-    *,
-    order: str | Sequence[Sequence[int]] = "left_to_right",
-    seed: int = 0,
-    batch_size: int = 8,
-    run: Graphs | None = None,
-) -> list[TextScore]:
-    """Scores texts, each as a whole: time grows with the square of the longest.
-
-    Args:
-        contexts: the given, unscored text before each text; None: nothing. A text and its context have at
-            most layout.LONGEST pieces.
-        order: one of ORDERS, or for each text the numbers of its pieces, from 0, in the order of prediction.
-        batch_size: B, texts scored together; of about the same length, since all are padded to the longest.
-        run: the model's graphs, for calls that follow each other; None: new ones.
-    """
-    ids = tokenizer.encode_rows(texts, "texts")
-    before = tokenizer.encode_rows([""] * len(ids) if contexts is None else contexts, "contexts")
-    if len(before) != len(ids):
-        raise UserError(f"there are {len(ids)} texts and {len(before)} contexts; expected as many.")
-    lengths = [len(context) + len(text) for context, text in zip(before, ids)]
-    check_text_lengths("texts", lengths)
-    is_seed = sampling.is_whole(seed) and abs(seed) <= MOST_SEED
-    sampling.check_range("seed", seed, is_seed, f"a whole number from {-MOST_SEED} to {MOST_SEED}")
-    if not isinstance(order, str):
-        _check_permutations(order, ids)
-
-    run = run or Graphs(model)
-    scores = [None] * len(ids)
-    for rows in by_length(lengths, batch_size):
-        length = max(1, *(lengths[row] for row in rows))
-        features, is_scored = join_contexts(_ragged(before, rows), _ragged(ids, rows), length)
-        if isinstance(order, str):
-            row_ranks = order_ranks(is_scored, order, tf.fill([len(rows)], tf.constant(seed, tf.int64)))
-        else:
-            permutations = tf.ragged.constant([list(order[row]) for row in rows], tf.int32, ragged_rank=1)
-            row_ranks = permutation_ranks(is_scored, permutations.to_tensor(-1, shape=[None, length]))
-        log_probs = run(_score, features["input_word_ids"], features["input_mask"], is_scored, row_ranks)
-        for row, *values in zip(rows, log_probs, row_ranks.numpy(), is_scored.numpy(), strict=True):
-            log_probabilities, its_ranks, scored = values
-            pieces = [tokenizer.id_to_piece(piece) for piece in ids[row]]
-            scores[row] = TextScore(pieces, log_probabilities[scored], np.argsort(its_ranks[scored]))
-    return scores
-
-
-def _score(model, ids, mask, is_scored, ranks, *, in_blocks):
-    features = {"input_word_ids": ids, "input_mask": mask}
-    return token_log_probabilities(model, features, is_scored, ranks, in_blocks)
 
 
 def join_contexts(
@@ -223,24 +144,3 @@ def _pick(model: XLNetPretrainer, query_output: tf.Tensor, ids: tf.Tensor) -> tf
 def _numbers(is_scored: tf.Tensor) -> tf.Tensor:
     """Numbers the scored tokens of each row from left to right, from 0; [B, T] int32."""
     return tf.cumsum(tf.cast(is_scored, tf.int32), axis=1) - 1
-
-
-def _ragged(ids: Sequence[np.ndarray], rows: np.ndarray) -> tf.RaggedTensor:
-    chosen = [ids[row] for row in rows]
-    return tf.RaggedTensor.from_row_lengths(np.concatenate(chosen).astype(np.int32), [*map(len, chosen)])
-
-
-def _check_permutations(orders: Sequence[Sequence[int]], ids: Sequence[np.ndarray]):
-    if not isinstance(orders, (Sequence, np.ndarray)):
-        raise UserError(
-            f"order is {short_repr(orders)}; expected one of {', '.join(ORDERS)}, or a list of numbers for "
-            "each text"
-        )
-    if len(orders) != len(ids):
-        raise UserError(f"there are {len(ids)} texts and {len(orders)} orders; expected as many.")
-    for index, (order, text) in enumerate(zip(orders, ids)):
-        if not sampling.is_permutation(order, len(text)):
-            raise UserError(
-                f"order[{index}] is {short_repr(order)}; expected each number from 0 to {len(text) - 1} "
-                f"once: the text has {len(text)} pieces."
-            )

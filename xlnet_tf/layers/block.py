@@ -133,6 +133,6 @@ class TransformerBlock(ConfiguredLayer):
         `seeds` are those of the dropout of attention and of the feed-forward network.
         """
         attended = kernels.dropout(attended, self.dropout, seeds[0])
-        stream = tf.cast(self.attention_norm(stream + attended), stream.dtype)
+        stream = kernels.normalize_sum(stream, attended, self.attention_norm)
         transformed = self.feed_forward(stream, kernels=kernels, seed=seeds[1], weights=feed_forward_weights)
-        return tf.cast(self.feed_forward_norm(stream + transformed), stream.dtype)
+        return kernels.normalize_sum(stream, transformed, self.feed_forward_norm)

@@ -80,11 +80,11 @@ def sinusoid_encoding(distances: tf.Tensor, d_model: int) -> tuple[tf.Tensor, tf
 
 
 def of_shorter(table: tf.Tensor, length, attention_type: str = "bi") -> tf.Tensor:
-    """Picks from a table [L, N, R, H] the distances in a shorter text, without memory: [L, N, R', H].
+    """Picks from a table [N, R, H] the distances in a shorter text, without memory: [N, R', H].
 
     A longer text is an error of TensorFlow.
     """
-    entries = tf.shape(table)[2]
+    entries = tf.shape(table)[1]
     longest, after = (entries // 2, length) if attention_type == "bi" else (entries - 1, 1)
     # tf.slice rather than indexing: it refuses to begin before the first row.
-    return tf.slice(table, [0, 0, longest - length, 0], [-1, -1, length + after, -1])
+    return tf.slice(table, [0, longest - length, 0], [-1, length + after, -1])

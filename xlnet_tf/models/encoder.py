@@ -259,12 +259,14 @@ class XLNetEncoder(ShapeFreeModel):
         return memory, tf.cast(mask, tf.bool)
 
     def _positions(self, features, query_len, key_len, kernels, seed):
-        """Encodes the relative positions; or takes them, projected for each layer already [L, N, R, H]."""
+        """Encodes the relative positions; or takes them, projected for each layer already, L of [N, R, H]."""
         position_keys = features.get("position_keys")
         if position_keys is not None:
             if {"memory", "direction"} & set(features):
                 raise UserError("position_keys are for texts read at once and forward; leave them out.")
-            shorter = positions_lib.of_shorter(position_keys, query_len, self.attention_type)
+            # Layer by layer: a compiler of whole graphs then has a constant table for each.
+            tables = [position_keys[layer] for layer in range(self.config.n_layer)]
+            shorter = [positions_lib.of_shorter(table, query_len, self.attention_type) for table in tables]
             return RelativePositions(), shorter
         positions = kernels.encode_positions(
             self.config.d_model,

@@ -1,7 +1,12 @@
 """Opens a text embedder: any weights, fine-tuned or not, or an exported language model."""
 
+from xlnet_tf.errors import UserError
+from xlnet_tf.generation.arrays.embedding import embedder
+from xlnet_tf.generation.settings import check_layer
+from xlnet_tf.model_folders import OPENVINO_MODEL
 from xlnet_tf.serving.answers.options import FLOAT32
-from xlnet_tf.serving.answers.source import Source
+from xlnet_tf.serving.answers.source import Embedder, Source, check_type_is_kept
+from xlnet_tf.serving.openvino.folder import OpenVinoFolder, find_folder
 
 
 def open_embedder(
@@ -12,10 +17,28 @@ def open_embedder(
     Args:
         path: any weights, or an exported language model.
         checkpoint: of a fine-tuned run; see open_served.
-        layer: see generation.embedding.embed_texts; an exported model has a fixed layer.
+        layer: see generation.arrays.embedding.embed_texts; a SavedModel has a fixed layer, a model for
+            OpenVINO has all; -1 is the layer that it was exported for.
         weights: the kind that will be loaded: float32 or bfloat16; of an exported model, float32.
         threads: see open_served.
     """
+    if version := find_folder(path):
+        if checkpoint:
+            raise UserError("--checkpoint is for fine-tuned runs")
+        check_type_is_kept(path, weights)
+        return _open_openvino(version, layer, threads)
     from xlnet_tf.serving import tensorflow_sources  # here: what OpenVINO answers needs no TensorFlow
 
     return tensorflow_sources.open_embedder(path, checkpoint, layer, weights)
+
+
+def _open_openvino(version: OpenVinoFolder, layer: int, threads: int) -> Source:
+    engine = version.language_model(threads)
+    layer = version.options.get("layer", -1) if layer == -1 else layer
+    check_layer(layer, engine.n_layer)
+
+    def load(weights: str = FLOAT32) -> Embedder:
+        del weights
+        return embedder(engine, version.load_tokenizer(), layer)
+
+    return Source(version.path, f"{version.path}/{OPENVINO_MODEL}", {"text": 1}, load)

@@ -14,8 +14,10 @@ from xlnet_tf import hub, task_registry
 from xlnet_tf.checkpoints import Checkpoint, building_from, load_into, open_checkpoint
 from xlnet_tf.checkpoints.model_card import ModelCard, is_run, task_of
 from xlnet_tf.errors import UserError, reason
-from xlnet_tf.generation.embedding import TextVectors, check_layer, embed_texts
-from xlnet_tf.generation.graphs import Graphs
+from xlnet_tf.generation.arrays.embedding import embedder
+from xlnet_tf.generation.graphs import EncoderGraphs
+from xlnet_tf.generation.results import TextVectors
+from xlnet_tf.generation.settings import check_layer
 from xlnet_tf.model_folders import exported_version
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.loading import Pretrained
@@ -232,10 +234,7 @@ def open_embedder(path: str, checkpoint: str = "", layer: int = -1, weights: str
     def load(weights: str = FLOAT32) -> Embedder:
         with policy(weights):
             encoder, tokenizer = XLNetEncoder.from_pretrained(source), source.load_tokenizer()
-        run = Graphs(encoder)
-        return lambda texts, tokens: embed_texts(
-            encoder, tokenizer, texts, tokens=tokens, layer=layer, batch_size=max(1, len(texts)), run=run
-        )
+        return embedder(EncoderGraphs(encoder), tokenizer, layer)
 
     return Source(path, weights_file(path), {"text": 1}, load)
 

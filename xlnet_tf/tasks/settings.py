@@ -8,6 +8,7 @@ from official.modeling.hyperparams import base_config
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.batching import WINDOW
+from xlnet_tf.tasks import suggestions
 from xlnet_tf.tasks.model_config import READING, EncoderModelConfig
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
 
@@ -53,10 +54,10 @@ class FinetuningConfig(cfg.TaskConfig):
 
     model: EncoderModelConfig = dataclasses.field(default_factory=EncoderModelConfig)
     train_data: ExamplesConfig = dataclasses.field(
-        default_factory=lambda: ExamplesConfig(global_batch_size=32)
+        default_factory=lambda: ExamplesConfig(global_batch_size=suggestions.BATCH)
     )
     validation_data: ExamplesConfig = dataclasses.field(default_factory=ExamplesConfig)
-    epochs: float = 3.0
+    epochs: float = suggestions.EPOCHS
     warmup_fraction: float = 0.1
     seed: int = 0
     batching: str | None = "fixed"
@@ -70,7 +71,7 @@ def finetuning_experiment(task: FinetuningConfig) -> cfg.ExperimentConfig:
     How texts are read is left open; FinetuningTask fills it in.
     """
     trainer = TrainerConfig(train_steps=0, validation_interval=0, checkpoint_interval=0, max_to_keep=5)
-    trainer.optimizer_config.learning_rate = 2e-5
+    trainer.optimizer_config.learning_rate = suggestions.LEARNING_RATE
     trainer.optimizer_config.warmup_steps = 0
     task.model.override(dict.fromkeys(READING))  # not given: FinetuningTask fills it in
     task.batching = None

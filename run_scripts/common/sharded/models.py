@@ -55,7 +55,7 @@ class TextModel:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scoring(TextModel):
-    """A pretrained model that scores texts; see generation.scoring.score_texts."""
+    """A pretrained model that scores texts; see generation.arrays.scoring.score_texts."""
 
     context: str = option("What stands before each text.", "")
     order: str = option(
@@ -68,11 +68,7 @@ class Scoring(TextModel):
 
     def load(self, threads: int) -> Answerer:
         computing.use_threads(self.path, threads)
-        from xlnet_tf.generation.language_model import XLNetLanguageModel
-        from xlnet_tf.serving.graph.weights import policy
-
-        with policy(self.dtype):
-            model = XLNetLanguageModel.from_pretrained(self.path)
+        model = computing.load_language_model(self.path, self.dtype, threads)
 
         def answer(rows: Sequence[Inputs]) -> list[dict[str, Any]]:
             scores = model.score(
@@ -98,7 +94,7 @@ class Scoring(TextModel):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Embedding(TextModel):
-    """Float32 vectors of texts; see generation.embedding.embed_texts."""
+    """Float32 vectors of texts; see generation.arrays.embedding.embed_texts."""
 
     checkpoint: str = option("Of a fine-tuned run: best, last, or as ckpt-100; empty: best.", "")
     pooling: str = option("Which vector stands for a text.", "mean", choices=("mean", "cls"))

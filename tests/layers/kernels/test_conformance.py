@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.helpers.profiles import examples
 from xlnet_tf.layers import kernels as package
 from xlnet_tf.layers.attention import AttentionWeights, attend
+from xlnet_tf.layers.base import layer_norm
 from xlnet_tf.layers.block import ACTIVATIONS
 from xlnet_tf.layers.kernels import Kernels, position_shift
 from xlnet_tf.layers.kernels.reference import ReferenceKernels
@@ -252,6 +253,32 @@ def test_feed_forward_operations(name, dtype, sizes, activation, rate, number):
         results(ReferenceWithMasksOf(kernels)),
         dtype,
     )
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("name", FAST)
+@given(
+    sizes=st.tuples(st.integers(1, 4), st.integers(1, 9), st.integers(3, 20)), number=st.integers(0, 2**31)
+)
+@examples(2, 100)
+def test_normalized_sums(name, dtype, sizes, number):
+    rng = np.random.default_rng(number)
+    a, b, upstream = (tf.cast(rng.normal(size=sizes), dtype) for _ in range(3))
+    norm = layer_norm("norm")
+    norm.build([None, None, sizes[-1]])
+    for weight in norm.trainable_variables:
+        weight.assign(rng.normal(size=weight.shape))
+
+    def results(kernels):
+        with tf.GradientTape() as tape:
+            tape.watch([a, b])
+            result = kernels.normalize_sum(a, b, norm)
+        assert result.dtype == dtype
+        gradients = tape.gradient(result, [a, b, *norm.trainable_variables], upstream)
+        return [tf.cast(tensor, tf.float32) for tensor in (result, *gradients)]
+
+    kernels = FAST[name]
+    close(tf.function(lambda: results(kernels), autograph=False)(), results(ReferenceKernels()), dtype)
 
 
 class Recorder:

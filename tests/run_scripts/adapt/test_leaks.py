@@ -28,10 +28,7 @@ def test_a_document_is_a_leak_if_it_has_the_first_letters_of_a_text(held_out, be
     ("written", "is_leak"),
     [
         ("The CAFÉ by the river, which opened in 1999, serves the best cakes of all.", True),
-        (
-            "I quote: ‘the cafe by the river\nwhich opened in 1999 serves the best cakes of all’ -- yes!",
-            True,
-        ),
+        ("I quote: ‘the cafe by the river\nwhich opened in 1999 serves the best cakes of all’ -- yes!", True),
         ("The café by the river, which opened in 1999, serves the best.", False),
         ("Good.", True),
         ("Good cakes.", False),

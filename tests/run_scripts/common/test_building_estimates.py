@@ -2,8 +2,6 @@
 
 import dataclasses
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
@@ -11,6 +9,7 @@ from run_scripts.common.estimates import building, records
 from run_scripts.common.estimates.building import BuildPlan
 from run_scripts.common.estimates.training import PretrainingRun, size
 from tests.helpers.command_flags import fresh_flags
+from tests.helpers.commands import run_in_fork
 from tfrecord_builders.pretraining import build as builder
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import define_flags, from_flags, given_of
@@ -144,9 +143,8 @@ def test_more_passes_cost_less_than_the_first():
 
 
 def test_the_script(manifest):
-    command = [sys.executable, "-m", "run_scripts.sizing", "--build", f"--records={manifest.folder}"]
-    command += ["--text_gb=1", "--num_passes=7"]  # what is given counts more than the set
-    shown = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    given = ("--text_gb=1", "--num_passes=7")  # counts more than the set
+    shown = run_in_fork("run_scripts.sizing", "--build", f"--records={manifest.folder}", *given).stdout
     assert f"{7 * 32}" in shown.split("  shards")[1].split("\n")[0]
     pieces = manifest.statistics["tokens"] / manifest.statistics["bytes"] * 1e9
     million = 2 * pieces / manifest.reuse_len / 1e6

@@ -2,8 +2,6 @@
 
 import functools
 import json
-import subprocess
-import sys
 import types
 
 import numpy as np
@@ -12,7 +10,7 @@ import tensorflow as tf
 
 from run_scripts.common import answers
 from run_scripts.common.predicting import served
-from tests.conftest import REPOSITORY
+from tests.helpers.commands import run_in_fork
 from tests.helpers.serving.fake_server import grpc_server, rest_server
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.answers.signatures import Signature, TensorInfo
@@ -52,11 +50,7 @@ def client(address):
     return connect(address, "toy")
 
 
-def predict(*flags):
-    return subprocess.run(
-        [sys.executable, "-m", "run_scripts.predict", *flags],
-        cwd=REPOSITORY, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+predict = functools.partial(run_in_fork, "run_scripts.predict")
 
 
 def test_rows_of_flags_are_answered_as_a_table(address):

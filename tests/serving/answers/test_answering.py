@@ -7,10 +7,16 @@ import pytest
 
 from tests.helpers.serving import answering
 from tests.helpers.serving.exports import KINDS
-from tests.helpers.serving.toys import HOSTILE
+from tests.helpers.serving.toys import HOSTILE, built
 from tests.text.test_tokenizer import hostile_texts
 from xlnet_tf import task_registry
+from xlnet_tf.models.classifier import XLNetClassifier
+from xlnet_tf.models.question_answering import XLNetQuestionAnswering
+from xlnet_tf.models.token_classifier import XLNetTokenClassifier
 from xlnet_tf.serving.answers.text_answers import answer_texts
+from xlnet_tf.tasks.classification.serving import ClassificationModule
+from xlnet_tf.tasks.question_answering.serving import QuestionAnsweringModule
+from xlnet_tf.tasks.tagging.serving import TaggingModule
 
 TEXTS = ["", " ", "\u3000 ", "<sep>", "<sep> ba <mask>", "ba ne, 5,000", "\U0001f600 ba\u0301 ne", *HOSTILE]
 
@@ -45,6 +51,59 @@ def test_answers_are_those_of_the_exported_model(small_tokenizer, task):
     assert {name: (info.dtype, info.rank) for name, info in without.outputs.items()} == {
         name: (info.dtype, info.rank) for name, info in specs.items()
     }
+
+
+VARIANTS = {
+    "several labels, cut in the middle": (
+        "classification",
+        lambda tokenizer: ClassificationModule(
+            built(XLNetClassifier, tokenizer, 3, labels=["a", "b", "c"], multi_label=True),
+            tokenizer,
+            seq_len=24,
+            truncation="middle",
+            temperature=[0.5, 1.0, 2.0],
+            alert={"label": "b", "threshold": 0.5},
+        ),
+    ),
+    "a question in each segment": (
+        "question_answering",
+        lambda tokenizer: QuestionAnsweringModule(
+            built(
+                XLNetQuestionAnswering,
+                tokenizer,
+                start_top=4,
+                end_top=3,
+                segment_len=16,
+                encoder_options={"memory_len": 16},
+            ),
+            tokenizer,
+            seq_len=32,
+            max_question_len=5,
+            stride=9,
+        ),
+    ),
+    "tags of single words": (
+        "tagging",
+        lambda tokenizer: TaggingModule(
+            built(XLNetTokenClassifier, tokenizer, 3, labels=["noun", "verb", "sign"]),
+            tokenizer,
+            seq_len=24,
+            stride=5,
+            temperature=[0.5],
+        ),
+    ),
+}
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", VARIANTS)
+def test_answers_with_other_options(small_tokenizer, name):
+    task, make = VARIANTS[name]
+    module = make(small_tokenizer)
+    without = answering.of_module(module, task)
+    rows = rows_of(module.input_ranks(), 20, seed=len(name))
+    for row, *pair in zip(rows, answer_texts(without, rows, 5), answer_texts(module, rows, 7), strict=True):
+        assert_near(*pair, row)
 
 
 def decoded(columns):

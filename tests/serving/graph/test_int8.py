@@ -8,7 +8,7 @@ from tests.helpers.models.heads import arrays, random_features, random_head
 from xlnet_tf.checkpoints import names
 from xlnet_tf.generation.decoding_loop import sample
 from xlnet_tf.generation.layout import continuation
-from xlnet_tf.generation.sampling import same_for_all
+from xlnet_tf.generation.settings import same_for_all
 from xlnet_tf.serving.graph.int8 import Int8Weights
 
 

@@ -167,11 +167,7 @@ def test_long_fields_are_read(file):
         ('text,label\n"a"b,1\n', CSV, r"data:2: bad quoting"),
         ('text,label\n"a";1\n', CSV, r"data:2: bad quoting .*the delimiter is ',': .*another --delimiter"),
         ("text,label\na\rb,1\n", CSV, r"data:2: bad quoting \(a carriage return outside of quotes\)"),
-        (
-            '{"text": "a", "label": 1, "text": "b"}',
-            JSONL,
-            r'data:1: "text" is given twice: keep one',
-        ),
+        ('{"text": "a", "label": 1, "text": "b"}', JSONL, r'data:1: "text" is given twice: keep one'),
         ('{"a": {"b": 1, "b": 1}}', JSONL, r'data:1: "b" is given twice'),
         ("text\ttext\na\t1\n", TSV, r"data:1: two columns have the same name"),
         ('{"text": 1}\n{"text"\n', JSONL, r"data:2: not json"),

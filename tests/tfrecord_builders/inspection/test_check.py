@@ -310,10 +310,7 @@ def test_faults_of_the_order_are_reported_for_their_records_only(build, tmp_path
     text = RecoveredText(manifest, shard, columns, np.ones(shard.records, bool))
     assert {
         b.invariant: b.records.tolist() for b in invariants.broken_records(manifest, shard, columns, text)
-    } == {
-        "order: a permutation": [first],
-        "order: blocks of 4 keep their order": [second],
-    }
+    } == {"order: a permutation": [first], "order: blocks of 4 keep their order": [second]}
 
 
 def mutate(rng, columns, spec):

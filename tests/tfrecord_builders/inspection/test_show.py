@@ -4,7 +4,6 @@ import json
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 import types
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 from run_scripts import inspect_records
+from tests.helpers.commands import run_in_fork
 from tests.helpers.full_disk import files_of_at_most
 from tfrecord_builders.inspection import plot_mask
 from tfrecord_builders.inspection import show as inspect_show
@@ -104,10 +104,7 @@ def test_what_is_asked_for_is_done(small_records, tmp_path, capsys):
         ({"check": True, "stats": True}, "--stats and --check are given"),
         ({"json": True}, "--json is given to show a record"),
         ({"page": "report.html"}, "--page is given with --records, expected --examples with it"),
-        (
-            {"examples": "x", "stats": True},
-            "--examples is given with --records and --stats, expected --page",
-        ),
+        ({"examples": "x", "stats": True}, "--examples is given with --records and --stats, expected --page"),
     ],
 )
 def test_what_does_not_go_together_is_refused(small_records, wrong, message):
@@ -116,8 +113,7 @@ def test_what_does_not_go_together_is_refused(small_records, wrong, message):
 
 
 def test_the_script(tmp_path):
-    command = [sys.executable, "-m", "run_scripts.inspect_records", f"--records={tmp_path}"]
-    wrong = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    wrong = run_in_fork("run_scripts.inspect_records", f"--records={tmp_path}")
     assert wrong.returncode == 1 and wrong.stderr.startswith("ERROR: ") and "manifest.json" in wrong.stderr
 
 

@@ -73,7 +73,7 @@ def test_examples_have_the_pieces_of_the_running_text(tmp_path, tokenizer_file):
     [part] = next(iter(examples.sidecar()))["parts"]
     assert part["text"] == "ka tomi, cannot."
     assert [part["text"][begin:end] for begin, end in part["offsets"]] == [
-        *("ka", "tomi", ",", "can", "not", "."),
+        *("ka", "tomi", ",", "can", "not", ".")
     ]
     assert part["tags"] == ["DET", "NOUN", "PUNCT", "AUX", "PART", "PUNCT"]
     ids = examples.arrays()["input_ids"][0]

@@ -104,6 +104,12 @@ class Kernels(Protocol):
     def dropout(self, x: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
         """Zeroes elements with probability `rate` and scales the others; the identity without a seed."""
 
+    def normalize_sum(self, a: tf.Tensor, b: tf.Tensor, norm) -> tf.Tensor:
+        """Adds vectors [B, Q, D] and normalizes the sum with a LayerNormalization, in float32.
+
+        The result is in their type.
+        """
+
     def activate(self, rows: tf.Tensor, activation, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
         """Applies an activation function, then dropout."""
 

@@ -9,7 +9,7 @@ and dropout draws other masks.
 
 import tensorflow as tf
 
-from xlnet_tf.layers.kernels import position_shift, softmax
+from xlnet_tf.layers.kernels import normalization, position_shift, softmax
 from xlnet_tf.layers.kernels.dropout_mask import keep_mask_8_bits, threefry_words
 from xlnet_tf.layers.kernels.graph import GraphKernels, add_terms, terms_of
 from xlnet_tf.layers.kernels.matmul import (
@@ -87,6 +87,12 @@ class CpuGraphKernels(GraphKernels):
 
     def keep_mask(self, shape, rate, seed):
         return keep_mask_8_bits(shape, rate, seed, threefry_words)
+
+    def normalize_sum(self, a, b, norm):
+        """By XLA where it compiles once: rows of any length would have a program for each."""
+        if self._training and a.shape.is_fully_defined():
+            return normalization.normalize_sum(a, b, norm)
+        return super().normalize_sum(a, b, norm)
 
     def activate(self, rows, activation, rate, seed):
         if seed is None or not rate:

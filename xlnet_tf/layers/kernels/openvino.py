@@ -20,6 +20,19 @@ class OpenVinoKernels(GraphKernels):
     def dense(self, rows, weights, bias):
         return self.matmul(rows, weights) + tf.cast(bias, rows.dtype)
 
+    def project_heads(self, stream, weights):
+        heads, width = weights.shape[1:]
+        rows = self.matmul(stream, tf.reshape(weights, [-1, heads * width]))  # [B, Q, N * H]
+        shape = [size or tf.shape(stream)[axis] for axis, size in enumerate(stream.shape[:2])]
+        return tf.transpose(tf.reshape(rows, [*shape, heads, width]), [0, 2, 1, 3])
+
+    def merge_heads(self, heads, weights, dtype):
+        _, count, width = weights.shape
+        rows = tf.transpose(tf.cast(heads, dtype), [0, 2, 1, 3])
+        shape = [size or tf.shape(rows)[axis] for axis, size in enumerate(rows.shape[:2])]
+        rows = tf.reshape(rows, [*shape, count * width])
+        return self.matmul(rows, tf.reshape(weights, [-1, count * width]), transpose_b=True)
+
     def position_scores(self, queries, position_keys, context):
         if not context.in_order:
             return super().position_scores(queries, position_keys, context)

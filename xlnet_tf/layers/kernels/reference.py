@@ -81,5 +81,8 @@ class ReferenceKernels:
     def _drop(self, x, keep_mask, rate):
         return tf.where(keep_mask, x * tf.cast(1 / (1 - rate), x.dtype), tf.zeros([], x.dtype))
 
+    def normalize_sum(self, a, b, norm):
+        return tf.cast(norm(a + b), a.dtype)
+
     def activate(self, rows, activation, rate, seed):
         return self.dropout(activation(rows), rate, seed)

@@ -196,9 +196,10 @@ class ExportableModel(TextAnswers, tf.Module):
         """Returns what is exported where there is no TensorFlow: functions of numbers with their inputs.
 
         MAIN_GRAPH is `graph_outputs` of sequences of any length up to seq_len; of a model that reads in
-        segments, of seq_len.
+        segments, of seq_len. Those called FILE/PART become parts of one file.
         """
-        tokens = tf.TensorSpec([None, None if len(self.buckets) > 1 else self.seq_len], tf.int32)
+        in_segments = self.use(lambda model: getattr(model, "segment_len", 0))
+        tokens = tf.TensorSpec([None, self.seq_len if in_segments else None], tf.int32)
         specs = dict.fromkeys(TOKEN_FEATURES, tokens)
         return {MAIN_GRAPH: (lambda **features: self.graph_outputs(features), specs)}
 

@@ -2,7 +2,8 @@
 
     versions.serving -> service.Service -> rest.application behind guard.Guard, grpc_service
 
-saved_model.py runs a SavedModel, batching.py puts requests together, json_tensors.py reads and writes JSON.
+saved_model.py runs a SavedModel, openvino_model.py a model for OpenVINO; batching.py puts requests together,
+json_tensors.py reads and writes JSON.
 """
 
 import contextlib

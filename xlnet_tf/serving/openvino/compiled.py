@@ -2,7 +2,8 @@
 
 import queue
 import types
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -38,7 +39,7 @@ class CompiledGraph:
     the processor can.
 
     Args:
-        path: the graph's .xml file, its .bin file next to it.
+        graph: its .xml file, the .bin file next to it; or the openvino.Model itself.
         weights: what it was exported with: "float32", "bfloat16", "int8" or "int4"; the last two compute in
             bfloat16 what is not in integers, if the processor can.
         threads: of the processor that it computes with; 0: one for each core.
@@ -48,7 +49,7 @@ class CompiledGraph:
         inputs, outputs: their names.
     """
 
-    def __init__(self, path: str, weights: str, *, threads: int = 0, streams: int = 1):
+    def __init__(self, graph: Any, weights: str, *, threads: int = 0, streams: int = 1):
         openvino = import_openvino()
         core = openvino.Core()
         settings = {
@@ -57,32 +58,71 @@ class CompiledGraph:
             "INFERENCE_NUM_THREADS": threads,
         }
         try:
-            compiled = core.compile_model(path, "CPU", settings)
+            compiled = core.compile_model(graph, "CPU", settings)
         except RuntimeError as error:
-            reason = str(error).strip().rpartition("\n")[2]
-            raise UserError(
-                f"{path} cannot be read by OpenVINO ({reason}): export the model again"
-            ) from error
+            raise _unreadable(graph, error) from error
         self.inputs = [port.any_name for port in compiled.inputs]
         self.outputs = [port.any_name for port in compiled.outputs]
         self._idle: queue.SimpleQueue = queue.SimpleQueue()
         for _ in range(streams):
             self._idle.put(compiled.create_infer_request())
 
-    @staticmethod
-    def names(path: str) -> tuple[list[str], list[str]]:
-        """Returns the names of a graph's inputs and outputs, without compiling it."""
-        model = import_openvino().Core().read_model(path)
-        return [port.any_name for port in model.inputs], [port.any_name for port in model.outputs]
-
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Computes the outputs by name; waits while as many calls as there are streams are being computed."""
         request = self._idle.get()
         try:
-            request.infer({name: inputs[name] for name in self.inputs})
+            request.infer({name: inputs[name] for name in self.inputs}, share_inputs=True)
             return {name: request.get_tensor(name).data.copy() for name in self.outputs}
         finally:
             self._idle.put(request)
+
+
+class GraphParts:
+    """A file of several graphs that share their weights, see conversion.merge: each is compiled on its own.
+
+    Args:
+        path: the .xml file, its .bin file next to it.
+        weights, threads: see CompiledGraph.
+        of_few_rows: parts that compute in float32 where weights are integers: for a row or two, bringing the
+            weights to bfloat16 takes longer than it saves.
+    """
+
+    def __init__(self, path: str, weights: str, *, threads: int = 0, of_few_rows: Collection[str] = ()):
+        self._openvino = import_openvino()
+        self._weights, self._threads, self._of_few_rows = weights, threads, of_few_rows
+        try:
+            self._model = self._openvino.Core().read_model(path)
+        except RuntimeError as error:
+            raise _unreadable(path, error) from error
+
+    def shapes(self, part: str) -> dict[str, list[int | None]]:
+        """Returns the shapes of a part's inputs and outputs; None: any size."""
+        ports = [*self._model.inputs, *self._model.outputs]
+        return {
+            name.removeprefix(f"{part}/"): [None if size.is_dynamic else size.get_length() for size in shape]
+            for name, shape in ((port.any_name, port.partial_shape) for port in ports)
+            if name.startswith(f"{part}/")
+        }
+
+    def compile(self, part: str, outputs: Sequence[str] = ()) -> CompiledGraph:
+        """Compiles what a part needs for some of its outputs; none are all."""
+        model = self._model.clone()
+        parameters, results = (
+            [each for each in nodes if each.get_friendly_name().startswith(f"{part}/")]
+            for nodes in (model.get_parameters(), model.get_results())
+        )
+        wanted = {f"{part}/{name}" for name in outputs}
+        results = [each for each in results if not wanted or each.get_friendly_name() in wanted]
+        chosen = self._openvino.Model(results, parameters, part)
+        for port in (*chosen.inputs, *chosen.outputs):
+            port.set_names({port.any_name.removeprefix(f"{part}/")})
+        in_float32 = part in self._of_few_rows and self._weights != BFLOAT16
+        return CompiledGraph(chosen, FLOAT32 if in_float32 else self._weights, threads=self._threads)
+
+
+def _unreadable(graph: Any, error: RuntimeError) -> UserError:
+    reason = str(error).strip().rpartition("\n")[2]
+    return UserError(f"{graph} cannot be read by OpenVINO ({reason}): export the model again")
 
 
 def computes_in_bfloat16(core, weights: str) -> bool:

@@ -50,3 +50,19 @@ def _of_concrete_function(traced: Any) -> Any:
     model = frontend.convert(frontend.load(nodes))
     apply_moc_transformations(model, cf=False, smart_reshape=True)
     return model
+
+
+def merge(models: Mapping[str, Any]) -> Any:
+    """Merges graphs into one, whose file has equal weights once; compiled.GraphParts reads it.
+
+    Inputs and outputs are called NAME/INPUT and NAME/OUTPUT. The graphs become part of the result.
+    """
+    openvino = import_openvino()
+    for name, model in models.items():
+        for port in (*model.inputs, *model.outputs):
+            full = f"{name}/{port.any_name}"
+            port.set_names({full})
+            port.node.set_friendly_name(full)
+    results = [result for model in models.values() for result in model.get_results()]
+    parameters = [parameter for model in models.values() for parameter in model.get_parameters()]
+    return openvino.Model(results, parameters)

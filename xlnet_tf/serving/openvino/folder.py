@@ -11,10 +11,11 @@ from typing_extensions import Self
 from xlnet_tf import files, hub, task_registry
 from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.errors import UserError
+from xlnet_tf.generation.arrays.openvino import OpenVinoEngine
 from xlnet_tf.model_folders import OPENVINO_MODEL, openvino_version
 from xlnet_tf.schema import check_object
 from xlnet_tf.serving.answers.answering import Answering
-from xlnet_tf.serving.openvino.compiled import CompiledGraph
+from xlnet_tf.serving.openvino.compiled import CompiledGraph, GraphParts
 from xlnet_tf.task_registry import LANGUAGE_MODEL
 from xlnet_tf.text.cleaning import CARD_FILE, CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -23,6 +24,7 @@ from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 FORMAT_VERSION = 1
 SERVING_FILE = "serving.json"
 RUNTIME = "openvino"
+LANGUAGE_MODEL_GRAPHS = "graphs/language_model"  # see generation/functions.py
 _AGAIN = "export the model again"
 
 
@@ -117,6 +119,24 @@ class OpenVinoFolder:
         options |= {name: settings[name] for name in ("start_top", "end_top") if name in settings}
         graph = self.graph(threads=threads, streams=streams)
         return entry.load("answering")(graph, self.load_tokenizer(), **options)
+
+    def language_model(self, threads: int = 0) -> OpenVinoEngine:
+        """Loads what a language model computes; raises UserError for other tasks."""
+        if self.task != LANGUAGE_MODEL:
+            raise UserError(
+                f"{self.path} is exported for {self.task}, not a language model: ask it with predict or "
+                "xlnet_tf.from_pretrained"
+            )
+        path = f"{self.path}/{LANGUAGE_MODEL_GRAPHS}.xml"
+        graphs = GraphParts(path, self.weights, threads=threads, of_few_rows=["step"])
+        [vocab_size] = graphs.shapes("write_head")["log_probs"][1:]
+        return OpenVinoEngine(
+            graphs.compile,
+            n_layer=sum(name.startswith("layer_") for name in graphs.shapes("vectors")),
+            d_model=graphs.shapes("write_head")["rows"][1],
+            vocab_size=vocab_size,
+            left_to_right=self.card.settings.get("attention_type") == "uni",
+        )
 
 
 def find_folder(path: str | os.PathLike) -> OpenVinoFolder | None:

@@ -77,8 +77,16 @@ def compress_weights(model: Any, weights: str) -> Any:
     if weights == INT8:
         return nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
     if weights == INT4:
+        # Where _GROUP divides no rows, as in small models, groups are smaller, or a row has 8 bits.
+        adjusted = nncf.AdvancedCompressionParameters(
+            group_size_fallback_mode=nncf.GroupSizeFallbackMode.ADJUST
+        )
         return nncf.compress_weights(
-            model, mode=nncf.CompressWeightsMode.INT4_SYM, group_size=_GROUP, ratio=1.0
+            model,
+            mode=nncf.CompressWeightsMode.INT4_SYM,
+            group_size=_GROUP,
+            ratio=1.0,
+            advanced_parameters=adjusted,
         )
     raise ValueError(f"weights are {weights!r}; expected {INT8} or {INT4}")
 

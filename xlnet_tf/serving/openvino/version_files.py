@@ -1,7 +1,7 @@
 """The files of a version in OpenVINO's format.
 
 openvino_model.xml, .bin    tokens to numbers, see ExportableModel.graph_outputs
-graphs/NAME.xml, .bin       further functions, of language models
+graphs/NAME.xml, .bin       further functions of language models, merged: see LanguageModelModule
 serving.json                what answering needs besides the graphs
 model.json                  the model card
 assets/spiece.model         the tokenizer
@@ -32,8 +32,8 @@ def write_version(module: ExportableModel, folder: str, weights: str, calibratio
         calibration_data: folder of examples, to find the ranges of activations on; None: integers are weights
             alone.
     """
-    openvino = import_openvino()
     calibration = calibration_data and quantization.calibration_batches(module, calibration_data)
+    parts: dict[str, dict[str, Any]] = {}  # of files with several graphs
     for name, (function, specs) in module.graph_functions().items():
         model = conversion.convert(function, specs)
         if weights == BFLOAT16:
@@ -42,16 +42,25 @@ def write_version(module: ExportableModel, folder: str, weights: str, calibratio
             model = quantization.quantize(model, calibration)
         elif weights != FLOAT32:
             model = quantization.compress_weights(model, weights)
-        path = f"{folder}/{name}"
-        files.make_folder(os.path.dirname(path))
-        with tempfile.TemporaryDirectory() as temporary:  # OpenVINO writes to local paths
-            openvino.save_model(model, f"{temporary}/graph.xml", compress_to_fp16=False)
-            for suffix in ("xml", "bin"):
-                files.copy(f"{temporary}/graph.{suffix}", f"{path}.{suffix}")
+        file, _, part = name.rpartition("/")
+        if file:
+            parts.setdefault(file, {})[part] = model
+        else:
+            _write_graph(model, f"{folder}/{name}")
+    for file, models in parts.items():
+        _write_graph(conversion.merge(models), f"{folder}/{file}")
     module.card.write(folder)
     files.make_folder(f"{folder}/assets")
     files.write(f"{folder}/assets/{TOKENIZER_FILE}", module.tokenizer.model_proto)
     files.write_json(f"{folder}/{SERVING_FILE}", serving_fields(module, weights))
+
+
+def _write_graph(model: Any, path: str) -> None:
+    files.make_folder(os.path.dirname(path))
+    with tempfile.TemporaryDirectory() as temporary:  # OpenVINO writes to local paths
+        import_openvino().save_model(model, f"{temporary}/graph.xml", compress_to_fp16=False)
+        for suffix in ("xml", "bin"):
+            files.copy(f"{temporary}/graph.{suffix}", f"{path}.{suffix}")
 
 
 def serving_fields(module: ExportableModel, weights: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from xlnet_tf.errors import UserError, short_json
 from xlnet_tf.generation import gap_parsing, scoring
+from xlnet_tf.generation.arrays.gaps import check_gaps
 from xlnet_tf.generation.infilling import fill_stepwise
 from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.layers.masks import permutation_visible
@@ -66,7 +67,7 @@ class Explainer:
         _check_text(text)
         if gap_parsing.MARK not in text:
             raise UserError(f"The text has no gap. Write {gap_parsing.MARK} where a piece is missing.")
-        [order] = gap_parsing.check_gaps([text], None if order is None else [_whole_numbers(order, "order")])
+        [order] = check_gaps([text], None if order is None else [_whole_numbers(order, "order")])
         order = list(order)
         layout, _ = gap_parsing.gaps(self._gaps, tf.constant([text]))
         _check_length("gaps", len(order), MOST_GAPS)

@@ -8,13 +8,15 @@ import tf_keras
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation import decoding_loop, gap_parsing, scoring
-from xlnet_tf.generation.embedding import check_layer, embed
+from xlnet_tf.generation.embedding import embed
+from xlnet_tf.generation.functions import functions_of
 from xlnet_tf.generation.infilling import fill_jointly
 from xlnet_tf.generation.layout import AT_ONCE, TextLayout, continuation
-from xlnet_tf.generation.sampling import COLDEST, HOTTEST, MOST_CANDIDATES, Sampling
+from xlnet_tf.generation.settings import COLDEST, HOTTEST, MOST_CANDIDATES, Sampling, check_layer
 from xlnet_tf.serving.answers.signatures import MOST_TEXT_BYTES
 from xlnet_tf.serving.graph.exported_model import ExportableModel
 from xlnet_tf.serving.graph.inputs import check_rows, signature
+from xlnet_tf.serving.openvino.folder import LANGUAGE_MODEL_GRAPHS
 from xlnet_tf.text.graph.packing import last_pieces
 from xlnet_tf.text.special_tokens import PAD_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -79,7 +81,7 @@ class LanguageModelModule(ExportableModel):
         truncated, error [B], as above; a text with too many masks, or one with a mask that was cut off, stays
             as it is, with probability 0.
       generate (prompt [B] string; max_new_tokens, top_k, seed [B] int64; temperature, top_p [B] float32):
-      what may come after a prompt, drawn at random (see generation.sampling.Sampling):
+      what may come after a prompt, drawn at random (see generation.settings.Sampling):
         text [B] string, the prompt as the model read it, and what it wrote.
         continuation [B] string, what it wrote: the end of the text.
         log_probability [B], of the continuation, in nats, whatever the temperature.
@@ -141,6 +143,18 @@ class LanguageModelModule(ExportableModel):
     def serve_tokens(self, features):
         vectors = self.run(features)
         return {"mean": vectors.mean, "cls": vectors.cls, "num_tokens": _num_tokens(features)}
+
+    def graph_outputs(self, features):
+        vectors = self.run(features)
+        return {"mean": vectors.mean, "cls": vectors.cls}
+
+    def graph_functions(self):
+        """Adds the parts of LANGUAGE_MODEL_GRAPHS, which answer all that the signatures do."""
+        parts = self.use(lambda model: dict(functions_of(model)))
+        return {
+            **super().graph_functions(),
+            **{f"{LANGUAGE_MODEL_GRAPHS}/{name}": tuple(function) for name, function in parts.items()},
+        }
 
     def serve(self, text):
         answers = self.embed(text)

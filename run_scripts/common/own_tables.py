@@ -1,0 +1,174 @@
+"""`finetune --train`: examples from a table of one's own, settings that suit them, and what to do next."""
+
+import dataclasses
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from etils import epath
+
+from run_scripts.common import experiment
+from tfrecord_builders.common import tables
+from xlnet_tf.errors import UserError
+from xlnet_tf.flags import given_of, option
+
+# The builders load numpy and more: they are imported where they are used, so that --help answers at once.
+
+_COLUMN = "_column"
+_ROLE = "With --train: column of the {}, if its name does not tell."
+TASKS = (
+    *("classification", "multi_label", "regression", "question_answering", "multiple_choice", "tagging"),
+    "ranking",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """Tables to train on, instead of built examples."""
+
+    train: str = option(
+        f"Table of your own to learn from, instead of --data: {tables.SOURCES}; or a folder of .txt files "
+        "for each label. Task, columns and length are found; examples are built in the run's folder.",
+        "",
+    )
+    dev: str = option("The same, to evaluate on. Default: a part of --train, by its texts.", "")
+    test: str = option("The same, to evaluate the best weights on at the end.", "")
+    task: str | None = option(
+        "With --train: what is learned. Default: as the columns suggest.", None, choices=TASKS
+    )
+    tokenizer: str = option("With --train: SentencePiece model. Default: that of --init_checkpoint.", "")
+    seq_len: int = option("With --train: tokens of a sequence; 0: as the texts need.", 0, least=0)
+    text_column: str = option(_ROLE.format("text"), "")
+    text_pair_column: str = option(_ROLE.format("second text"), "")
+    label_column: str = option(_ROLE.format("label"), "")
+    context_column: str = option(_ROLE.format("text that a question is about"), "")
+    question_column: str = option(_ROLE.format("question"), "")
+    answers_column: str = option(_ROLE.format("answers"), "")
+    options_column: str = option(_ROLE.format("options, a list"), "")
+    answer_column: str = option(_ROLE.format("right option"), "")
+    tokens_column: str = option(_ROLE.format("words, a list"), "")
+    tags_column: str = option(_ROLE.format("tags, a list"), "")
+    query_column: str = option(_ROLE.format("query"), "")
+    passage_column: str = option(_ROLE.format("passage"), "")
+    relevance_column: str = option(_ROLE.format("relevance"), "")
+
+    def columns(self) -> dict[str, str]:
+        """Returns role -> column, for those that are given."""
+        names = (field.name for field in dataclasses.fields(self) if field.name.endswith(_COLUMN))
+        return {name.removesuffix(_COLUMN): value for name in names if (value := getattr(self, name))}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FinetuneRunOptions(experiment.RunOptions):
+    """As RunOptions; a run on a table has a folder by default."""
+
+    model_dir: str = option(
+        "Folder of the run: checkpoints, settings, losses. Default, with --train=NAME.csv: runs/NAME.", ""
+    )
+
+
+def check(options: TableOptions, data: str, init_checkpoint: str | None) -> None:
+    """Raises UserError for flags that have no effect or conflict; for mains."""
+    if bool(data) == bool(options.train):
+        found = "--data and --train are both given" if data else "missing: either --data or --train"
+        raise UserError(f"{found}: --data has built examples, --train a table of your own")
+    if data and (names := sorted(given_of(TableOptions))):
+        raise UserError(f"--{', --'.join(names)}: for --train; the examples of --data are built")
+    if options.train and not (options.tokenizer or init_checkpoint):
+        raise UserError(
+            "--train needs --init_checkpoint, the model to begin with: a folder, such as runs/demo/model, or "
+            "a name (or --tokenizer, to begin with random weights)"
+        )
+
+
+def default_model_dir(options: TableOptions) -> str:
+    """Returns the folder of a run on the table."""
+    from tfrecord_builders.automatic.build import default_model_dir as default_for
+
+    return default_for(options.train)
+
+
+def build(options: TableOptions, model_dir: str, init_checkpoint: str | None) -> Any:
+    """Builds the examples in the run's folder, or finds them there; returns an automatic.build.Built."""
+    from tfrecord_builders.automatic.build import Sources
+    from tfrecord_builders.automatic.build import build as build_examples
+
+    sources = Sources(
+        train=options.train,
+        dev=options.dev,
+        test=options.test,
+        task=options.task,
+        columns=options.columns(),
+        seq_len=options.seq_len,
+    )
+    tokenizer = options.tokenizer or init_checkpoint or ""
+    built = build_examples(sources, tokenizer, epath.Path(model_dir) / "examples", progress=True)
+    print(f"{built.description}{'; examples as before' if built.reused else ''}", flush=True)
+    return built
+
+
+def suggested(train: str, init_checkpoint: str | None) -> dict[str, Mapping[str, Any]]:
+    """Returns settings that suit the model and the examples in a folder, by what they follow from."""
+    from xlnet_tf.tasks.tables import suggested as suggested_for
+
+    if not init_checkpoint:
+        return {}
+    found = suggested_for(train, init_checkpoint)
+    return {found.origin: found.settings}
+
+
+def print_outcome(options: TableOptions, built: Any, model_dir: str, strategy) -> None:
+    """Prints the scores on the test table, if there is one, and what to do next."""
+    from xlnet_tf import task_registry
+    from xlnet_tf.records.examples import ExampleSet
+
+    if options.test:
+        print(f"\non {options.test}, with the best weights:")
+        print(evaluated(model_dir, str(built.folder / "test"), strategy))
+    task = task_registry.entry_for_set(ExampleSet.load(built.folder / "train")).name
+    print("\n" + next_steps(model_dir, task, built.example))
+
+
+def evaluated(model_dir: str, data: str, strategy) -> str:
+    """Returns the scores of a run's best weights on a set, as a table."""
+    from xlnet_tf.tasks.metrics.table import metric_table
+    from xlnet_tf.tasks.prediction import Predictor, Run
+
+    run = Run.open(model_dir, data)
+    examples = run.task.validation_set
+    if not run.task.has_answers(examples):
+        return "it has no answers to compare with"
+    predictions = Predictor(run, strategy, 32).predict(run.checkpoint(""))
+    return metric_table({"best": run.task.score(examples, predictions)})
+
+
+def next_steps(model_dir: str, task: str, example: Mapping[str, Any]) -> str:
+    """Returns the commands that people want after a training."""
+    inputs = {
+        "question_answering": {"question": example.get("question", "..."), "context": "..."},
+        "multiple_choice": {"context": "...", "question": "...", "option": "..."},
+        "ranking": {"query": example.get("query", "..."), "candidate": "..."},
+    }.get(task, {"text": _text(example)})
+    if "text_pair" in example:
+        inputs["text_pair"] = example["text_pair"]
+    asked = " ".join(f"--{name}={shlex.quote(_short(text))}" for name, text in inputs.items())
+    return "\n".join(
+        [
+            "next:",
+            f"  xlnet-tf predict --model_dir={model_dir} {asked}",
+            f"  xlnet-tf evaluate --model_dir={model_dir} --data={model_dir}/examples/dev",
+            f"  xlnet-tf export --model_dir={model_dir} --output_dir={model_dir}-served",
+            f"  xlnet-tf serve --model={model_dir}-served",
+        ]
+    )
+
+
+def _text(example: Mapping[str, Any]) -> str:
+    parts = example.get("parts")
+    return example.get("text") or (parts[0]["text"] if parts else "") or "..."
+
+
+def _short(text: str) -> str:
+    """Returns the beginning of a text, in one line."""
+    words = " ".join(text.split())
+    return words if len(words) <= 60 else words[:60].rpartition(" ")[0] or words[:60]

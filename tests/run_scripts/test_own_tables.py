@@ -1,0 +1,132 @@
+"""`finetune --train`: from a table to an answer, and what people write wrongly is one line."""
+
+import dataclasses
+import random
+import re
+
+import pytest
+
+from run_scripts.common import own_tables
+from run_scripts.common.own_tables import TableOptions
+from run_scripts.common.predicting.options import PredictOptions
+from tests.helpers.commands import run_in_fork
+from xlnet_tf.errors import UserError
+from xlnet_tf.tasks.suggestions import suggest
+
+TRAINING = ("--preset=micro", "--dtype=float32", "--epochs=6", "--learning_rate=1e-2")
+
+
+@pytest.fixture(scope="module")
+def reviews(tmp_path_factory, small_tokenizer):
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    rng, words = random.Random(0), ("ba", "ne", "mi", "kal", "su")
+    rows = [
+        (f"{' '.join(rng.choices(words, k=4))} {'tor' if n % 2 else 'do'}", "ba" if n % 2 else "ne")
+        for n in range(160)
+    ]
+    (folder / "reviews.csv").write_text("review,stars\n" + "".join(f"{a},{b}\n" for a, b in rows))
+    return folder
+
+
+@pytest.mark.integration
+def test_all_settings_are_shown_with_their_origin(reviews):
+    train, tokenizer = f"--train={reviews}/reviews.csv", f"--tokenizer={reviews}/spiece.model"
+    done = run_in_fork(
+        "run_scripts.finetune",
+        *(train, tokenizer, f"--model_dir={reviews}/shown", "--show_config", "--epochs=6", "--preset=micro"),
+        *("--config_file=glue/rte", "--params_override=task.seed=5", "--train_steps=0"),
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("task.", "trainer."))]
+    found = {path: rest for path, *rest in (re.split("  +", line) for line in lines)}
+    assert found["task.epochs"] == ["6.0", "--epochs"] and found["task.seed"] == ["5", "--params_override"]
+    assert found["trainer.optimizer_config.learning_rate"] == ["3e-05", "--config_file=glue/rte"]
+    assert found["trainer.train_steps"][1].startswith("follows") and found["trainer.patience"][1] == "default"
+    assert not (reviews / "shown/checkpoint").exists()
+
+
+@pytest.mark.long
+def test_from_a_table_to_an_answer(reviews):
+    train, tokenizer = f"--train={reviews}/reviews.csv", f"--tokenizer={reviews}/spiece.model"
+    model_dir = f"--model_dir={reviews}/run"
+    first = run_in_fork("run_scripts.finetune", train, tokenizer, model_dir, *TRAINING)
+    assert first.returncode == 0, first.stderr
+    assert "classification, text in 'review', label in 'stars' (ba, ne)" in first.stdout
+    assert "next:\n  xlnet-tf predict --model_dir=" in first.stdout
+    again = run_in_fork("run_scripts.finetune", train, tokenizer, model_dir, *TRAINING)
+    assert "; examples as before" in again.stdout
+    answer = run_in_fork("run_scripts.predict", model_dir, "--text=mi kal tor")
+    assert answer.stdout.startswith("label          ba")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "missing: either --data or --train, and either --model_dir or --train"),
+        (
+            ("--train=a.csv", "--data=b", "--model_dir=c"),
+            "--data and --train are both given",
+        ),
+        (("--train=a.csv",), "--train needs --init_checkpoint, the model to begin with: a folder"),
+        (
+            ("--data=a", "--model_dir=b", "--text_column=c"),
+            "--text_column: for --train; the",
+        ),
+        (
+            ("--train=a.csv", "--init_checkpoint=b", "--task=ner"),
+            "--task=ner: expected one of",
+        ),
+        (
+            ("--train=nobody/reviews", "--tokenizer=/dev/null"),
+            "nobody/reviews does not exist; a",
+        ),
+    ],
+)
+def test_wrong_ways_are_one_line(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = run_in_fork("run_scripts.finetune", *arguments)
+    assert done.returncode == 1 and done.stderr.startswith(f"ERROR: {message}")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("train", "folder"),
+    [
+        ("data/reviews.csv", "runs/reviews"),
+        ("reviews.jsonl.gz", "runs/reviews"),
+        ("films/", "runs/films"),
+        ("hf://datasets/stanfordnlp/imdb:plain@main/train[:10%]", "runs/imdb"),
+    ],
+)
+def test_a_run_has_the_name_of_its_table(train, folder):
+    assert own_tables.default_model_dir(TableOptions(train=train)) == folder
+
+
+def test_a_small_model_has_a_higher_rate_and_few_examples_more_epochs():
+    small, wide = suggest(128, 400), suggest(768, 40_000)
+    assert small.settings["trainer"]["optimizer_config"]["learning_rate"] == 1e-3
+    assert small.settings["task"]["epochs"] == 20
+    assert wide.settings["task"]["epochs"] == 3 and "trainer" not in wide.settings
+    assert small.origin == "for a model of width 128 and 400 examples"
+
+
+@pytest.mark.parametrize(
+    ("flags", "inputs"),
+    [
+        ({"text": ["a", "b"]}, ["text=a", "text=b"]),
+        ({"text": ["a"], "text_pair": ["b"]}, ["text_a=a", "text_b=b"]),
+        ({"question": ["q"], "context": ["c"]}, ["question=q", "context=c"]),
+        ({"question": ["q"], "option": ["x", "y, z"]}, ["question=q", 'options=["x", "y, z"]', "context="]),
+        ({"query": ["q"], "candidate": ["x"]}, ["query=q", 'candidates=["x"]']),
+        ({"text": ["a"], "input": ["text=b"]}, ["text=b", "text=a"]),
+    ],
+)
+def test_flags_for_texts_are_inputs_of_the_model(flags, inputs):
+    assert list(PredictOptions(**flags).with_inputs().input) == inputs
+
+
+def test_options_are_of_one_question():
+    asked = PredictOptions(question=["q", "r"], option=["x"])
+    with pytest.raises(UserError, match="--option is for one row: give more with --input=options="):
+        asked.with_inputs()
+    assert dataclasses.replace(asked, question=["q"]).with_inputs().input

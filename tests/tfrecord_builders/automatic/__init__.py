@@ -1,0 +1,1 @@
+"""Tests of tfrecord_builders/automatic/. Begin with test_build.py."""

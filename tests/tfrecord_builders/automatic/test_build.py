@@ -1,0 +1,137 @@
+"""Examples of tables without settings: the bytes are those of the builders, and they are reused."""
+
+import json
+import random
+import re
+
+import pytest
+
+from tests.helpers.records.builders import ARTICLE
+from tfrecord_builders.automatic.build import Sources, build
+from tfrecord_builders.classification.build import build_classification
+from tfrecord_builders.classification.options import ClassificationOptions
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.examples import ExampleSet
+
+
+def reviews(path, count=60, labels=("bad", "good")):
+    words, rng = ["ka", "tomi", "ren", "sol", "du", "velan", "qui", "bor"], random.Random(0)
+    rows = [(" ".join(rng.choices(words, k=7)), labels[n % len(labels)]) for n in range(count)]
+    path.write_text("review,stars\n" + "".join(f"{text},{label}\n" for text, label in rows))
+    return str(path)
+
+
+def of(tmp_path, tokenizer_file, train, **options):
+    return build(Sources(train=str(train), **options), str(tokenizer_file), tmp_path / "run/examples")
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_the_bytes_are_those_of_the_builder(tmp_path, tokenizer_file):
+    train = reviews(tmp_path / "a.csv")
+    built = of(tmp_path, tokenizer_file, train)
+    assert "classification, text in 'review', label in 'stars' (bad, good); 32 tokens" in built.description
+    same = ClassificationOptions(
+        str(tokenizer_file),
+        str(tmp_path / "same"),
+        train=train,
+        text_column=["review"],
+        label_column=["stars"],
+        seq_len=32,
+        dev_fraction=0.2,
+    )
+    for split, examples in build_classification(same).items():
+        assert ExampleSet.load(built.folder / split).digest == examples.digest
+        assert examples.records > 0
+
+
+def test_examples_are_reused_until_something_changes(tmp_path, tokenizer_file):
+    train = tmp_path / "a.csv"
+    reviews(train)
+    first = of(tmp_path, tokenizer_file, train)
+    assert not first.reused and of(tmp_path, tokenizer_file, train).reused
+    assert not of(tmp_path, tokenizer_file, train, seq_len=64).reused
+    reviews(train, 80)
+    assert not of(tmp_path, tokenizer_file, train).reused
+    (tmp_path / "run/ckpt-5.index").touch()
+    reviews(train, 60)
+    with pytest.raises(UserError, match="run was trained before .*a.csv changed: give another --model_dir"):
+        of(tmp_path, tokenizer_file, train)
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [
+        (("1", "2", "3"), r"classification.*3 classes; --task=regression learns numbers"),
+        (("0.5", "1.25"), "regression.*a number; --task=classification makes classes"),
+        (tuple(map(str, range(30))), "regression"),
+    ],
+)
+def test_labels_as_numbers(tmp_path, tokenizer_file, labels, kind):
+    built = of(tmp_path, tokenizer_file, reviews(tmp_path / "a.csv", labels=labels))
+    assert re.search(kind, built.description)
+
+
+ROWS = [f"{a} {b} {c}" for a in ("ka", "to", "mi") for b in ("sol", "du", "ve") for c in ("qui", "bor")]
+TABLES = {
+    "multi_label": [{"text": text, "labels": ["a", "b"][: 1 + n % 2]} for n, text in enumerate(ROWS)],
+    "question_answering": [{"context": text, "question": "ka", "answer": text[:2]} for text in ROWS],
+    "multiple_choice": [{"question": text, "options": ["a", "b"], "answer": 1} for text in ROWS],
+    "tags": [{"tokens": text.split(), "tags": ["X", "Y", "X"]} for text in ROWS],
+    "entities": [{"text": text, "label": [[0, 2, "PER"]]} for text in ROWS],
+    "ranking": [
+        {"query": text, "passage": p, "relevance": p == "ren"} for text in ROWS for p in ("ren", "to")
+    ],
+    "race": [{**ARTICLE, "id": f"high{n}.txt", "article": text} for n, text in enumerate(ROWS)],
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_each_task_is_found_and_split(tmp_path, tokenizer_file, name):
+    train = write(tmp_path / "a.jsonl", TABLES[name])
+    built = of(tmp_path, tokenizer_file, train, seq_len=64)
+    sets = [ExampleSet.load(built.folder / split) for split in ("train", "dev")]
+    assert all(examples.records for examples in sets)
+    expected = {"tags": "tagging", "entities": "tagging", "race": "choice", "multi_label": "classification"}
+    expected |= {"question_answering": "squad", "multiple_choice": "choice"}
+    assert sets[0].task == expected.get(name, name)
+    if name == "tags":
+        assert sets[0].settings["labels"] == ["X", "Y"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "review,stars\nka,\nto,\n", "has no label in column 'stars'"),
+        ("a.csv", "text,label\n" + "".join(f"ka,x{n}\n" for n in range(50)), "50 values in 50 rows, hardly"),
+        ("a.csv", "review,stars\n", "a.csv has no rows"),
+        ("notes.doc", "ka", "notes.doc: the name does not show the format"),
+    ],
+)
+def test_wrong_tables_are_named_in_one_line(tmp_path, tokenizer_file, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=message):
+        of(tmp_path, tokenizer_file, tmp_path / name)
+
+
+def test_folders_and_names(tmp_path, tokenizer_file):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="is a folder without tables and without folders: give a file"):
+        of(tmp_path, tokenizer_file, tmp_path / "empty")
+    built = of(tmp_path, tokenizer_file, reviews(tmp_path / "a.csv"))
+    with pytest.raises(UserError, match="has examples that are built: give it as --data"):
+        of(tmp_path, tokenizer_file, built.folder)
+    with pytest.raises(
+        UserError, match="does not exist; a data set of the .* is hf://datasets/stanfordnlp/imdb/"
+    ):
+        of(tmp_path, tokenizer_file, "stanfordnlp/imdb")
+    with pytest.raises(FileNotFoundError, match="reviews.csv does not exist"):
+        of(tmp_path, tokenizer_file, tmp_path / "reviews.csv")
+    for label in ("neg", "pos"):
+        (tmp_path / "films" / label).mkdir(parents=True)
+        for number in range(20):
+            (tmp_path / "films" / label / f"{number}.txt").write_text(f"ka {label} {number}")
+    assert "label in 'label' (neg, pos)" in of(tmp_path / "b", tokenizer_file, tmp_path / "films").description

@@ -1,0 +1,36 @@
+"""The first screen of a command's --help: the flags that most people need, by group, with their values."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+from absl import flags
+
+ALL = "--help=all"
+ADVANCED = "advanced"
+
+
+def _no_values(_: flags.FlagValues) -> Mapping[str, str]:
+    return {}
+
+
+@dataclasses.dataclass(frozen=True)
+class HelpScreen:
+    """What --help shows first; --help=all adds the other flags, under `advanced`.
+
+    A command's main module has it as HELP_SCREEN.
+
+    Attributes:
+        groups: names of flags by group, in the order in which they are shown.
+        values: from the parsed flags to the values that others will have, in words.
+    """
+
+    groups: Mapping[str, Sequence[str]]
+    values: Callable[[flags.FlagValues], Mapping[str, str]] = _no_values
+
+    def sections(self, names: Sequence[str], everything: bool) -> dict[str, list[str]]:
+        """Returns which of the flags are in which section."""
+        sections = {group: [name for name in flags if name in names] for group, flags in self.groups.items()}
+        shown = {name for section in sections.values() for name in section}
+        if everything:
+            sections[ADVANCED] = [name for name in names if name not in shown]
+        return sections
