@@ -1,7 +1,6 @@
-"""Prints tables of how other libraries read our files, and we theirs, in environments of their own.
+"""Prints how many texts other libraries split differently, in environments of their own.
 
     python -m tests.peers tokens --model=spiece.model --texts=reviews.txt
-    python -m tests.peers cost --model=spiece.model --train=train.tsv --dev=dev.tsv
 
 It installs the newest packages by pip: minutes, and gigabytes in a temporary folder. Outside CI.
 """
@@ -11,7 +10,7 @@ import pathlib
 import random
 import tempfile
 
-from tests.peers import cost, tokens
+from tests.peers import tokens
 from tests.text.test_ties import hostile_texts
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -26,24 +25,16 @@ def print_table(rows) -> None:
 def main() -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("table", choices=("tokens", "cost"))
+    parser.add_argument("table", choices=("tokens",))
     parser.add_argument("--model", help="a SentencePiece model")
     parser.add_argument("--texts", type=pathlib.Path, help="a file of texts, one a line")
     parser.add_argument("--only", default="", help="part of a library's name")
-    parser.add_argument("--train", type=pathlib.Path, help="`sentence<tab>label` lines after a header")
-    parser.add_argument("--dev", type=pathlib.Path)
     options = parser.parse_args()
     tokenizer = XLNetTokenizer(options.model)
+    sets = {"hostile": random.Random(0).sample(hostile_texts(tokenizer.pieces), 1600)}
+    if options.texts:
+        sets["real"] = options.texts.read_text().splitlines()
     with tempfile.TemporaryDirectory() as folder:
-        if options.table == "cost":
-            model = cost.train(tokenizer, *cost.read_rows(options.train, 20_000))
-            texts, labels = cost.read_rows(options.dev, 100_000)
-            rows = tokens.split(tokenizer, texts, pathlib.Path(folder))
-            print_table(cost.evaluate(model, labels, {"this project": tokenizer.encode(texts), **rows}))
-            return
-        sets = {"hostile": random.Random(0).sample(hostile_texts(tokenizer.pieces), 1600)}
-        if options.texts:
-            sets["real"] = options.texts.read_text().splitlines()
         print_table(tokens.count(tokenizer, sets, pathlib.Path(folder), options.only))
 
 

@@ -110,17 +110,3 @@ def count(
         except (RuntimeError, OSError) as error:  # a library that fails is a row of the table
             label, counts = library, [f"fails: {str(error)[:120]}", *[""] * (len(sets) - 1)]
         yield [label, *counts]
-
-
-def split(
-    tokenizer: XLNetTokenizer, texts: Sequence[str], folder: pathlib.Path
-) -> dict[str, list[list[int]]]:
-    """Returns the tokens of the newest transformers, from a SentencePiece model and from our folder."""
-    tokenizer.save_pretrained(folder)
-    found = {}
-    for library, packages, code, options, _ in LIBRARIES:
-        if library.startswith("transformers, newest"):
-            with environment(*packages) as other:
-                given = {"folder": str(folder), "texts": list(texts), **options}
-                found[library.replace("newest", other.version("transformers"))] = other.run(code, given)
-    return found

@@ -260,6 +260,7 @@ FIELDS = {
     "schema_version": "version of these fields",
     "kind": "`pretraining` or `examples`",
     "split": "`train`, `dev`, ...",
+    "ties": "the rule by which the tokenizer breaks ties between pieces",
     "corpus": "files of the corpus, with size and checksum",
     "tokenizer": "file, sha256, vocabulary size and special ids of the tokenizer",
     "cleaning": "how text was cleaned",
