@@ -100,7 +100,7 @@ def test_what_an_export_cannot_do_is_refused(exported, folder, tmp_path):
         XLNetLanguageModel.from_pretrained(folder, attention_type="uni")
     with pytest.raises(UserError, match="has no weights to save: copy its folder"):
         exported.save_pretrained(tmp_path)
-    with pytest.raises(UserError, match="no attention: give the weights that it was exported from"):
+    with pytest.raises(UserError, match="no attention: give the weights that were exported"):
         Explainer(exported, "model")
     with pytest.raises(UserError, match=r"has 5,\d+ pieces; expected at most 4,096 .* The weights that"):
         exported.score(["ba " * 5000])
