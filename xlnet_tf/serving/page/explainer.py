@@ -38,8 +38,8 @@ class Explainer:
     def __init__(self, model: XLNetLanguageModel, name: str):
         if isinstance(model.model, OpenVinoEngine):
             raise UserError(
-                f"{name} is exported for OpenVINO, whose graphs show no attention: give the weights that were "
-                "exported"
+                f"{name} is exported for OpenVINO, whose graphs show no attention: give the weights that were"
+                " exported"
             )
         self._model = model.model
         self._tokenizer = model.tokenizer
