@@ -76,7 +76,7 @@ def run_in_fork(module: str, *arguments: str) -> Ended:
 @functools.cache
 def flags_of_help(command: str) -> frozenset[str]:
     """Returns the flags that the --help of a command lists, `xlnet-tf COMMAND --help`."""
-    ended = run_in_fork(commands()[command], "--help")
+    ended = run_in_fork(commands()[command], "--help=all")
     assert ended.returncode == 0, ended.stderr
     listed = re.findall(r"^  --(\[no\])?(\w+)", ended.stdout, re.M)
     return frozenset(name for _, name in listed) | {f"no{name}" for negated, name in listed if negated}
