@@ -13,13 +13,14 @@ import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
+from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataResponse, SignatureDefMap
 from tensorflow_serving.apis.predict_pb2 import PredictResponse
 
 from tests.helpers.profiles import examples
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving import client_grpc
-from xlnet_tf.serving.answers import signatures
+from xlnet_tf.serving.answers import signatures, tensors
 from xlnet_tf.serving.client import connect
 
 
@@ -309,7 +310,7 @@ def test_values_that_a_tensor_leaves_out_are_its_last_or_zero(dtype):
     """As TensorFlow itself reads them: tf.make_tensor_proto writes so, and so do other clients."""
     kind = tf.as_dtype(dtype.removeprefix("DT_").lower())
     one, other, zero = (b"a", b"b", b"") if kind == tf.string else np.array([0, 1, 0], kind.as_numpy_dtype)
-    field = client_grpc._FIELDS.get(kind.as_datatype_enum, "int_val")
+    field = tensors._FIELDS.get(dtype, "int_val")
 
     def proto(value):
         return tf.make_tensor_proto(np.array(value), kind, [1])
@@ -324,6 +325,18 @@ def test_values_that_a_tensor_leaves_out_are_its_last_or_zero(dtype):
     assert client_grpc.read_tensor(tensor).tolist() == [[zero, zero], [zero, zero]]
     reshaped(0, 2)(tensor)
     assert client_grpc.read_tensor(tensor).shape == (0, 2)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (1, 1), (1, 2), (2,)])
+@pytest.mark.parametrize("dtype", signatures.DTYPES)
+def test_tensors_are_written_as_tensorflow_writes_them(dtype, shape):
+    """Clients that read float_val[0] of one text's answer continue to find it there."""
+    kind = tf.as_dtype(dtype.removeprefix("DT_").lower())
+    values = np.full(shape, b"a", object) if kind == tf.string else np.ones(shape, kind.as_numpy_dtype)
+    found = TensorProto()
+    tensors.write_tensor(values, found)
+    assert found == tf.make_tensor_proto(values, kind)
+    assert client_grpc.read_tensor(found).tolist() == values.tolist()
 
 
 def test_a_compact_tensor_unpacks_to_a_bounded_size():
