@@ -14,7 +14,6 @@ from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering
 from xlnet_tf.models.token_classifier import XLNetTokenClassifier
 from xlnet_tf.serving.answers.text_answers import answer_texts
-from xlnet_tf.tasks.classification.answering import ClassificationAnswering
 from xlnet_tf.tasks.classification.serving import ClassificationModule
 from xlnet_tf.tasks.multiple_choice.answering import MultipleChoiceAnswering
 from xlnet_tf.tasks.question_answering.serving import QuestionAnsweringModule
@@ -106,20 +105,6 @@ def test_answers_with_other_options(small_tokenizer, name):
     rows = rows_of(module.input_ranks(), 20, seed=len(name))
     for row, *pair in zip(rows, answer_texts(without, rows, 5), answer_texts(module, rows, 7), strict=True):
         assert_near(*pair, row)
-
-
-def test_a_request_may_have_the_texts_of_a_pair_in_any_order(small_tokenizer):
-    def graph(features):  # depends on the order of the texts
-        ids = features["input_word_ids"]
-        return {"logits": ids.astype(np.float32) @ np.float32([np.arange(24), np.ones(24)]).T / 1000}
-
-    model = ClassificationAnswering(graph, small_tokenizer, seq_len=24, labels=["a", "b"], pair=True)
-    first, second = ["ba ne", "ba"], ["ne ba ba", "ne"]
-    model.buckets = (24,)
-    expected = model.serve(text_a=first, text_b=second)["probabilities"]
-    found = model.serve(text_b=second, text_a=first)["probabilities"]  # a proto's map has no order
-    np.testing.assert_array_equal(found, expected)
-    assert (model.serve(text_a=second, text_b=first)["probabilities"] != expected).all()
 
 
 def test_rows_with_fewer_options_overflow_nothing(small_tokenizer):
