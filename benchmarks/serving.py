@@ -1,6 +1,7 @@
 """Measures a served classifier on the CPU: next to its peers; every figure comes from this one run.
 
     python -m benchmarks.serving --peer_python=PYTHON --output=runs/serving.json
+    python -m benchmarks.serving --runtime=tensorflow,openvino --peer_python=PYTHON --others
 
   ours           SavedModels as `xlnet-tf export` writes them, with float32 and bfloat16 weights.
   model_garden   Model Garden's XLNetClassifier as a SavedModel.
@@ -8,6 +9,9 @@
                  Python that has torch and transformers; left out without.
                  With bfloat16 by autocast; with --others, BERT, ModernBERT and DeBERTa-v3 as well, of the
                  released base size and with random weights.
+  openvino       with --runtime=openvino: our exports for OpenVINO, also with int8 weights, whose ranges are
+                 those of random tokens, and the peers as OpenVINO converts them; --peer_python then has
+                 openvino, too.
   products       the matrix products of our forward pass in float32 and nothing else. The last layer computes
                  one token of a text, from which the classes come.
 
@@ -37,28 +41,57 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 LABELS = ("no", "yes")
 OURS = "ours"
-WEIGHTS = ("float32", "bfloat16")
+FLOAT32, BFLOAT16, INT8 = "float32", "bfloat16", "int8"
 HUGGING_FACE = "hugging_face"
-# Keeps a line of features; answers to a line with a mode with its logits.
-PEER = f"""{peers.TORCH_BEGIN}
+TENSORFLOW, OPENVINO = RUNTIMES = ("tensorflow", "openvino")
+# Keeps a line of features; answers to a line with a mode, a model's name and " openvino" and " bfloat16" or
+# not, with its logits.
+PEER = (
+    peers.TORCH_BEGIN
+    + """
 names = dict(input_word_ids="input_ids", input_mask="attention_mask", input_type_ids="token_type_ids")
-models = dict()
+models, graphs = {}, {}
+
+class Logits(torch.nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        own = name == "hugging_face"
+        make = classifiers.from_pretrained if own else classifiers.from_config
+        self.model = make(folder if own else other_config(name)).eval()
+        self.names = [key for key in names.values() if own or key != "token_type_ids"]
+
+    def forward(self, *inputs):
+        return self.model(**dict(zip(self.names, inputs))).logits
+
+def convert(model, bfloat16):
+    import openvino
+    example = tuple(torch.ones(1, 16, dtype=torch.int64) for _ in model.names)
+    with torch.no_grad():
+        graph = openvino.convert_model(model, example_input=example)
+    settings = {"INFERENCE_PRECISION_HINT": "bf16" if bfloat16 else "f32"}
+    settings["INFERENCE_NUM_THREADS"] = int(threads)
+    return openvino.Core().compile_model(graph, "CPU", settings).create_infer_request()
+
 for line in sys.stdin:
     request, logits = json.loads(line), torch.zeros([])
     if "mode" not in request:
-        inputs = dict((names[name], torch.tensor(rows)) for name, rows in request.items())
+        inputs = {names[name]: torch.tensor(rows) for name, rows in request.items()}
     else:
-        name = request["mode"].removesuffix(" bfloat16")
-        own = name == "{HUGGING_FACE}"
+        mode = request["mode"]
+        name, bfloat16 = mode.partition(" ")[0], mode.endswith(" bfloat16")
         if name not in models:
-            make = classifiers.from_pretrained if own else classifiers.from_config
-            models[name] = make(folder if own else other_config(name)).eval()
-        bfloat16 = torch.autocast("cpu", torch.bfloat16, enabled=name != request["mode"])
-        with torch.inference_mode(), bfloat16:
-            known = [key for key in inputs if own or key != "token_type_ids"]
-            logits = models[name](**dict((key, inputs[key]) for key in known)).logits.float()
+            models[name] = Logits(name)
+        values = [inputs[key] for key in models[name].names]
+        if " openvino" in mode:
+            if mode not in graphs:
+                graphs[mode] = convert(models[name], bfloat16)
+            logits = next(iter(graphs[mode].infer([value.numpy() for value in values]).values()))
+        else:
+            with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+                logits = models[name](*values).float()
     print("ANSWER", json.dumps(logits.tolist()), flush=True)
 """
+)
 
 Features = Mapping[str, np.ndarray]
 
@@ -92,6 +125,31 @@ def export_ours(weights_folder: str, weights: str, seq_len: int, folder: pathlib
 
     module = open_served(weights_folder, head="classification", seq_len=seq_len).load(weights)
     return export(module, str(folder / f"{OURS}_{weights}"), warmup_batches=[1])
+
+
+def convert_ours(weights_folder: str, weights: str, seq_len: int) -> Callable[[Features], np.ndarray]:
+    """Converts the classifier for OpenVINO as run_scripts.export does.
+
+    Returns a function from features to probabilities [B, C].
+    """
+    import openvino
+
+    from xlnet_tf.serving.graph.exported_model import MAIN_GRAPH
+    from xlnet_tf.serving.openvino import conversion, quantization
+    from xlnet_tf.serving.openvino.compiled import CompiledGraph
+    from xlnet_tf.serving.sources import open_served
+
+    module = open_served(weights_folder, head="classification", seq_len=seq_len).load()
+    model = conversion.convert(*module.graph_functions()[MAIN_GRAPH])
+    if weights == INT8:
+        model = quantization.quantize(model, [make_features(module.vocab_size, 4, seq_len)] * 2)
+    elif weights == BFLOAT16:
+        quantization.to_bfloat16(model)
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/{MAIN_GRAPH}.xml"
+        openvino.save_model(model, path, compress_to_fp16=False)
+        graph = CompiledGraph(path, weights)
+    return lambda features: graph(features)["probabilities"]
 
 
 def export_model_garden(config: XLNetConfig, folder: pathlib.Path) -> str:
@@ -180,6 +238,7 @@ def measure(
     repeats: int = 15,
     peer_python: str | None = None,
     others: bool = False,
+    runtimes: Sequence[str] = (TENSORFLOW,),
 ) -> dict[str, Any]:
     """Exports the models, with the tokenizer's vocabulary, and measures them.
 
@@ -188,24 +247,32 @@ def measure(
     """
     config = XLNetConfig.from_dict(config.to_dict() | {"n_token": tokenizer.vocab_size})
     table = []
-    first, *others = (f"{OURS} {weights}" for weights in WEIGHTS)
+    first = f"{OURS} {FLOAT32}"
+    peer_modes = [
+        f"{name}{runtime}{weights}"
+        for runtime in ("", *([f" {OPENVINO}"] if OPENVINO in runtimes else ()))
+        for name in (HUGGING_FACE, *(peers.OTHERS if others else ()))
+        for weights in ("", f" {BFLOAT16}")
+    ]
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         weights_folder = save_weights(config, tokenizer, folder)
-        served = {
+        ours = {
             f"{OURS} {weights}": load(export_ours(weights_folder, weights, seq_len, folder))
-            for weights in WEIGHTS
+            for weights in (FLOAT32, BFLOAT16)
         }
-        served["model_garden"] = load(export_model_garden(config, folder))
+        if OPENVINO in runtimes:
+            for weights in (FLOAT32, BFLOAT16, INT8):
+                ours[f"{OURS} {OPENVINO} {weights}"] = convert_ours(weights_folder, weights, seq_len)
+        served = {**ours, "model_garden": load(export_model_garden(config, folder))}
         peer = stack.enter_context(peers.hugging_face(peer_python, PEER, weights_folder))
         for rows in batches:
             features = make_features(config.n_token, rows, seq_len)
-            answers = {name: served[name](features) for name in (first, *others)}
+            answers = {name: answer(features) for name, answer in ours.items()}
             candidates = {name: functools.partial(answer, features) for name, answer in served.items()}
             if peer:
                 peer.ask(features)
-                names = [HUGGING_FACE, *(peers.OTHERS if others else ())]
-                for mode in (f"{name}{dtype}" for name in names for dtype in ("", " bfloat16")):
+                for mode in peer_modes:
                     candidates[mode] = functools.partial(peer.ask, {"mode": mode})
                     if mode.startswith(HUGGING_FACE):
                         answers[mode] = softmax(candidates[mode](), axis=-1)
@@ -231,10 +298,12 @@ class ServingOptions(harness.BenchmarkOptions):
     batch_size: Sequence[int] = option("rows of a request", (1, 8), least=1)
     seq_len: int = option("tokens of a text", 128, least=5)
     others: bool = option("measure BERT, ModernBERT and DeBERTa-v3, too", False)
+    runtime: Sequence[str] = option("what runs the models: tensorflow,openvino", (TENSORFLOW,))
 
 
 def main(_: Sequence[str]) -> None:
     options = from_flags(ServingOptions)
+    harness.check_known("runtime", options.runtime, RUNTIMES)
     tokenizer = XLNetTokenizer(existing(options.tokenizer, DEMO_TOKENIZER, "tokenizer"))
     figures = measure(
         options.config,
@@ -244,6 +313,7 @@ def main(_: Sequence[str]) -> None:
         repeats=options.repeats,
         peer_python=options.peer_python,
         others=options.others,
+        runtimes=options.runtime,
     )
     harness.publish(figures, options.output)
 

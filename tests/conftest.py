@@ -114,7 +114,7 @@ def made_once(tmp_path_factory):
         """`write` is called with the folder, which tests only read then."""
         with open(root / f"{name}.lock", "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not lock.tell():
+            if not os.fstat(lock.fileno()).st_size:  # as it is now: another process may have written
                 (root / name).mkdir()
                 write(root / name)
                 lock.write("made")

@@ -10,7 +10,6 @@ from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 
 TINY = XLNetConfig(n_token=7, n_layer=1, d_model=16, n_head=2, d_head=8, d_inner=10)
-NAMES = ["ours float32", "ours bfloat16", "model_garden", "products"]
 
 # Stands for a Python with torch: answers every line with the same logits, after a line of its own.
 PEER = """#!{python}
@@ -26,15 +25,26 @@ for line in sys.stdin:
 @pytest.mark.long
 def test_measure(small_tokenizer, peer_python):
     report = benchmark_serving.measure(
-        TINY, small_tokenizer, batches=(1, 3), seq_len=8, repeats=2, peer_python=peer_python
+        TINY,
+        small_tokenizer,
+        batches=(1, 3),
+        seq_len=8,
+        repeats=2,
+        peer_python=peer_python,
+        runtimes=benchmark_serving.RUNTIMES,
     )
     [rows] = report.values()
     names = (
         "ours float32",
         "ours bfloat16",
+        "ours openvino float32",
+        "ours openvino bfloat16",
+        "ours openvino int8",
         "model_garden",
         "hugging_face",
         "hugging_face bfloat16",
+        "hugging_face openvino",
+        "hugging_face openvino bfloat16",
         "products",
     )
     assert [row[""] for row in rows] == [f"{size} x 8, {name}" for size in (1, 3) for name in names]
@@ -43,7 +53,8 @@ def test_measure(small_tokenizer, peer_python):
         assert row["examples/s"] == pytest.approx(1e3 * int(row[""][0]) / row["median ms"])
     assert rows[0]["time / ours"] == 1
     assert 0 < rows[1]["largest difference"] < 0.05
-    assert rows[3]["largest difference"] > 0.1  # the stand-in's answers are its own
+    assert rows[2]["largest difference"] < 1e-5
+    assert rows[6]["largest difference"] > 0.1  # the stand-in's answers are its own
 
 
 @pytest.mark.integration

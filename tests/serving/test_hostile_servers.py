@@ -18,8 +18,7 @@ from tensorflow_serving.apis.predict_pb2 import PredictResponse
 
 from tests.helpers.profiles import examples
 from xlnet_tf.errors import UserError
-from xlnet_tf.serving import client_grpc
-from xlnet_tf.serving.answers import signatures
+from xlnet_tf.serving.answers import signatures, tensors
 from xlnet_tf.serving.client import connect
 
 
@@ -309,30 +308,30 @@ def test_values_that_a_tensor_leaves_out_are_its_last_or_zero(dtype):
     """As TensorFlow itself reads them: tf.make_tensor_proto writes so, and so do other clients."""
     kind = tf.as_dtype(dtype.removeprefix("DT_").lower())
     one, other, zero = (b"a", b"b", b"") if kind == tf.string else np.array([0, 1, 0], kind.as_numpy_dtype)
-    field = client_grpc._FIELDS.get(kind.as_datatype_enum, "int_val")
+    field = tensors._FIELDS.get(dtype, "int_val")
 
     def proto(value):
         return tf.make_tensor_proto(np.array(value), kind, [1])
 
     tensor = tf.make_tensor_proto(np.array(other), kind, [1, 3])
     assert len(getattr(tensor, field)) == 1
-    assert client_grpc.read_tensor(tensor).tolist() == [[other] * 3]
+    assert tensors.read_tensor(tensor).tolist() == [[other] * 3]
     getattr(tensor, field)[:] = [*getattr(proto(one), field), *getattr(proto(other), field)]
     reshaped(2, 2)(tensor)
-    assert client_grpc.read_tensor(tensor).tolist() == [[one, other], [other, other]]
+    assert tensors.read_tensor(tensor).tolist() == [[one, other], [other, other]]
     getattr(tensor, field)[:] = []
-    assert client_grpc.read_tensor(tensor).tolist() == [[zero, zero], [zero, zero]]
+    assert tensors.read_tensor(tensor).tolist() == [[zero, zero], [zero, zero]]
     reshaped(0, 2)(tensor)
-    assert client_grpc.read_tensor(tensor).shape == (0, 2)
+    assert tensors.read_tensor(tensor).shape == (0, 2)
 
 
 def test_a_compact_tensor_unpacks_to_a_bounded_size():
     text = tf.make_tensor_proto([b"a" * 1000], tf.string, [1])
     for tensor, count in ((text, 10), (tf.make_tensor_proto([1.0], tf.float32, [1]), 1200)):
         reshaped(count)(tensor)
-        assert client_grpc.read_tensor(tensor, 10_000).shape == (count,)
+        assert tensors.read_tensor(tensor, 10_000).shape == (count,)
         with pytest.raises(ValueError, match=r"has the shape \[\d+\], of more than 9,000 bytes"):
-            client_grpc.read_tensor(tensor, 9_000)
+            tensors.read_tensor(tensor, 9_000)
 
 
 @pytest.mark.parametrize(
