@@ -69,8 +69,9 @@ def train(
             f"output_prefix is {prefix!r}, expected the beginning of the files' names, too: {prefix}spiece"
         )
     model_path = epath.Path(f"{prefix}.model")
-    if model_path.exists() and not overwrite:
-        raise errors.UserError(f"{model_path} exists: give another --output_prefix, or --overwrite")
+    for written in (model_path, epath.Path(f"{prefix}.json")):
+        if written.exists() and not overwrite:
+            raise errors.UserError(f"{written} exists: give another --output_prefix, or --overwrite")
     if model_path.exists():
         folders.claim(model_path.parent, folders.FOREIGN, flag="--output_prefix")
     for path in corpus_options.input:

@@ -32,7 +32,7 @@ class TableOptions:
         "",
     )
     dev: str = option("The same, to evaluate on. Default: a part of --train, by its texts.", "")
-    test: str = option("The same, to evaluate the best weights on at the end.", "")
+    test: str = option("The same, to evaluate the best weights on at the end of a single run.", "")
     task: str | None = option(
         "With --train: what is learned. Default: as the columns suggest.", None, choices=TASKS
     )

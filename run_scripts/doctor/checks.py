@@ -25,6 +25,7 @@ EXTRAS = {
     "hub": "fetch models by name from the Hugging Face hub",
     "datasets": "read data sets by name from the Hugging Face hub",
     "serve": "serve exported models without a container",
+    "openvino": "export to OpenVINO",
     "beam": "build records with Apache Beam",
     "tpu-compile": "compile for a TPU without one",
     "docs": "build the documentation",

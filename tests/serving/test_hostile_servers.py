@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
+from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataResponse, SignatureDefMap
 from tensorflow_serving.apis.predict_pb2 import PredictResponse
 
@@ -323,6 +324,18 @@ def test_values_that_a_tensor_leaves_out_are_its_last_or_zero(dtype):
     assert tensors.read_tensor(tensor).tolist() == [[zero, zero], [zero, zero]]
     reshaped(0, 2)(tensor)
     assert tensors.read_tensor(tensor).shape == (0, 2)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (1, 1), (1, 2), (2,)])
+@pytest.mark.parametrize("dtype", signatures.DTYPES)
+def test_tensors_are_written_as_tensorflow_writes_them(dtype, shape):
+    """Clients that read float_val[0] of one text's answer continue to find it there."""
+    kind = tf.as_dtype(dtype.removeprefix("DT_").lower())
+    values = np.full(shape, b"a", object) if kind == tf.string else np.ones(shape, kind.as_numpy_dtype)
+    found = TensorProto()
+    tensors.write_tensor(values, found)
+    assert found == tf.make_tensor_proto(values, kind)
+    assert tensors.read_tensor(found).tolist() == values.tolist()
 
 
 def test_a_compact_tensor_unpacks_to_a_bounded_size():

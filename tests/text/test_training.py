@@ -124,6 +124,9 @@ def test_the_script_writes_a_tokenizer_once(tmp_path, capsys):
     assert tokenizer.piece_table.trainer.num_threads == 16
     with pytest.raises(UserError, match="spiece.model exists"):
         script.train(*arguments, 75)
+    (tmp_path / "own.json").write_text("{}")
+    with pytest.raises(UserError, match="own.json exists"):
+        script.train(arguments[0], tmp_path / "own", 75)
     script.train(*arguments, 75, overwrite=True)
     assert XLNetTokenizer(tmp_path / "out" / "spiece.model").vocab_size == 75
 

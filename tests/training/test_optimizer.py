@@ -207,6 +207,17 @@ def test_repeated_rows_of_a_sparse_gradient_count_once_in_the_norm():
     np.testing.assert_allclose(optimizer._momentums[0].numpy(), [[0, 0], [0, 0], [0, 0.05]], atol=1e-7)
 
 
+@pytest.mark.parametrize("gradient", [[np.inf, 1.0], [1e25, 1.0]])
+def test_gradients_of_an_infinite_norm_count_as_none(gradient):
+    weights = tf.Variable([1.0, 2.0])
+    optimizer = AdamW(0.1, global_clipnorm=1.0, weight_decay=0.0)
+    optimizer.apply_gradients([(tf.constant([0.5, 0.5]), weights)])
+    before = optimizer._momentums[0].numpy()
+    optimizer.apply_gradients([(tf.constant(gradient), weights)])
+    np.testing.assert_allclose(optimizer._momentums[0].numpy(), 0.9 * before, rtol=1e-6)
+    assert np.all(np.isfinite(weights.numpy())) and np.all(weights.numpy() < [0.9, 1.9])
+
+
 def test_a_further_variable_adds_few_operations():
     def operations(count: int) -> int:
         variables = [tf.Variable(tf.ones([2]), name=f"layer_{number}/kernel") for number in range(count)]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from tfrecord_builders.automatic.columns import KINDS, Found, find
+from tfrecord_builders.automatic.columns import KINDS, Found, check_given, find
 from tfrecord_builders.classification.build import build_classification
 from tfrecord_builders.classification.options import ClassificationOptions
 from tfrecord_builders.common import columnar, named_sets, tables
@@ -24,12 +24,12 @@ from tfrecord_builders.ranking.build import RankingOptions, build_ranking
 from tfrecord_builders.squad.build import SquadOptions, build_squad
 from tfrecord_builders.tagging.build import TaggingOptions, build_tagging
 from tfrecord_builders.tagging.data import TaggedWords, read_sentences
+from tfrecord_builders.tagging.schemes import found_in
 from xlnet_tf import files, folders, hub
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.text.locating import cleaning_for, find_file
 from xlnet_tf.text.tokenizer import XLNetTokenizer
-from xlnet_tf.text.words import mark_entities
 
 NOTE_FILE = "sources.json"
 _BUILDERS: Mapping[str, tuple[Callable, type]] = {
@@ -86,6 +86,7 @@ class Built:
 def build(sources: Sources, tokenizer: str, folder: epath.PathLike, progress: bool = False) -> Built:
     """Builds the splits of the sources in a folder; if they are there, made of the same, they are reused."""
     folder = epath.Path(folder)
+    check_given(sources.task, sources.columns)
     for path in filter(None, (sources.train, sources.dev, sources.test)):
         _check_source(path)
     kind, options, description = _plan(sources, tokenizer)
@@ -157,15 +158,18 @@ def _plan(sources: Sources, tokenizer_name: str) -> tuple[str, dict[str, Any], s
             f"{path} has the form of {shape}, not of {task}: leave --task out, or give another file"
         )
     if shape in ("tagging", "question_answering", "multiple_choice"):
+        _refuse_columns(sources, shape)
         options = _columns_of_words(path) if shape == "tagging" else {}
         return shape, _with_splits(shape, sources, options, 0), f"{path}: {shape}"
     rows = list(itertools.islice(tables.read_table(path, tables.infer_format(path)), _ROWS_LOOKED_AT))
     if not rows:
         raise UserError(f"{path} has no rows")
-    if _has_spans(rows[0]) and task in (None, "tagging"):
+    if task in (None, "tagging") and any(_has_spans(row, sources.columns.get("tags")) for row in rows):
+        _refuse_columns(sources, "entities", "tags")
         options = {"tags_column": sources.columns["tags"]} if "tags" in sources.columns else {}
         return "tagging", _with_splits("tagging", sources, options, len(rows)), f"{path}: tagging of entities"
     if _is_race(rows[0]) and task in (None, "multiple_choice"):
+        _refuse_columns(sources, "RACE")
         options = _with_splits("multiple_choice", sources, {}, len(rows))
         return "multiple_choice", options, f"{path}: multiple_choice"
     found = find(path, list(rows[0].values), task, sources.columns)
@@ -174,6 +178,12 @@ def _plan(sources: Sources, tokenizer_name: str) -> tuple[str, dict[str, Any], s
     options["seq_len"] = sources.seq_len or _length(found, rows, tokenizer_name)
     text = f"{path}: {options.get('kind') or kind}, {_described(found)}{notes}; {options['seq_len']} tokens"
     return kind, _with_splits(kind, sources, options, len(rows)), text
+
+
+def _refuse_columns(sources: Sources, form: str, *known: str) -> None:
+    """Raises UserError for columns that are given but not read: those of a form have their own names."""
+    if ignored := [f"--{role}_column" for role in sources.columns if role not in known]:
+        raise UserError(f"{sources.train} has the form of {form}, which is read without {', '.join(ignored)}")
 
 
 def _shape(path: str) -> str:
@@ -201,18 +211,22 @@ def _shape(path: str) -> str:
 
 
 def _columns_of_words(path: str) -> dict[str, Any]:
-    row = next(read_sentences(path), None)
-    return {"scheme": "tags"} if isinstance(row, TaggedWords) and not mark_entities(_all_tags(path)) else {}
+    return _scheme(_all_tags(path))
 
 
-def _all_tags(path: str) -> list[str]:
+def _all_tags(path: str) -> set[str]:
     rows = itertools.islice(read_sentences(path), _ROWS_LOOKED_AT)
-    return sorted({tag for row in rows if isinstance(row, TaggedWords) for tag in row.tags or ()}) or ["O"]
+    return {tag for row in rows if isinstance(row, TaggedWords) for tag in row.tags or ()}
 
 
-def _has_spans(row: LabelledRow) -> bool:
-    """Returns whether a row is a text with entities, as labelling tools write them."""
-    values = [row[name] for name in ENTITY_COLUMNS if name in row]
+def _scheme(tags: set[str]) -> dict[str, Any]:
+    scheme = found_in(tags)
+    return {} if scheme == TaggingOptions.scheme else {"scheme": scheme}
+
+
+def _has_spans(row: LabelledRow, column: str | None) -> bool:
+    """Returns whether a row is a text with entities as labelling tools write them, in a column if given."""
+    values = [row[name] for name in ([column] if column else ENTITY_COLUMNS) if name in row]
     return "text" in row and any(value and isinstance(value[0], NestedJson) for value in values)
 
 
@@ -244,7 +258,7 @@ def _options(
     named = {f"{role}_column": column for role, column in columns.items()}
     if found.task == "tagging":
         tags = {tag for row in rows for tag in row.texts(columns["tags"])}
-        return {**named, **({} if mark_entities(sorted(tags)) else {"scheme": "tags"})}, ""
+        return {**named, **_scheme(tags)}, ""
     return named, ""
 
 

@@ -62,6 +62,15 @@ class Found:
         return f"{self.task} ({', '.join(self.columns.values())})"
 
 
+def check_given(task: str | None, given: Mapping[str, str]) -> None:
+    """Raises UserError for a task or a role that does not exist, as Python code may give."""
+    if task not in (None, *TASKS):
+        raise UserError(f"task is {task!r}; expected one of {', '.join(TASKS)}")
+    roles = [role for role in USUAL_NAMES if role != "text_a"]
+    if not isinstance(given, Mapping) or not given.keys() <= {*roles}:
+        raise UserError(f"columns is {given!r}; expected a column's name by its role: {', '.join(roles)}")
+
+
 def find(source: str, columns: Sequence[str], task: str | None, given: Mapping[str, str]) -> Found:
     """Returns the task of a table and its columns.
 

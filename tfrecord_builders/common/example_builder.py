@@ -209,7 +209,7 @@ def check_held_out(held: np.ndarray, fraction: float, source: str) -> None:
     if not 0 < held.sum() < len(held):
         raise UserError(
             f"dev_fraction {fraction} holds out {held.sum()} of the {len(held)} rows of {source}: choose "
-            "another"
+            "another, or give --dev"
         )
 
 

@@ -34,7 +34,10 @@ def label_studio_rows(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
     """
     rows = [row for number, task in enumerate(tasks, 1) for row in _task_rows(task, number)]
     spans = {name for row, _ in rows for name, value in row.items() if _is_spans(value)}
-    return [{**dict.fromkeys(spans if annotated else (), []), **row} for row, annotated in rows]
+    return [
+        {**row, **{name: [] for name in spans if annotated and not _is_spans(row.get(name))}}
+        for row, annotated in rows
+    ]
 
 
 def _task_rows(task: Mapping[str, Any], number: int) -> Iterator[tuple[dict[str, Any], bool]]:
@@ -48,7 +51,7 @@ def _task_rows(task: Mapping[str, Any], number: int) -> Iterator[tuple[dict[str,
     begin = {"id": task.get("id", number), **data}
     done = [each for each in annotations if isinstance(each, Mapping) and not each.get("was_cancelled")]
     for annotation in done:
-        row: dict[str, Any] = dict(begin)
+        row: dict[str, Any] = {}
         for result in annotation.get("result", []):
             name, value = result.get("from_name", ""), result.get("value", {})
             if "start" in value and "labels" in value:
@@ -57,7 +60,7 @@ def _task_rows(task: Mapping[str, Any], number: int) -> Iterator[tuple[dict[str,
                 row[name] = choices[0] if len(choices) == 1 else choices
             elif "rating" in value or "number" in value:
                 row[name] = value.get("rating", value.get("number"))
-        yield row, True
+        yield {**begin, **row}, True  # labels count more than a column of the data of the same name
     if not done:
         yield begin, False
 
@@ -92,14 +95,15 @@ def _label_studio_entity(value: Mapping[str, Any], text: str) -> dict[str, Any]:
     if not isinstance(labels, list) or len(labels) != 1:
         raise BadRow(f"has Label Studio's labels {labels}, expected a list of one")
     quoted = value.get("text")
-    if type(start) is int and type(end) is int and isinstance(quoted, str) and text[start:end] != quoted:
+    if type(start) is int and type(end) is int and isinstance(quoted, str):
         units = text.encode("utf-16-le")
         before, inside = units[: 2 * start], units[2 * start : 2 * end]
-        if inside.decode("utf-16-le", "replace") != quoted:
+        if inside.decode("utf-16-le", "replace") == quoted:
+            start = len(before.decode("utf-16-le", "replace"))
+            end = start + len(quoted)
+        elif text[start:end] != quoted:  # spans that a program has added count characters
             raise BadRow(
                 f"is {quoted!r} by Label Studio's text, but characters {start} to {end} of the row's text "
                 f"are {text[start:end]!r}: export the text that was annotated"
             )
-        start = len(before.decode("utf-16-le", "replace"))
-        end = start + len(quoted)
     return {"start": start, "end": end, "label": labels[0]}

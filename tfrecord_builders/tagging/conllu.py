@@ -23,6 +23,8 @@ def read_conllu(path: epath.Path, tag_column: int) -> Iterator["ConlluSentence"]
     Args:
         tag_column: number of the tags' column; -1, which would be MISC: UPOS.
     """
+    if not -len(COLUMNS) <= tag_column < len(COLUMNS):
+        raise UserError(f"tag_column is {tag_column}, expected 0 to {len(COLUMNS) - 1}: {', '.join(COLUMNS)}")
     tag_column = _UPOS if tag_column == -1 else tag_column % len(COLUMNS)
     sentence = ConlluSentence()
     for number, line in decoded_lines(path):

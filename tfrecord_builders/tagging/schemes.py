@@ -9,14 +9,24 @@ B-X begins an entity of type X, I-X continues it, O is outside of entities. The 
 Other tags, such as parts of speech, are the scheme TAGS and stay as they are.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 
-from xlnet_tf.text.words import OUTSIDE
+from xlnet_tf.text.words import OUTSIDE, mark_entities
 
 _PREFIXES = {"bio": "BI", "iob1": "BI", "iobes": "BIES", "bilou": "BILU"}
 _SINGLE, _END = "SU", "EL"
 SCHEMES = tuple(_PREFIXES)
 TAGS = "tags"
+
+
+def found_in(tags: Iterable[str]) -> str:
+    """Returns the scheme that tags are in, as far as they show it: bio, iobes, bilou or TAGS."""
+    known = set(tags)
+    if not mark_entities([*known]) and not all(re.fullmatch("O|[ESLU]-.+", tag) for tag in known):
+        return TAGS
+    begins = {tag[:2] for tag in known}
+    return "iobes" if begins & {"E-", "S-"} else "bilou" if begins & {"L-", "U-"} else "bio"
 
 
 def to_bio(tags: Sequence[str], scheme: str) -> tuple[list[str], list[int]]:

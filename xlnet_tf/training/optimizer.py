@@ -189,7 +189,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self._learning_rate = self._build_learning_rate(learning_rate)
         # What Adam's correction multiplies the updates of the current step by; once for all variables.
         self._correction = tf.Variable(1.0, trainable=False, name="bias_correction")
-        # What gradients are multiplied by to be clipped; 0: the step is skipped.
+        # What gradients are multiplied by to be clipped; 0: the step is skipped; -1: they count as zero.
         self._keep = tf.Variable(
             1.0, trainable=False, name="keep", aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA
         )
@@ -273,7 +273,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         if self.global_clipnorm:
             norm = tf.linalg.global_norm(grads) if self._step.norm is None else self._step.norm
             scale = self.global_clipnorm / tf.maximum(tf.cast(norm, tf.float32), self.global_clipnorm)
-            scale = tf.maximum(scale, np.finfo(np.float32).tiny)  # 0 would skip the step
+            scale = tf.where(tf.equal(scale, 0), -1.0, scale)  # the norm is infinite
         self._keep.assign(tf.where(self._step.keep, scale, 0.0))
         return grads  # `update_step` multiplies them, in the pass that updates
 
@@ -327,10 +327,10 @@ class AdamW(tf_keras.optimizers.Optimizer):
         step = self._step or types.SimpleNamespace(numbers={})
         if key not in step.numbers:
             clip = tf.cast(self._keep, dtype)
-            keep = clip > 0
+            keep = tf.not_equal(clip, 0)
             rate = tf.where(keep, tf.cast(self.learning_rate, dtype) * factor, 0)
             step.numbers[key] = {
-                "scale": clip * scale,
+                "scale": tf.where(clip < 0, tf.zeros_like(clip), clip * scale),
                 "decay": rate * decay,
                 "rate": rate * tf.cast(self._correction, dtype),
                 "beta_1": tf.where(keep, tf.constant(_float32(self.beta_1), dtype), 1),

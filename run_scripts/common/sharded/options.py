@@ -31,7 +31,7 @@ class ShardOptions(RunnerOptions):
         "rows that may fail without the command failing; failed-*.jsonl lists all that did", 0, least=0
     )
     worker_threads: int = option(
-        "TensorFlow's threads in a worker; another number may change last digits", 1, least=1, most=1024
+        "threads that a worker computes with; another number may change last digits", 1, least=1, most=1024
     )
     documents: str = option(
         "what a row of a text file is: a line, what stands between blank lines, or the file",

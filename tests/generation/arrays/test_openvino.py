@@ -115,3 +115,21 @@ def test_drawn_fillings(engines, gaps, easiest_first):
         engine.infill(*gaps, same_for_all(2, 1.0, 0, 1.0, 1), easiest_first) for engine in engines
     )
     check_same(ours, theirs)
+
+
+def test_a_thread_never_reads_a_table_that_another_is_making():
+    meanwhile = []
+
+    def compile(name, outputs):
+        assert (name, outputs) == ("position_keys", ())
+
+        def position_keys(inputs):
+            if not meanwhile:
+                meanwhile.append(None)
+                meanwhile.append(engine._distances(200))  # of another thread
+            return {"position_keys": np.zeros([1, 1, inputs["length"] + inputs["ahead"], 1], np.float32)}
+
+        return position_keys
+
+    engine = OpenVinoEngine(compile, n_layer=1, d_model=1, vocab_size=1)
+    assert engine._distances(200).shape == meanwhile[1].shape == (1, 1, 511, 1)

@@ -15,6 +15,7 @@ from xlnet_tf.models.question_answering import XLNetQuestionAnswering
 from xlnet_tf.models.token_classifier import XLNetTokenClassifier
 from xlnet_tf.serving.answers.text_answers import answer_texts
 from xlnet_tf.tasks.classification.serving import ClassificationModule
+from xlnet_tf.tasks.multiple_choice.answering import MultipleChoiceAnswering
 from xlnet_tf.tasks.question_answering.serving import QuestionAnsweringModule
 from xlnet_tf.tasks.tagging.serving import TaggingModule
 
@@ -104,6 +105,17 @@ def test_answers_with_other_options(small_tokenizer, name):
     rows = rows_of(module.input_ranks(), 20, seed=len(name))
     for row, *pair in zip(rows, answer_texts(without, rows, 5), answer_texts(module, rows, 7), strict=True):
         assert_near(*pair, row)
+
+
+def test_rows_with_fewer_options_overflow_nothing(small_tokenizer):
+    def graph(features):
+        return {"logits": np.zeros(len(features["input_word_ids"]), np.float32)}
+
+    model = MultipleChoiceAnswering(graph, small_tokenizer, seq_len=24, max_qa_len=8, temperature=[0.5])
+    options = [["ba", "ne"], ["ba"], []]
+    with np.errstate(over="raise", invalid="raise"):
+        found = model.serve(context=["ba"] * 3, question=["ne"] * 3, options=options)
+    np.testing.assert_array_equal(found["probabilities"], np.float32([[0.5, 0.5], [1, 0], [0, 0]]))
 
 
 def decoded(columns):

@@ -102,6 +102,36 @@ def test_each_task_is_found_and_split(tmp_path, tokenizer_file, name):
         assert sets[0].settings["labels"] == ["X", "Y"]
 
 
+def test_entities_are_found_though_the_first_text_has_none(tmp_path, tokenizer_file):
+    train = write(tmp_path / "a.jsonl", [{"text": "ka", "label": []}, *TABLES["entities"]])
+    assert of(tmp_path, tokenizer_file, train).description.endswith("tagging of entities")
+    span = {"start": 0, "end": 2, "text": "ka", "labels": ["X"]}
+    write(train, [{"text": f"ka {text}", "who": [span]} for text in ROWS])
+    of(tmp_path, tokenizer_file, train, columns={"tags": "who"})
+    assert ExampleSet.load(tmp_path / "run/examples/train").settings["labels"] == ["O", "B-X", "I-X"]
+
+
+def test_the_scheme_of_tags_is_found(tmp_path, tokenizer_file):
+    rows = [{"tokens": text.split(), "tags": ["S-PER", "B-LOC", "E-LOC"]} for text in ROWS]
+    of(tmp_path, tokenizer_file, write(tmp_path / "a.jsonl", rows))
+    labels = ExampleSet.load(tmp_path / "run/examples/train").settings["labels"]
+    assert labels == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"task": "ner"}, "task is 'ner'; expected one of classification, "),
+        ({"columns": {"txt": "a"}}, "columns is {'txt': 'a'}; expected .* by its role: text, label"),
+        ({"columns": {"text": "a"}}, "has the form of entities, which is read without --text_column"),
+    ],
+)
+def test_settings_without_effect_are_named(tmp_path, tokenizer_file, options, message):
+    train = write(tmp_path / "a.jsonl", TABLES["entities"])
+    with pytest.raises(UserError, match=message):
+        of(tmp_path, tokenizer_file, train, **options)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

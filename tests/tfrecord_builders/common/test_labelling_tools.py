@@ -68,6 +68,18 @@ def test_broken_entities_are_named_in_the_words_of_the_tool(tmp_path, row, messa
         entities(tmp_path, [row])
 
 
+def test_labels_of_label_studio_replace_a_column_of_the_data_of_the_same_name(tmp_path):
+    tasks = [task([result(SPAN)]), task([], text="Nobody.")]
+    for each in tasks:
+        each["data"]["label"] = "old"
+    assert entities(tmp_path, tasks) == [[(2, 5, "PER")], []]
+
+
+def test_units_of_browsers_count_where_both_readings_fit(tmp_path):
+    span = {"start": 4, "end": 6, "text": "aa", "labels": ["X"]}
+    assert entities(tmp_path, [{"text": "😀 aaaaa", "label": [span]}]) == [[(3, 5, "X")]]
+
+
 def rows(path):
     return [dict(row.values) for row in read_table(path, infer_format(path))]
 

@@ -61,6 +61,11 @@ def test_broken_lines_are_named(tmp_path, line, message):
         list(read_sentences(write(tmp_path, line, "a.conllu")))
 
 
+def test_a_column_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(UserError, match="tag_column is 12, expected 0 to 9: ID, FORM"):
+        list(read_sentences(write(tmp_path, TEXT, "a.conllu"), ReadColumns(tag=12)))
+
+
 def build(tmp_path, tokenizer_file, text=TEXT, **options):
     files = {"train": [str(write(tmp_path, text, "train.conllu"))], "seq_len": 24, "scheme": "tags"} | options
     return build_tagging(TaggingOptions(str(tokenizer_file), str(tmp_path / "sets"), **files))

@@ -38,8 +38,7 @@ class OpenVinoEngine:
         self._left_to_right = left_to_right
         self._compile = compile
         self._compiled: dict[tuple[str, ...], Callable] = {}
-        self._table = np.zeros([1, 1, 0, 1], np.float32)
-        self._table_len = 0
+        self._table = 0, np.zeros([1, 1, 0, 1], np.float32)  # the length of texts that it is for
 
     def embed(self, ids, mask, type_ids, layer):
         name = f"layer_{layer % self.n_layer}"
@@ -145,11 +144,12 @@ class OpenVinoEngine:
 
     def _distances(self, length: int) -> np.ndarray:
         """Returns a table of projected distances for texts of this length or more, which is kept."""
-        if length > self._table_len:
-            self._table_len = max(128, 1 << (length - 1).bit_length())
-            ahead = 0 if self._left_to_right else self._table_len - 1
-            self._table = self._position_keys(self._table_len, ahead)
-        return self._table
+        known, table = self._table  # both at once: other threads may replace them
+        if length > known:
+            known = max(128, 1 << (length - 1).bit_length())
+            table = self._position_keys(known, 0 if self._left_to_right else known - 1)
+            self._table = known, table
+        return table
 
     def _position_keys(self, length: int, ahead: int) -> np.ndarray:
         lengths = {"length": np.array(length), "ahead": np.array(ahead)}

@@ -21,6 +21,7 @@ _FIELDS = {
     "DT_UINT32": "uint32_val",
     "DT_UINT64": "uint64_val",
 }
+_NEVER_CONTENT = ("DT_STRING", "DT_BOOL", "DT_UINT16")
 _BITS = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))  # whose values are integers of the same bits
 
 
@@ -72,13 +73,14 @@ def _array(dtype: np.dtype, sizes: list[int], content: bytes, values: Any) -> np
 
 
 def write_tensor(values: np.ndarray, tensor: Any) -> None:
-    """Writes an array into a new TensorProto."""
+    """Writes an array into a new TensorProto, in the fields that tf.make_tensor_proto would choose."""
     name = next(name for name, dtype in DTYPES.items() if dtype == values.dtype)
     tensor.dtype = tensor.DESCRIPTOR.fields_by_name["dtype"].enum_type.values_by_name[name].number
     tensor.tensor_shape.SetInParent()
     for size in values.shape:
         tensor.tensor_shape.dim.add(size=size)
-    if values.dtype == object:
-        tensor.string_val.extend(values.ravel().tolist())
-    else:
+    if values.size > 1 and name not in _NEVER_CONTENT:
         tensor.tensor_content = np.ascontiguousarray(values).tobytes()
+    else:
+        values = values.view(np.uint16) if values.dtype in _BITS else values
+        getattr(tensor, _FIELDS.get(name, "int_val")).extend(values.ravel().tolist())

@@ -45,7 +45,11 @@ class OpenVinoModel(ServedModel):
         return definition
 
     def run(self, name, inputs, seconds=None):
-        rows = len(next(iter(inputs.values())))
+        first, *others = self._answering.input_ranks()
+        rows = len(inputs[first])
+        for other in others:
+            if len(inputs[other]) != rows:
+                raise invalid(f"{other} has another number of rows than {first}")
         if not rows:
             return {
                 key: np.empty((0, *(max(size, 0) for size in sizes)), _dtype(kind))

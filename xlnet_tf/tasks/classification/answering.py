@@ -68,9 +68,9 @@ class _OneVector(OneVectorAnswers, Answering):
         super().__init__(graph, tokenizer, **options)
         self.pair, self.truncation = pair, check_truncation(truncation)
 
-    def outputs_of(self, texts: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
-        """Returns the graph's outputs for columns of texts."""
-        ids, *second = map(self.encode, texts)
+    def outputs_of(self, texts: Mapping[str, Sequence[str]]) -> dict[str, np.ndarray]:
+        """Returns the graph's outputs for columns of texts, in whatever order a request has them."""
+        ids, *second = (self.encode(texts[name]) for name in self.input_ranks())
         if self.truncation == "middle" and not self.pair:
             ids = [without_middle(row, self.seq_len - 2) for row in ids]
         return self.graph(self.pack([*zip(ids, *second or [[None] * len(ids)])]))
@@ -102,7 +102,7 @@ class ClassificationAnswering(ClassAnswers, _OneVector):
         return kinds | ({"alert": (bool,)} if self.alert else {})
 
     def serve(self, **texts):
-        logits = self.outputs_of([*texts.values()])["logits"]  # [B, C]
+        logits = self.outputs_of(texts)["logits"]  # [B, C]
         to_probabilities = sigmoid if self.multi_label else softmax
         probabilities = to_probabilities(logits / np.array(self.temperature, np.float32))
         labels = as_bytes(self.labels)
@@ -125,7 +125,7 @@ class RegressionAnswering(_OneVector):
         return {"value": (np.float32,)}
 
     def serve(self, **texts):
-        return {"value": self.outputs_of([*texts.values()])["value"]}
+        return {"value": self.outputs_of(texts)["value"]}
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:

@@ -65,7 +65,8 @@ class MultipleChoiceAnswering(ChoiceAnswers, CandidatesAnswering):
             parts = [next(answers)[-self.max_qa_len :] for _ in row]
             rows.append([(ids[: self.seq_len - 3 - len(part)], part) for part in parts])
         logits, there = self.logits_of(rows)
-        probabilities = softmax(logits / np.float32(self.temperature[0]))
+        scaled = np.divide(logits, np.float32(self.temperature[0]), out=logits.copy(), where=there)
+        probabilities = softmax(scaled)
         best = logits.argmax(axis=-1)
         return {
             "answer": best.astype(np.int32),
