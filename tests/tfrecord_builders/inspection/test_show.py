@@ -77,7 +77,7 @@ def run(records, **given):
     """Runs the script's flags in this process; returns the exit status."""
     defaults = {"record": 0, "target": None, "png": None, "first": 0, "count": None, "num_workers": 1}
     defaults |= {"stats": False, "check": False, "diff": None, "json": False, "examples": None, "page": None}
-    defaults |= {"tokens_of": None}
+    defaults |= {"tokens_of": None, "input": None}
     return inspect_records.run(types.SimpleNamespace(records=records, **(defaults | given)))
 
 
