@@ -141,7 +141,7 @@ def main(_: Sequence[str]):
 
     options, checks = from_flags(FinetuneOptions), from_flags(experiment.DryRunOptions)
     own, init_checkpoint = from_flags(own_tables.TableOptions), flags.FLAGS.init_checkpoint
-    own_tables.check(own, options.data, init_checkpoint)
+    own_tables.check(own, options.data, init_checkpoint, bool(options.sweep) or options.num_seeds > 1)
     flags.FLAGS.model_dir = flags.FLAGS.model_dir or own_tables.default_model_dir(own)
     model_dir, of_tasks = flags.FLAGS.model_dir, task_registry.settings("settings")
     folders.claim(model_dir, folders.RUN, folders.RUNS, flag="--model_dir")

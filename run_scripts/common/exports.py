@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from absl import logging
 from etils import epath
 
-from xlnet_tf import hub
+from xlnet_tf import hub, task_registry
 from xlnet_tf.errors import UserError
 
 
@@ -82,6 +82,11 @@ def export_openvino(options, served) -> str:
     from xlnet_tf.task_registry import LANGUAGE_MODEL
 
     is_language_model, weights = served.card.task == LANGUAGE_MODEL, options.weights
+    if not is_language_model and not task_registry.find(served.card.task).answering:
+        raise UserError(
+            f"the task {served.card.task} has no answering, which reads texts without TensorFlow: leave out "
+            "--runtime=openvino"
+        )
     if weights == "int4" and not is_language_model:
         raise UserError("--weights=int4 is for language models: give int8 with --calibration_data")
     if is_language_model and options.calibration_data:

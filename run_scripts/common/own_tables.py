@@ -67,7 +67,7 @@ class FinetuneRunOptions(experiment.RunOptions):
     )
 
 
-def check(options: TableOptions, data: str, init_checkpoint: str | None) -> None:
+def check(options: TableOptions, data: str, init_checkpoint: str | None, several_runs: bool) -> None:
     """Raises UserError for flags that have no effect or conflict; for mains."""
     if bool(data) == bool(options.train):
         found = "--data and --train are both given" if data else "missing: either --data or --train"
@@ -79,6 +79,8 @@ def check(options: TableOptions, data: str, init_checkpoint: str | None) -> None
             "--train needs --init_checkpoint, the model to begin with: a folder, such as runs/demo/model, or "
             "a name (or --tokenizer, to begin with random weights)"
         )
+    if options.test and several_runs:
+        raise UserError("--test is evaluated after a single run: leave it out with --sweep and --num_seeds")
 
 
 def default_model_dir(options: TableOptions) -> str:

@@ -67,8 +67,13 @@ def test_other_files_are_refused_as_before(tmp_path, unpacked):
     (tmp_path / "other.weights.h5").write_bytes(b"no HDF5")
     with pytest.raises(UserError, match="a file of Keras .other.weights.h5., which only"):
         open_checkpoint(tmp_path / "other.weights.h5")
-    config = json.loads((unpacked / "config.json").read_text())
-    config["config"]["activation"] = "swish"
-    (unpacked / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UserError, match="with the activation gelu or relu"):
-        open_checkpoint(unpacked)
+    config = (unpacked / "config.json").read_text()
+    for field, message in (
+        ({"activation": "swish"}, "with the activation gelu or relu"),
+        ({"layer_norm_epsilon": 1e-6}, "layer_norm_epsilon is 1e-06; XLNet's is 1e-12"),
+    ):
+        changed = json.loads(config)
+        changed["config"] |= field
+        (unpacked / "config.json").write_text(json.dumps(changed))
+        with pytest.raises(UserError, match=message):
+            open_checkpoint(unpacked)

@@ -77,6 +77,10 @@ def test_from_a_table_to_an_answer(reviews):
             "--task=ner: expected one of",
         ),
         (
+            ("--train=a.csv", "--test=b.csv", "--tokenizer=c", "--num_seeds=3"),
+            "--test is evaluated after a single run",
+        ),
+        (
             ("--train=nobody/reviews", "--tokenizer=/dev/null"),
             "nobody/reviews does not exist; a",
         ),

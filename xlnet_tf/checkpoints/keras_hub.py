@@ -91,6 +91,8 @@ def read_config(values: dict[str, Any], path: str) -> XLNetConfig:
     try:
         activation = _ACTIVATIONS[fields["activation"]]
         heads, width = fields["num_heads"], fields["hidden_dim"]
+        if (epsilon := fields.get("layer_norm_epsilon", 1e-12)) != 1e-12:
+            raise UserError(f"{path}: layer_norm_epsilon is {epsilon}; XLNet's is 1e-12")
         return XLNetConfig(
             n_token=fields["vocabulary_size"],
             d_model=width,

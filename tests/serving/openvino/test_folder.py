@@ -67,6 +67,7 @@ def test_the_newest_version_decides(version):
         ({"format_version": 2}, "has the format_version 2; this version of xlnet_tf reads those up to 1"),
         ({"runtime": "onnx"}, "is for the runtime 'onnx'; expected openvino"),
         ({"task": "chess"}, "the task is 'chess'; expected one of language_model, classification"),
+        ({"weights": "int3"}, "weights are 'int3'; expected float32, bfloat16, int8, int4: export the model"),
         ({"seq_len": "long"}, "seq_len is 'long', expected a whole number: export the model again"),
         ({"more": 1}, "unknown more"),
     ],

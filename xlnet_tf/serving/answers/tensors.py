@@ -73,8 +73,13 @@ def _array(dtype: np.dtype, sizes: list[int], content: bytes, values: Any) -> np
 
 
 def write_tensor(values: np.ndarray, tensor: Any) -> None:
-    """Writes an array into a new TensorProto, in the fields that tf.make_tensor_proto would choose."""
-    name = next(name for name, dtype in DTYPES.items() if dtype == values.dtype)
+    """Writes an array into a new TensorProto, in the fields that tf.make_tensor_proto would choose.
+
+    Raises ValueError for a type that is not among DTYPES.
+    """
+    name = next((name for name, dtype in DTYPES.items() if dtype == values.dtype), None)
+    if name is None:
+        raise ValueError(f"a tensor has the type {values.dtype}; expected one of {', '.join(DTYPES)}")
     tensor.dtype = tensor.DESCRIPTOR.fields_by_name["dtype"].enum_type.values_by_name[name].number
     tensor.tensor_shape.SetInParent()
     for size in values.shape:

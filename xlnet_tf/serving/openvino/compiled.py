@@ -12,7 +12,7 @@ from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 
 OLDEST = (2026, 4)  # the release that the graphs are made for and tested with
-FLOAT32, BFLOAT16, INT8 = "float32", "bfloat16", "int8"
+FLOAT32, BFLOAT16, INT8, INT4 = WEIGHTS = ("float32", "bfloat16", "int8", "int4")
 
 
 def import_openvino() -> types.ModuleType:

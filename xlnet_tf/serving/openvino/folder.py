@@ -15,7 +15,7 @@ from xlnet_tf.generation.arrays.openvino import OpenVinoEngine
 from xlnet_tf.model_folders import OPENVINO_MODEL, openvino_version
 from xlnet_tf.schema import check_object
 from xlnet_tf.serving.answers.answering import Answering
-from xlnet_tf.serving.openvino.compiled import CompiledGraph, GraphParts
+from xlnet_tf.serving.openvino.compiled import WEIGHTS, CompiledGraph, GraphParts
 from xlnet_tf.task_registry import LANGUAGE_MODEL
 from xlnet_tf.text.cleaning import CARD_FILE, CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -77,6 +77,9 @@ class OpenVinoFolder:
         if values["task"] != LANGUAGE_MODEL and values["task"] not in task_registry.tasks():
             known = ", ".join((LANGUAGE_MODEL, *task_registry.tasks()))
             raise UserError(f"{file}: the task is {values['task']!r}; expected one of {known}")
+        if values["weights"] not in WEIGHTS:
+            known = ", ".join(WEIGHTS)
+            raise UserError(f"{file}: weights are {values['weights']!r}; expected {known}: {_AGAIN}")
         return cls(**values, path=version)
 
     @property

@@ -12,11 +12,10 @@ from xlnet_tf import errors, task_registry
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.serving.graph.exported_model import ExportableModel
-from xlnet_tf.serving.openvino.compiled import INT8, import_openvino
+from xlnet_tf.serving.openvino.compiled import INT4, INT8, import_openvino
 from xlnet_tf.text.packing import PAD_SEGMENT
 from xlnet_tf.text.special_tokens import PAD_ID
 
-INT4 = "int4"
 LEAST_EXAMPLES, MOST_ROWS = 32, 300
 _ROWS_AT_ONCE = 4
 _SMALLEST = 256  # numbers of a constant that is worth storing in fewer bits
