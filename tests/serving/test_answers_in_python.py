@@ -71,6 +71,7 @@ def test_a_saved_model_answers_as_the_exported_one(tmp_path, small_tokenizer, ta
     module = kind.module(model, small_tokenizer)
     columns = columns_of(kind, module)
     served = module.answer(**{name: tf.constant(values) for name, values in columns.items()})
+    served = {name: values.numpy() for name, values in served.items()}
     rows = [dict(zip(columns, row)) for row in zip(*columns.values())]
 
     expected = [
