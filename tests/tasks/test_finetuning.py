@@ -125,7 +125,7 @@ def test_every_number_may_be_a_whole_one(data, tmp_path):
     assert changes["trainer.optimizer_config.learning_rate"] == 1 and len(changes) > 15
     override(params, ",".join(f"{name}={value}" for name, value in changes.items()), "--params_override")
     check_types(params, toy.settings(data))
-    metrics = finetune(params, toy.ToyTask, toy.STRATEGY, str(tmp_path))
+    metrics = finetune(params, toy.ToyTask, toy.strategy(), str(tmp_path))
     assert 0 <= metrics["accuracy"] <= 1
 
 
@@ -286,7 +286,7 @@ def test_training_and_dev_have_losses_and_metrics_of_their_own(data, tmp_path):
             return {"margin": (tf.reduce_sum(weights * margins), tf.reduce_sum(weights))}
 
     short = toy.settings(data, task={"epochs": 0.25, "batching": "fixed"}, trainer={"steps_per_loop": 1})
-    metrics = finetune(short, Apart, toy.STRATEGY, str(tmp_path / "run"))
+    metrics = finetune(short, Apart, toy.strategy(), str(tmp_path / "run"))
     assert metrics.keys() == {"margin", "accuracy"} and metrics["margin"] > 0
     assert len(seen) == 2  # steps, and no evaluation
 
@@ -302,7 +302,7 @@ def test_a_nan_gradient_with_a_finite_loss_stops_the_run(data, tmp_path):
 
     options = toy.settings(data, trainer={"steps_per_loop": 1, "max_skipped_steps": 2})
     with pytest.raises(Diverged, match="3 steps in a row.*step 0, the model's outputs are finite for all"):
-        finetune(options, Steep, toy.STRATEGY, str(tmp_path / "run"))
+        finetune(options, Steep, toy.strategy(), str(tmp_path / "run"))
     assert not list((tmp_path / "run").glob("ckpt-*"))
 
 
@@ -313,7 +313,7 @@ def test_divergence_stops_the_run_before_bad_weights_are_saved(data, tmp_path):
         toy.run(data, tmp_path / "run", **wild)
     assert not list((tmp_path / "run").glob("ckpt-*"))
     results = seeds.finetune_seeds(
-        toy.settings(data, **wild), toy.ToyTask, toy.STRATEGY, str(tmp_path / "runs"), 2
+        toy.settings(data, **wild), toy.ToyTask, toy.strategy(), str(tmp_path / "runs"), 2
     )
     assert all(result.problem.startswith("diverged") for result in results)
 

@@ -32,7 +32,7 @@ def test_the_best_weights_are_kept_and_score_as_they_did(run, registered, data):
     assert kept["accuracy"] == highest
     opened = prediction.Run.open(str(model_dir), str(data / "dev"))
     for batch_size in (4, 21, 50):
-        predictor = prediction.Predictor(opened, toy.STRATEGY, batch_size)
+        predictor = prediction.Predictor(opened, toy.strategy(), batch_size)
         predictions = predictor.predict(opened.checkpoint("best"))
         assert opened.task.score(opened.task.validation_set, predictions)["accuracy"] == highest
     best = str(model_dir / BEST)
@@ -67,7 +67,7 @@ def test_a_run_is_used_in_a_bucket(run, registered, data, tmp_path, bucket):
         path.removeprefix(str(run[0])) for path in here.checkpoints()
     ]
     expected, found = (
-        prediction.Predictor(opened, toy.STRATEGY, 8).predict(opened.checkpoint("best"), pieces)
+        prediction.Predictor(opened, toy.strategy(), 8).predict(opened.checkpoint("best"), pieces)
         for opened, pieces in ((here, None), (there, f"{bucket}/pieces"))
     )
     np.testing.assert_array_equal(found["logits"], expected["logits"])
@@ -94,7 +94,7 @@ def test_an_interrupted_prediction_resumes(run, registered, data, tmp_path, monk
         if len(done) == limit:
             raise KeyboardInterrupt
 
-    predictor = prediction.Predictor(opened, toy.STRATEGY, 3, on_step)
+    predictor = prediction.Predictor(opened, toy.strategy(), 3, on_step)
     assert predictor.steps == 7
     with pytest.raises(KeyboardInterrupt):
         predictor.predict(opened.checkpoint("last"), str(tmp_path / "pieces"))
@@ -124,13 +124,13 @@ def test_nan_outputs_are_not_written_as_predictions(run, registered, data, monke
 
     monkeypatch.setattr(prediction, "load_into", load_beyond_all_numbers)
     with pytest.raises(UserError, match="best are NaN or infinite for 21 of 21 .* computed in float32"):
-        prediction.Predictor(opened, toy.STRATEGY, 8).predict(opened.checkpoint("best"))
+        prediction.Predictor(opened, toy.strategy(), 8).predict(opened.checkpoint("best"))
 
 
 def test_damaged_stored_predictions_are_recomputed(run, registered, data, tmp_path, monkeypatch):
     monkeypatch.setattr(prediction, "_STEPS_KEPT", 2)
     opened, done = prediction.Run.open(str(run[0]), str(data / "dev")), []
-    predictor = prediction.Predictor(opened, toy.STRATEGY, 3, done.append)
+    predictor = prediction.Predictor(opened, toy.strategy(), 3, done.append)
     whole = predictor.predict(opened.checkpoint("best"), str(tmp_path))
     piece = tmp_path / "rows-00000002.npz"
     content = piece.read_bytes()

@@ -12,7 +12,7 @@ from xlnet_tf.tasks import seeds
 @pytest.mark.integration
 def test_the_median_over_seeds_counts_a_failed_seed_as_worst(data, tmp_path):
     params = toy.settings(data, task={"epochs": 1.0})
-    results = seeds.finetune_seeds(params, toy.ToyTask, toy.STRATEGY, str(tmp_path / "runs"), num_seeds=2)
+    results = seeds.finetune_seeds(params, toy.ToyTask, toy.strategy(), str(tmp_path / "runs"), num_seeds=2)
     assert [result.seed for result in results] == [0, 1]
     losses = [result.last["loss"] for result in results]
     assert len(set(losses)) == 2
@@ -29,7 +29,7 @@ def test_the_median_over_seeds_counts_a_failed_seed_as_worst(data, tmp_path):
 @pytest.mark.integration
 def test_a_run_that_learns_nothing_is_flagged(data, tmp_path):
     still = toy.settings(data, trainer={"optimizer_config": {"learning_rate": 0.0}}, task={"epochs": 2.0})
-    (result,) = seeds.finetune_seeds(still, toy.ToyTask, toy.STRATEGY, str(tmp_path / "run"))
+    (result,) = seeds.finetune_seeds(still, toy.ToyTask, toy.strategy(), str(tmp_path / "run"))
     assert result.problem == "learned nothing: the loss did not fall"
 
     class Constant(toy.ToyTask):
@@ -39,7 +39,7 @@ def test_a_run_that_learns_nothing_is_flagged(data, tmp_path):
             return 1.0
 
     (result,) = seeds.finetune_seeds(
-        toy.settings(data, task={"epochs": 3.0}), Constant, toy.STRATEGY, str(tmp_path / "other")
+        toy.settings(data, task={"epochs": 3.0}), Constant, toy.strategy(), str(tmp_path / "other")
     )
     assert result.problem == "learned nothing: the same answer for every text scores 1.0000"
     assert seeds.table([result]).splitlines()[-2:] == [

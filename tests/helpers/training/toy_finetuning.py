@@ -22,7 +22,6 @@ from xlnet_tf.text.packing import pack
 from xlnet_tf.training.task import Ratio
 
 EXPERIMENT = "toy/finetuning"
-STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")
 T = 10
 ENTRY = TaskEntry(
     name="toy",
@@ -109,6 +108,11 @@ class ToyTask(FinetuningTask):
         return []
 
 
+def strategy() -> tf.distribute.Strategy:
+    """Returns one CPU; not made on import, as processes with several devices configure them first."""
+    return tf.distribute.OneDeviceStrategy("CPU:0")
+
+
 def settings(data, **overrides):
     """Returns the settings of a run on the sets `train` and `dev` of a folder."""
     params = experiment()
@@ -120,7 +124,7 @@ def settings(data, **overrides):
 
 def run(data, model_dir, **overrides):
     """Trains, and returns the last metrics."""
-    return finetune(settings(data, **overrides), ToyTask, STRATEGY, str(model_dir))
+    return finetune(settings(data, **overrides), ToyTask, strategy(), str(model_dir))
 
 
 def weights(model_dir) -> dict[str, np.ndarray]:
