@@ -280,9 +280,9 @@ def _run_in_turn(
 ) -> None:
     """Trains an epoch of each, a part at a time, then predicts; `timed` gets names and functions."""
     request = peers.torch_adamw()
-    theirs = _rows_of(plan, HUGGING_FACE + peers.OTHERS) if peer else {}
+    peer_rows = _rows_of(plan, HUGGING_FACE + peers.OTHERS) if peer else {}
     runs: dict[str, Callable[[int], Any]] = {name: trainer.run for name, trainer in ours.items()}
-    for name in theirs:
+    for name in peer_rows:
         runs[name] = lambda steps, name=name: peer.ask({"mode": name, "steps": steps, **request})
     steps = -(-examples.records // plan.batch_size)
     ends = sorted({steps * part // _PARTS for part in range(_PARTS + 1)})
@@ -295,7 +295,7 @@ def _run_in_turn(
     for name, trainer in ours.items():
         if name.startswith("length"):
             timed(f"predict {name}", functools.partial(our_predictions, trainer))
-    for name, (mode, _) in theirs.items():
+    for name, (mode, _) in peer_rows.items():
         if mode != "hf dynamic":
             timed(f"predict {name}", functools.partial(peer.ask, {"mode": name, **request}))
 

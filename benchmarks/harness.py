@@ -165,7 +165,7 @@ class ModelOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BenchmarkOptions(ModelOptions):
-    """What most benchmarks are told."""
+    """What most benchmarks take."""
 
     repeats: int = option("repetitions; figures are their medians", 5, least=1)
     peer_python: str | None = option("a Python with torch and transformers. Default: not measured", None)

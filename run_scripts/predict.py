@@ -51,8 +51,8 @@ def main(_: Sequence[str]):
     options, shards = from_flags(PredictOptions).with_inputs(), from_flags(ShardOptions)
     if options.input and options.output_dir:
         raise UserError(
-            "--output_dir is given, but answers to --input are printed: to have them written, give the texts "
-            "in a file as --data"
+            "--output_dir is given, but answers to --input, --text and the like are printed: to have them "
+            "written, give the texts in a file as --data"
         )
     if options.output_dir:
         folders.claim(options.output_dir, *folders.TAKE_RESULTS, flag="--output_dir")
@@ -62,7 +62,7 @@ def main(_: Sequence[str]):
         served.predict(options)
         return
     if options.input and options.data:
-        raise UserError("--input and --data are both given: expected one of them")
+        raise UserError("--data is given, and so is --input, --text or the like: expected one of them")
     if options.model_dir:
         hub.require(options.model_dir)
         options = experiment.split_checkpoint(options)

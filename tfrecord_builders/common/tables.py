@@ -48,6 +48,7 @@ SOURCES = (
 MAX_TEXT_BYTES = 1 << 26  # of a line, or of a file that is one text
 _MAX_JSON_BYTES = 1 << 30  # of a file that is one list
 _BEGIN_BYTES = 1 << 10  # which show what an unnamed format is
+_LISTED = 5  # folders in a message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -298,9 +299,10 @@ def _read_folders(path: epath.Path, table: TableFormat) -> Iterator[LabelledRow]
     encoding = _known_encoding(table.encoding)
     texts = {name: files.files_in(path / name, ".txt") for name in names}
     if empty := [name for name in names if not texts[name]]:
+        more = f" and {len(empty) - _LISTED} more" * (len(empty) > _LISTED)
         raise UserError(
-            f"{path} has no .txt files in {', '.join(empty)}, expected a folder of them for each label: put "
-            "the label's texts there, or take the folder away"
+            f"{path} has no .txt files in {', '.join(empty[:_LISTED])}{more}, expected a folder of them for "
+            "each label: put the label's texts there, or take the folder away"
         )
     for name in names:
         for file in texts[name]:

@@ -64,8 +64,8 @@ def test_vectors(engines, texts, layer):
     mask = (ids != PAD).astype(np.uint8)
     segments = np.where(mask, 0, 4).astype(np.uint8)
     segments[:, -1] = 2
-    ours, theirs = engines
-    check_same(ours.embed(ids, mask, segments, layer), theirs.embed(ids, mask, segments, layer))
+    tensorflow, openvino = engines
+    check_same(tensorflow.embed(ids, mask, segments, layer), openvino.embed(ids, mask, segments, layer))
 
 
 def test_scores(engines, texts):
@@ -73,9 +73,9 @@ def test_scores(engines, texts):
     mask = np.arange(7) < lengths[:, None]
     is_scored = mask & (np.arange(7) >= np.int32([[2], [0], [0]]))
     ranks = np.where(is_scored, np.cumsum(is_scored[:, ::-1], axis=1)[:, ::-1] - 1, 0).astype(np.int32)
-    ours, theirs = engines
+    tensorflow, openvino = engines
     asked = ids, mask.astype(np.int32), is_scored, ranks
-    check_same(ours.score(*asked), theirs.score(*asked))
+    check_same(tensorflow.score(*asked), openvino.score(*asked))
 
 
 @pytest.mark.parametrize(
@@ -85,14 +85,14 @@ def test_scores(engines, texts):
 )
 def test_continuations(engines, texts, settings):
     settings = same_for_all(3, seed=4, **{"top_k": 0, "top_p": 1.0, **settings})
-    ours, theirs = (engine.sample(*texts, 6, settings, np.int32([12, 13])) for engine in engines)
-    check_same(ours, theirs)
+    tensorflow, openvino = (engine.sample(*texts, 6, settings, np.int32([12, 13])) for engine in engines)
+    check_same(tensorflow, openvino)
 
 
 @pytest.mark.parametrize("beams", [1, 3])
 def test_beams(engines, texts, beams):
-    ours, theirs = (engine.search(*texts, 5, beams, np.int32([12])) for engine in engines)
-    check_same(ours, theirs)
+    tensorflow, openvino = (engine.search(*texts, 5, beams, np.int32([12])) for engine in engines)
+    check_same(tensorflow, openvino)
 
 
 @pytest.fixture
@@ -105,16 +105,16 @@ def gaps():
 
 
 def test_fillings(engines, gaps):
-    ours, theirs = (engine.fill_jointly(*gaps, 3) for engine in engines)
-    check_same(ours, theirs)
+    tensorflow, openvino = (engine.fill_jointly(*gaps, 3) for engine in engines)
+    check_same(tensorflow, openvino)
 
 
 @pytest.mark.parametrize("easiest_first", [False, True])
 def test_drawn_fillings(engines, gaps, easiest_first):
-    ours, theirs = (
+    tensorflow, openvino = (
         engine.infill(*gaps, same_for_all(2, 1.0, 0, 1.0, 1), easiest_first) for engine in engines
     )
-    check_same(ours, theirs)
+    check_same(tensorflow, openvino)
 
 
 def test_a_thread_never_reads_a_table_that_another_is_making():

@@ -40,5 +40,5 @@ def test_the_first_of_equals_comes_first():
     values = np.float32([[[1, 3, 3, -np.inf, 3, 0]], [[-np.inf, -np.inf, -np.inf, 2, -np.inf, -np.inf]]])
     for count in range(1, 7):
         found = sampling.top_k(values, count)
-        for ours, theirs in zip(found, tf.math.top_k(values, count)):
-            np.testing.assert_array_equal(ours, theirs)
+        for one, other in zip(found, tf.math.top_k(values, count)):
+            np.testing.assert_array_equal(one, other)

@@ -38,7 +38,7 @@ def test_what_is_scored_is_that_of_the_graph(small_tokenizer, order):
     else:
         ranks = graph.order_ranks(is_scored, order, tf.fill([3], tf.constant(-5, tf.int64)))
     expected = *features.values(), is_scored, tf.where(is_scored, ranks, 0)
-    for ours, theirs in zip(engine.asked, expected, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    for one, other in zip(engine.asked, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
     if order == "permutation":
         assert [score.order.tolist() for score in found] == permutations

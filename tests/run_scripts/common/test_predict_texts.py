@@ -128,8 +128,8 @@ def test_an_interrupted_prediction_resumes(run, table, tmp_path, monkeypatch):
     [
         (["--data={table}"], r"row 1: text missing; there is id, review\. .*=COLUMN"),
         (["--data={table}", "--column=body=review"], "--column=body=review: expected INPUT=COLUMN .* text"),
-        (["--input=text=a", "--data={table}"], "--input and --data are both given"),
-        (["--input=text=a", "--output_dir=out"], "--output_dir is given, but answers to --input are printed"),
+        (["--input=text=a", "--data={table}"], "--data is given, and so is --input, --text"),
+        (["--input=text=a", "--output_dir=out"], "--output_dir is given, but answers to --input, --text and"),
         (["--input=review=a"], "--input=review=a: expected NAME=VALUE with the names text"),
         (["--input=A fine film."], '--input=A fine film.: .*, such as --input=text="A fine film."$'),
         (["--data={table}", "--strategy=mirrored"], "--strategy: texts are answered on one CPU or GPU"),

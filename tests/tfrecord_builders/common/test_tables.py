@@ -293,6 +293,8 @@ def test_files_that_are_not_there_or_of_unknown_format(tmp_path):
         list(read_table(tmp_path, TableFormat("folders")))
     with pytest.raises(UserError, match="has no .txt files in neg, pos, expected"):
         list(read_table(tmp_path, TableFormat("folders", folders=("neg", "pos"))))
+    with pytest.raises(UserError, match="files in a, b, c, d, e and 2 more, expected"):
+        list(read_table(tmp_path, TableFormat("folders", folders=tuple("abcdefg"))))
 
 
 def test_folders_of_any_names_are_labels_unless_hidden(tmp_path):
