@@ -1,6 +1,7 @@
 """Every command that reads text warns, before it starts, of the letters that cleaning makes others of."""
 
 import json
+import pathlib
 
 import pytest
 
@@ -65,19 +66,18 @@ def pretraining(folder, common):
 def tokenizer(folder, common):
     cleaning = CleaningConfig(keep_accents=common.get("keep_accents", False))
     options = corpus.CorpusOptions(input=[jsonl(folder, {"text": f"{TEXT}\n" * 9})])
-    train(options, folder / "spiece", 32, cleaning=cleaning)
+    train(options, pathlib.Path(common["output_dir"]) / "spiece", 32, cleaning=cleaning)
 
 
 @pytest.mark.parametrize(
     "build", [classification, race, ranking, squad, tagging, pretraining, tokenizer], ids=lambda f: f.__name__
 )
 def test_builders_warn_before_they_start(build, tmp_path, small_tokenizer, caplog):
-    (tmp_path / "spiece.model.used").write_bytes(small_tokenizer.model_proto)
-    common = {"tokenizer": str(tmp_path / "spiece.model.used"), "output_dir": str(tmp_path / "out")}
+    (tmp_path / "used.model").write_bytes(small_tokenizer.model_proto)
+    common = {"tokenizer": str(tmp_path / "used.model"), "output_dir": str(tmp_path / "out")}
     build(tmp_path, dict(common))
     [warning] = [record.getMessage() for record in caplog.records if "accents" in record.getMessage()]
     assert "\u00dcber -> Uber, sch\u00f6ne -> schone, Br\u00fccke -> Brucke" in warning
     caplog.clear()
-    (tmp_path / "spiece.model").unlink(missing_ok=True)
     build(tmp_path, common | {"output_dir": str(tmp_path / "kept"), "keep_accents": True})
     assert not [record for record in caplog.records if "accents" in record.getMessage()]

@@ -23,6 +23,7 @@ def run(folder, made_once):
     """A finished run's folder, settings and last metrics."""
     params = toy.short_run(folder)
     pretraining.build_task(params)  # fills in what follows from the records
+    params.trainer.summary_interval = params.trainer.steps_per_loop  # as each run sets it
 
     def write(model_dir):
         files.write_json(model_dir / "last.json", pretraining.pretrain(params, str(model_dir)))
