@@ -34,6 +34,18 @@ WHEN = ("early in the morning", "late at night", "on Sunday", "every spring", "a
 WEATHER = ("cold", "bright", "quiet", "windy", "golden", "grey", "warm", "clear")
 GOOD = ("wonderful", "moving", "brilliant", "charming", "fresh", "funny")
 BAD = ("dull", "tedious", "clumsy", "shallow", "noisy", "pointless")
+EARLY = (
+    "the secretary of the treasury", "the receipts of the customs", "vessels and tonnage",
+    "the indian tribes", "our frontier", "the public debt",
+)  # fmt: skip
+LATE = (
+    "new jobs",
+    "better schools",
+    "health care",
+    "every family",
+    "computers in the classroom",
+    "our children",
+)
 PARTS = ("plot", "acting", "music", "ending", "dialogue", "photography")
 
 
@@ -332,13 +344,11 @@ def _demo_model(toys: Toys, path: pathlib.Path):
 
 @toy("runs/demo/centuries/")
 def _centuries(toys: Toys, path: pathlib.Path):
-    """Talk of ships and trains, and of films, stands for two centuries."""
     path.mkdir(parents=True)
-    for split, seed, count in (("train", 18, 100), ("test", 19, 20)):
+    for split, seed, count in (("train", 18, 200), ("test", 19, 40)):
         rng = random.Random(seed)
-        rows = [(sentence(rng), "before 1860") for _ in range(count)]
-        rows += [(review(rng)[0], "after 1960") for _ in range(count)]
-        rng.shuffle(rows)
+        drawn = [rng.choice(((EARLY, "before 1860"), (LATE, "after 1960"))) for _ in range(count)]
+        rows = [(" and ".join(rng.sample(phrases, 3)), label) for phrases, label in drawn]
         _write_table(path / f"{split}.csv", ("text", "label"), rows)
 
 
