@@ -5,6 +5,7 @@ what its loss is, what it predicts for each example, and how predictions are sco
 """
 
 import abc
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -162,10 +163,14 @@ class FinetuningTask(ScoredTask):
             yield page.table(("Of the set", "Value"), examples.facts())
             yield from map(page.paragraph, example_report.warnings(examples))
         task = task_registry.canonical(self.example_set.task)
-        example = next(self.example_set.sidecar(), {})
         dev = str(self.validation_set.folder) if self.validation_set else ""
         yield page.section("Next")
-        yield page.commands(next_steps.after_finetuning(model_dir, task, example, dev))
+        yield page.commands(next_steps.after_finetuning(model_dir, task, self._first_example, dev))
+
+    @functools.cached_property
+    def _first_example(self) -> Mapping[str, Any]:
+        """The first training example's line of examples.jsonl, read once: its checksum takes a while."""
+        return next(self.example_set.sidecar(), {})
 
     def save_assets(self, model_dir: str):
         """Writes next to the weights what later tools need: architecture, tokenizer, the set's settings."""
