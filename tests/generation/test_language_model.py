@@ -178,13 +178,6 @@ def test_greedy_texts_are_those_of_one_beam(model):
         assert all(first.total >= other.total for other in others)
 
 
-def test_a_stop_piece_ends_a_text(model):
-    [whole] = model.generate(["ba"], max_new_tokens=8, temperature=0)
-    stop = whole.pieces[2]
-    [cut] = model.generate(["ba"], max_new_tokens=8, temperature=0, stop=[stop])
-    assert cut.pieces == whole.pieces[: whole.pieces.index(stop) + 1]
-
-
 def test_fillings(model, small_tokenizer):
     """Texts, pieces and probabilities belong together, for each text's own number of gaps."""
     for text, found in zip(MARKED, model.fill_mask(MARKED, top_k=3), strict=True):
@@ -223,17 +216,6 @@ def test_orders_of_filling(model):
         expected = uncached.token_log_probabilities(model.model, ids, ids != 6, order, new)
         np.testing.assert_allclose(filling.probabilities, np.exp(expected[0]), atol=1e-4)
     assert found.fillings[0].probability != pytest.approx(forward.fillings[0].probability, rel=1e-3)
-
-
-@pytest.mark.parametrize("method", ["fill_mask", "infill", "embed"])
-def test_a_column_of_pandas_is_read_in_its_order(model, method):
-    """Its index may begin elsewhere, or be in another order, as after sorting or choosing rows."""
-    pandas = pytest.importorskip("pandas")
-    expected = getattr(model, method)(MARKED)
-    found = getattr(model, method)(pandas.Series(MARKED, index=[3, 2, 1, 0]))
-    if method == "embed":
-        expected, found = expected.mean.tolist(), found.mean.tolist()
-    assert repr(found) == repr(expected)
 
 
 def test_numbers_of_numpy_are_numbers(model):
