@@ -178,6 +178,13 @@ def test_greedy_texts_are_those_of_one_beam(model):
         assert all(first.total >= other.total for other in others)
 
 
+def test_a_stop_piece_ends_a_text(model):
+    [whole] = model.generate(["ba"], max_new_tokens=8, temperature=0)
+    stop = whole.pieces[2]
+    [cut] = model.generate(["ba"], max_new_tokens=8, temperature=0, stop=[stop])
+    assert cut.pieces == whole.pieces[: whole.pieces.index(stop) + 1]
+
+
 def test_fillings(model, small_tokenizer):
     """Texts, pieces and probabilities belong together, for each text's own number of gaps."""
     for text, found in zip(MARKED, model.fill_mask(MARKED, top_k=3), strict=True):

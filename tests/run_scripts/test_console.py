@@ -167,3 +167,10 @@ def completions(line):
 )
 def test_bash_completes_commands_flags_and_values(line, expected):
     assert sorted(completions(line)) == sorted(expected)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_has_its_script(shell):
+    pytest.importorskip("argcomplete")
+    script = console.answer(["completion", shell])
+    assert {"bash": "complete -o", "zsh": "#compdef xlnet-tf", "fish": "complete --command"}[shell] in script

@@ -70,6 +70,10 @@ def test_keras_3_is_told_from_tf_keras():
     assert training.needed and not training.command
 
 
+def test_a_gpu_that_tensorflow_sees_can_train():
+    assert not found(tensorflow=TensorFlow(("CPU:0", "GPU:0"), "tf_keras"))["train on a GPU"].missing
+
+
 @pytest.mark.parametrize(
     ("devices", "vendor", "expected"),
     [
@@ -123,6 +127,11 @@ def test_whatever_importing_tensorflow_does_is_a_line(monkeypatch, code, problem
     monkeypatch.setattr(checks, "_TENSORFLOW", code)
     monkeypatch.setattr(checks, "_SECONDS", 2)
     assert checks.tensorflow() == TensorFlow(problem=problem)
+
+
+def test_memory_and_disk_are_within_their_totals():
+    for free, total in (checks.memory(), checks.disk(".")):
+        assert 0 < free <= total
 
 
 @pytest.mark.integration

@@ -254,6 +254,12 @@ def test_texts_come_as_lists_tuples_and_arrays(ranks, texts, expected):
     assert (rows if many else rows[0]) == expected
 
 
+def test_a_column_of_pandas_is_read_in_its_order():
+    pandas = pytest.importorskip("pandas")
+    column = pandas.Series(["ba", "ne"], index=[1, 0])
+    assert normalize_inputs({"text": 1}, [column], {}) == ([{"text": "ba"}, {"text": "ne"}], True)
+
+
 def test_labels_that_answers_cannot_have_are_named(classifier):
     classifier.labels = ["good", "good", "bad"]
     with pytest.raises(UserError, match="labels good, good, bad, .*: expected each of them once"):

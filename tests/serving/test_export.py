@@ -264,3 +264,19 @@ def test_a_full_disk_is_one_error_and_leaves_nothing(served, module, tmp_path, n
         export(module, str(tmp_path / "reviews"), warmup_batches=[1])
     assert str(found.value).startswith("cannot write ") and "\n" not in str(found.value)
     assert not list((tmp_path / "reviews").glob("*"))
+
+
+def test_a_full_disk_of_temporary_files_is_named(module, tmp_path):
+    full = files_of_at_most(len(module.tokenizer.model_proto) - 1)
+    with full, pytest.raises(UserError, match=rf"cannot write (?!{tmp_path}).*spiece.model: File too large"):
+        export(module, str(tmp_path / "reviews"), warmup_batches=[1])
+
+
+def test_a_disk_that_is_full_at_the_warm_up_file(module, tmp_path, monkeypatch):
+    def full(*_):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    monkeypatch.setattr(tf.io.TFRecordWriter, "write", full)
+    with pytest.raises(UserError, match=r"cannot write .*warmup_requests: No space left on device"):
+        export(module, str(tmp_path / "reviews"), warmup_batches=[1])
+    assert not list((tmp_path / "reviews").iterdir())

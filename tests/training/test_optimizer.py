@@ -221,6 +221,12 @@ def test_a_further_variable_adds_few_operations():
     assert operations(20) - operations(10) <= 10 * 15  # 14 each; more if each computed the step's scalars
 
 
+def test_config_round_trip():
+    optimizer = AdamW(0.1, n_layer=3, layer_decay=0.5, weight_decay=0.3, global_clipnorm=2.0)
+    config = optimizer.get_config()
+    assert AdamW.from_config(config).get_config() == config
+
+
 def test_what_decays_in_the_original_decays(golden):
     decayed = json.loads(golden("weight_decay_map.json").read_text())
     variables = json.loads(golden("tiny_ckpt_heads/variables.json").read_text())["variables"]

@@ -259,6 +259,13 @@ def test_a_tpu_must_be_named(folder):
         dry_run.machines(params.runtime, None)
 
 
+def test_one_machine_is_not_a_multi_host_slice(folder):
+    params, _ = pretraining_run(folder, runtime={"distribution_strategy": "tpu", "tpu": "local"})
+    assert dry_run.machines(params.runtime, "v3-8").hosts == 1
+    with pytest.raises(UserError, match="v3-32 has 4: give the TPU's name"):
+        dry_run.machines(params.runtime, "v3-32")
+
+
 @pytest.mark.integration
 def test_the_manuals_run_on_a_slice_fits_together(tmp_path):
     """The command as BUILD.md has it, with a model and records that are smaller."""

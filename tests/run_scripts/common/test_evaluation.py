@@ -85,3 +85,14 @@ def test_a_metric_that_one_run_lacks_is_not_compared():
     )
     found, nothing = np.array([False, True]), np.array([False, False])
     assert set(evaluation.report(task, None, found, (task, nothing), samples=20).differences) == {"recall"}
+
+
+def test_differences_are_in_the_order_of_the_metrics():
+    names = [f"mrr_at_{number}" for number in range(12)]
+    task = types.SimpleNamespace(
+        units=lambda examples, hits: dict.fromkeys(names, hits),
+        score_units=lambda units: {name: float(np.mean(hits)) for name, hits in units.items()},
+        probabilities=lambda examples, predictions: None,
+    )
+    found = evaluation.report(task, None, np.ones(2), (task, np.zeros(2)), samples=2)
+    assert [*found.differences] == [*found.intervals] == names

@@ -45,3 +45,9 @@ def test_inputs_have_equally_many_rows(pairs, counts):
     with pytest.raises(RequestError, match="text_b has another number of rows than text_a") as error:
         run(pairs, text_b=second, text_a=first)
     assert error.value.code == "INVALID_ARGUMENT"
+
+
+def test_no_rows_have_no_answers(pairs):
+    answers = run(pairs, text_a=[], text_b=[])
+    assert answers["probabilities"].shape == answers["labels"].shape == (0, 2)
+    assert answers["label"].dtype == object and answers["score"].dtype == np.float32

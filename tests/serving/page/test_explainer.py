@@ -9,6 +9,7 @@ from tests.helpers.serving.toys import built
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.models.pretrainer import XLNetPretrainer
+from xlnet_tf.serving.page import explainer as explainer_lib
 from xlnet_tf.serving.page.explainer import Explainer
 
 TEXT = "ba <mask> ne <mask> tor <mask> mi"
@@ -118,3 +119,9 @@ def test_masks_follow_the_order(explainer):
 def test_one_sentence_says_what_is_wrong(explainer, method, arguments, message):
     with pytest.raises(UserError, match=message):
         getattr(explainer, method)(*arguments)
+
+
+def test_limits_are_told(explainer):
+    about = explainer.about()
+    assert (about["name"], about["layers"], about["heads"]) == ("toy", 2, 2)
+    assert about["limits"]["gaps"] == explainer_lib.MOST_GAPS
