@@ -105,7 +105,9 @@ class OpenVinoEngine:
         length = ids.shape[1] + order.shape[1] * forward
         ahead = 0 if forward or self._left_to_right else length - 1
         log_probs = self._writable(started.pop("queries"))
-        known = {"length": np.array(length, np.int32), "position_keys": self._position_keys(length, ahead)}
+        keys = self._position_keys(length, ahead)
+        known = {f"position_keys_{layer}": layer_keys for layer, layer_keys in enumerate(keys)}
+        known["length"] = np.array(length, np.int32)
         room = candidates * (order.shape[1] - 1)  # nothing follows the last token
         return _CachedDecoder(self._get("step"), known, started, is_context, candidates, room), log_probs
 
