@@ -61,6 +61,7 @@ def plain(value):
     [
         ("generate", PROMPTS, {"max_new_tokens": 6, "temperature": 0}),
         ("generate", PROMPTS, {"max_new_tokens": 6, "seed": 3, "top_p": 0.8, "stop": ["."]}),
+        ("generate", PROMPTS, {"max_new_tokens": 6, "forbid": ["▁ba"], "repetition_penalty": 1.3}),
         ("search", PROMPTS, {"max_new_tokens": 4, "beams": 3}),
         ("fill_mask", MARKED, {"top_k": 3}),
         ("infill", MARKED, {"seed": 2}),
