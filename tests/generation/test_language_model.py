@@ -226,6 +226,17 @@ def test_orders_of_filling(model):
     assert found.fillings[0].probability != pytest.approx(forward.fillings[0].probability, rel=1e-3)
 
 
+@pytest.mark.parametrize("method", ["fill_mask", "infill", "embed"])
+def test_a_column_of_pandas_is_read_in_its_order(model, method):
+    """Its index may begin elsewhere, or be in another order, as after sorting or choosing rows."""
+    pandas = pytest.importorskip("pandas")
+    expected = getattr(model, method)(MARKED)
+    found = getattr(model, method)(pandas.Series(MARKED, index=[3, 2, 1, 0]))
+    if method == "embed":
+        expected, found = expected.mean.tolist(), found.mean.tolist()
+    assert repr(found) == repr(expected)
+
+
 def test_numbers_of_numpy_are_numbers(model):
     plain = model.generate(["ba"], max_new_tokens=3, seed=5000, top_p=0.9)
     found = model.generate(["ba"], max_new_tokens=np.int64(3), seed=np.int32(5000), top_p=np.float64(0.9))
