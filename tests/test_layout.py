@@ -39,7 +39,8 @@ MOST_IN_ALL = {
     "tfrecord_builders": 13_100,
     "run_scripts": 6_800,
     "benchmarks": 3_250,
-    "tests": 53_350,
+    "examples": 1_010,
+    "tests": 53_400,
 }
 # What is larger than it should be, with its size: nothing is added here, and it goes once it is small enough.
 LARGER: dict[str, int] = {}
