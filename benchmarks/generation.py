@@ -90,10 +90,10 @@ def measure(
     xla: bool = False,
     peer_python: str | None = None,
 ) -> dict[str, Any]:
-    """Measures generation of G tokens after B prompts of T pieces each.
+    """Measures generation of new tokens after B prompts of T pieces each.
 
-    Returns a table: for each length and number of prompts seconds, tokens per second and, with Hugging Face,
-    the ratio to its time, and which part of the first tokens and of all equals its.
+    Returns a table: for each T and B seconds, tokens per second and, with Hugging Face, the ratio to its
+    time, and which part of the first tokens and of all equals its.
     """
     table = []
     model = our_model(config)

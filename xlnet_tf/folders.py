@@ -42,11 +42,7 @@ def claim(folder: epath.PathLike, *kinds: str, flag: str) -> None:
 
 
 def look(folder: epath.PathLike) -> tuple[str, str]:
-    """Returns what a folder holds, and the file name that shows it.
-
-    A tokenizer alone counts as nothing, as each set, run and model begins with one. For other files, the name
-    is one that a writer would replace.
-    """
+    """Returns what a folder holds, other than a tokenizer alone, and the file that shows it."""
     folder = epath.Path(folder)
     whole = folder if "://" in os.fspath(folder) else epath.Path(os.path.realpath(folder))
     for path in (whole, *whole.parents):

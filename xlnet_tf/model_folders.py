@@ -22,18 +22,12 @@ def model_file(version: str) -> str | None:
 
 
 def exported_version(folder: str) -> str | None:
-    """Returns the folder of the newest version, or the folder itself if it is one, of a SavedModel.
-
-    None: the folder has no version, or the newest is for another runtime.
-    """
+    """Returns a SavedModel's newest version, or the folder itself if it is one; None if neither is there."""
     return _newest(folder, SAVED_MODEL)
 
 
 def openvino_version(folder: str) -> str | None:
-    """Returns the folder of the newest version, or the folder itself if it is one, of an OpenVINO model.
-
-    None: the folder has no version, or the newest is for another runtime.
-    """
+    """Returns OpenVINO's newest version, or the folder itself if it is one; None if neither is there."""
     return _newest(folder, OPENVINO_MODEL)
 
 

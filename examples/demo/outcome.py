@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class DemoOutcome:
-    """The results of a demo: its history, fillings by sentence, the fine-tuning's result and seconds.
-
-    `unigram_entropy` is the loss in nats of the best guess that ignores the context, on the held-out
-    documents.
-    """
+    """A demo's results; `unigram_entropy`, in nats, is the loss of the best guess without a context."""
 
     folder: pathlib.Path
     history: list[dict]

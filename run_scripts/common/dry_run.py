@@ -69,10 +69,7 @@ def check_and_print(params, task: Task, topology: str | None, model_dir: str, pr
 def check_and_print_all(
     trainings: Iterable[Training], topology: str | None, price_per_hour: float | None = None
 ):
-    """Checks each training of a sweep and prints it; of all but the first, only what differs.
-
-    The price is for the whole TPU slice of the topology.
-    """
+    """Checks and prints each training of a sweep; of all but the first, only what differs."""
     first: list[str] = []
     for training in trainings:
         params, task = training.params, training.task
@@ -123,10 +120,7 @@ def check(params, task: Task, where: Machines, model_dir: str) -> str:
 
 
 def compiled(params, task: Task, where: Machines, price_per_hour: float | None = None) -> str:
-    """Compiles the training step for one core of the TPU and describes its needs.
-
-    It must fit a core along with an evaluation's memory.
-    """
+    """Compiles the step for one core of the TPU, which must hold an evaluation's memory as well."""
     alone = copy.deepcopy(params)
     rows = params.task.train_data.global_batch_size // where.replicas
     alone.task.train_data.global_batch_size = rows

@@ -56,13 +56,9 @@ _DEV_FRACTIONS = ((1000, 0.1), (0, 0.2))  # from this many rows on
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sources:
-    """Tables of one's own.
+    """Tables of one's own: files, folders or names of data sets.
 
-    Attributes:
-        train, dev, test: files, folders or names of data sets, as builders take them; "": there is none.
-        task: one of columns.TASKS; None: found.
-        columns: role -> column, for those that are not found by their names.
-        seq_len: tokens of a sequence; 0: as the lengths of the texts suggest.
+    The task and the columns by role are found where they are not given; seq_len 0: as the texts suggest.
     """
 
     train: str

@@ -142,9 +142,7 @@ def _begins_with(path: epath.Path, mark: str) -> bool:
 def read_table(path: epath.PathLike, table: TableFormat, skip: Skip | None = None) -> Iterator[LabelledRow]:
     """Reads a table row by row; blank lines are skipped, except in tables of one column.
 
-    Args:
-        path: a file, plain or compressed, local or remote, a folder, or the name of a data set.
-        skip: called with reason and location of each row with too few or too many fields; None: an error.
+    `skip` is called with reason and location of rows with too few or too many fields; None: they are errors.
     """
     if table.kind == NAMED:
         return named_sets.read(os.fspath(path))

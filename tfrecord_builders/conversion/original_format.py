@@ -33,10 +33,9 @@ _WRITE_RECORDS = 2048  # at once
 
 
 def find(inputs: Sequence[str], num_cores: int | None = None) -> ExternalSet:
-    """Finds record files by their record_info-*.json.
+    """Finds record files by their record_info-*.json, in folders or given by paths or globs.
 
-    Inputs are folders (save_dir, or tfrecords in it), or paths or globs of record_info files. num_cores is
-    num_core_per_host of the build; None: as in corpus_info.json.
+    num_cores is num_core_per_host of the build; None: as in corpus_info.json.
     """
     infos = []
     for name in inputs:
@@ -115,10 +114,7 @@ def _num_cores(info: epath.Path, numbers: dict[str, Any]) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """The files and size of a set in the original's format: steps are batches of all files.
-
-    `dropped` records did not fill a step of all rows.
-    """
+    """A written set: a step is a batch of all files; `dropped` records did not fill a step of all rows."""
 
     files: list[str]
     steps: int

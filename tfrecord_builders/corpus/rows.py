@@ -17,10 +17,8 @@ MAX_NUL_SHARE = 0.01  # of a text's bytes; UTF-16 has one at least for each spac
 class CorpusRow:
     """An object of jsonl, a row of a table or of parquet, or a line or document of text.
 
-    Attributes:
-        start: byte of the uncompressed file where the row begins or, `numbered`, its number from 0.
-        values: column -> value of json's types.
-        error: why it cannot be read; "" if it can.
+    `start` is the byte of the uncompressed file where it begins or, `numbered`, its number from 0; `error`
+    says why it cannot be read.
     """
 
     source: str

@@ -172,10 +172,7 @@ class TextSplitter(FileSplitter):
         return super().at_end if self._compressed else self._position >= self._size
 
     def read_part(self, target: int, slack: int) -> TextPart:
-        """Returns at least `target` bytes and the rest up to a document border, or less at the file's end.
-
-        If there is no border within `slack` bytes, it ends at a line's end.
-        """
+        """Returns at least `target` bytes up to a document border or, beyond `slack`, a line's end."""
         if self._lines_are_documents:
             border, slack, longest = _LINE_END, MAX_DOCUMENT_BYTES, 0
         else:

@@ -34,10 +34,7 @@ _NEVER = (PAD_ID, MASK_ID)  # SEP and CLS have their positions; <s> and </s> are
 
 @dataclasses.dataclass(frozen=True)
 class Broken:
-    """An invariant and the records of a shard, by number, that break it.
-
-    `explain` returns what was found in a record and what was expected.
-    """
+    """An invariant and the records of a shard that break it; `explain` gives what was found and expected."""
 
     invariant: str
     records: np.ndarray
@@ -47,11 +44,7 @@ class Broken:
 def broken_records(
     manifest: Manifest, shard: Shard, columns: Mapping[str, np.ndarray], text: RecoveredText
 ) -> Iterator[Broken]:
-    """Yields every invariant that does not hold in a shard with columns name -> [S, ...].
-
-    Large shards are checked in parts, so a name may be repeated. `text` is the corpus shard's, recovered from
-    this shard or that of another pass.
-    """
+    """Yields every invariant that does not hold in a shard, whose text is known; large shards in parts."""
     for broken in _broken_scalars(manifest, shard, columns, text):
         if len(broken.records):
             yield broken

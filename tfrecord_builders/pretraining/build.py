@@ -36,12 +36,9 @@ def build_pretraining_records(options: PretrainingOptions, progress: bool = Fals
 def build_sets(options: PretrainingOptions, progress: bool = False) -> list[Manifest]:
     """Builds sets of pretraining records: one, or with `dev_fraction` a training set and a held-out set.
 
-    Returns their manifests, which are written last.
-
-    Raises:
-        UserError: an option, the corpus, the tokenizer or the output folder is wrong, a file cannot be
-            written, or a worker died. No manifest is left then; finished shards are kept for the next run.
-        FileNotFoundError: a corpus file or the tokenizer is missing.
+    Returns their manifests, which are written last. Raises UserError if an option, the corpus, the tokenizer
+    or the output folder is wrong, a file cannot be written, or a worker died; FileNotFoundError if the
+    corpus or the tokenizer is missing. No manifest is left then; the next run keeps finished shards.
     """
     options = options.resolved()
     tokenizer = XLNetTokenizer(find_file(options.tokenizer), cleaning=options.cleaning)
@@ -85,11 +82,7 @@ _lease = functools.partial(
 
 @dataclasses.dataclass
 class _Set:
-    """A set of a build: `started` is its manifest without shards, `whole` the manifest once it is finished.
-
-    `owner` is the lease on its folder; `earlier` has the shards of an earlier finished set: slice index ->
-    pass -> shard.
-    """
+    """A set of a build: `started` is its manifest without shards, `whole` that of the finished set."""
 
     started: Manifest
     owner: ownership.Ownership

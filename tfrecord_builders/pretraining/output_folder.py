@@ -29,9 +29,8 @@ _SHARD_OR_NOTE = re.compile(r"-pass\d+-slice\d+\.tfrecord(\.done\.json)?$")
 
 
 def prepare(started: Manifest, overwrite: bool) -> tuple[Manifest | None, ShardsBySlice]:
-    """Prepares the folder for a build.
+    """Prepares the folder; resumes an unfinished build, even if its corpus has been corrected.
 
-    An unfinished build is resumed, even if files of its corpus have changed in size, as after a correction.
     Returns the manifest if a finished set with these settings is there (nothing is written then), and the
     shards of an earlier finished set. Another build there is a UserError without `overwrite`.
     """

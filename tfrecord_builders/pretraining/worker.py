@@ -31,10 +31,7 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One job: `manifest` has the settings and the folder, but no shards and files of the corpus.
-
-    `earlier` are the shards of an earlier finished set, by pass. Notes in the folder take precedence.
-    """
+    """One job: a manifest's settings and folder, without shards, and those of an earlier finished set."""
 
     manifest: Manifest
     corpus_shard: CorpusShard
@@ -61,10 +58,10 @@ def read_note(folder: epath.Path, shard_file: str) -> Shard | None:
 
 
 def build_job(job: Job) -> dict[str, Any]:
-    """Writes the shards of a job, one per pass; the text is tokenized once for all of them.
+    """Writes the shards of a job, one per pass, unless they are there; the text is tokenized once.
 
-    Existing shards of the same text are kept. Returns the shards by pass, as json values; `built`, how many
-    are new; and fingerprints of the documents, unless they have been compared before.
+    Returns the shards by pass, as json values; `built`, how many are new; and fingerprints of the documents,
+    unless they have been compared before.
     """
     manifest, folder = job.manifest, job.manifest.folder
     lines = read_lines(job.corpus_shard)
@@ -96,11 +93,7 @@ def build_job(job: Job) -> dict[str, Any]:
 def _document_statistics(
     manifest: Manifest, corpus_shard: CorpusShard, lines: Lines, stream: TokenStream
 ) -> dict[str, Any]:
-    """Accounts for the documents; one in several corpus shards counts where it begins.
-
-    documents_continued is 1 if the first document began in a previous shard, so that documents_in = documents
-    - documents_continued + those dropped. Short documents are parts that do not fill a segment.
-    """
+    """Accounts for the documents; one in several corpus shards counts where it begins."""
     lengths = np.diff(np.append(stream.document_starts, len(stream.tokens)))
     dropped = {"empty": 0, "duplicate": 0, "other_set": 0}
     if corpus_shard.selection:

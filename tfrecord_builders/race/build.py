@@ -56,11 +56,7 @@ class RaceOptions(ExampleOptions):
 
 
 def build_race(options: RaceOptions, progress: bool = False) -> dict[str, ExampleSet]:
-    """Builds the requested splits.
-
-    Columns are `label` int32, the right option, -1 if unknown. Each line of examples.jsonl has id, level,
-    question and options.
-    """
+    """Builds the splits: `label` int32, the right option or -1, and a side file of questions and options."""
     options.check()
     tokenizer = options.load_tokenizer()
     columns = options.columns_of(RaceColumns)
@@ -167,11 +163,8 @@ def option_sequences(
 ) -> dict[str, np.ndarray]:
     """Packs a question: one sequence for each of its C options, each with that option alone.
 
-    Of a question with fewer than `num_choices` options, the other sequences are padding.
-
-    The last `max_qa_len` pieces of question and option are kept, as the option mostly stands at the end. The
-    context is cut at its end to the remaining room. All are piece ids. Returns the columns input_ids and
-    segment_ids [C * T], T = seq_len.
+    The last `max_qa_len` pieces of question and option are kept; the context is cut at its end. Up to
+    `num_choices` sequences are padding. Returns input_ids and segment_ids [C * T], T = seq_len.
 
     Source: run_race.py of the original, whose shared list leaves the previous options in every sequence.
     """

@@ -55,11 +55,7 @@ WIKIQA_COLUMNS = PairColumns("Question", "Sentence", "Label", "QuestionID", "Sen
 
 
 def read_pairs(path: epath.PathLike, columns: PairColumns, skip: Skip, labelled: bool = True) -> list[Query]:
-    """Reads a csv, tsv or jsonl table with a query and a passage a line; a query's lines may be apart.
-
-    `skip` is called with reason and location of each skipped row. Unless `labelled`, the relevance may be
-    empty, or have no column.
-    """
+    """Reads a csv, tsv or jsonl table with a query and a passage a line; a query's lines may be apart."""
     pairs = _Pairs(skip)
     for row in read_table(path, infer_format(path)):
         text = row.text(columns.query)
@@ -73,11 +69,7 @@ def read_pairs(path: epath.PathLike, columns: PairColumns, skip: Skip, labelled:
 
 
 def read_wikiqa(path: epath.PathLike, skip: Skip, labelled: bool = True) -> list[Query]:
-    """Reads WikiQA; see `read_pairs`.
-
-    The file is WikiQA-train.tsv, with named columns, or WikiQA-train.txt (question, sentence, label), plain
-    or .gz, with WikiQA-train.ref (question id, 0, sentence id, label) line by line next to it.
-    """
+    """Reads WikiQA: a .tsv with named columns, or a .txt with its .ref line by line, plain or .gz."""
     path = epath.Path(path)
     name = path.stem if compression_of(path) else path.name
     if not name.endswith(".txt"):

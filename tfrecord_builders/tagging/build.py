@@ -261,10 +261,7 @@ def _check_tags(train: _Input, scheme: str) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Examples:
-    """Converts the rows of a split to examples; with `whole_documents`, of all sentences of a document.
-
-    `stride` is the pieces between the starts of two windows; `labels` are all tags, by their number.
-    """
+    """Converts the rows of a split to examples; with `whole_documents`, of all sentences of a document."""
 
     encoder: SentenceEncoder
     tokenizer: XLNetTokenizer

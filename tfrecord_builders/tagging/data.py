@@ -68,10 +68,7 @@ class Entity(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class AnnotatedText:
-    """A text with annotated entities, longest first if they begin together; None: not known.
-
-    Texts of one document follow one another and have the same `document`; `columns` names those of its row.
-    """
+    """A text with entities, longest first if they begin together; those of one document follow another."""
 
     id: str
     document: str
@@ -196,10 +193,7 @@ def _from_conllu(path: epath.Path, tag_column: int, name: str) -> Iterator[Tagge
 
 
 class _Columns(NamedTuple):
-    """The columns of a file's lines, as its first line shows.
-
-    `tag` is None if the file has no tags. `tabs`: tabs separate columns, so that words may contain spaces.
-    """
+    """The columns of a file's lines, as its first line shows; between tabs, words may contain spaces."""
 
     count: int
     word: int

@@ -41,9 +41,8 @@ FORMATS = ("ours", "original", "hugging_face")
 def building_from(checkpoint: Checkpoint) -> Iterator[set[str]]:
     """Initializes the variables of a model, while it is built, with the values of a checkpoint.
 
-    Drawing random numbers first would take longer than reading the weights. Initializers still draw their
-    seeds, so weights that the checkpoint lacks, such as a new head's, are the same with and without this.
-    Yields the names of the initialized variables, for `load_into`.
+    Drawing random numbers first would take longer. Initializers still draw their seeds, so that a new head's
+    weights are the same. Yields the names of the initialized variables, for `load_into`.
     """
     loaded = set()
 

@@ -139,10 +139,7 @@ def _step_specs(model: XLNetPretrainer) -> dict[str, tf.TensorSpec]:
 
 
 def _step(model, tokens, positions, targets, slot_positions, visible, length, position_keys, **cached):
-    """Computes a DecodingStep; returns the keys and values of the tokens [B, C], which the caller puts in.
-
-    slot_positions [B, S + C] and visible [B, C, S + C], 1 or 0, have room for these tokens after the S slots.
-    """
+    """Computes a DecodingStep with room for its tokens' keys and values, which it returns."""
     layers = range(model.encoder.config.n_layer)
     table = tf.unstack(tf.cast(position_keys, model.encoder.compute_dtype))
     fresh = []

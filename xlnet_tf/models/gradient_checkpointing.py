@@ -43,10 +43,7 @@ def recomputed(call: functools.partial, memory_gradient: bool, cheap: bool) -> C
 
 
 class _KeptProducts:
-    """Kernels that compute a block's products with weights once and give them back when it is computed again.
-
-    The gradient of a product that is given back is computed from its recomputed rows.
-    """
+    """Kernels that compute a block's products with weights once and give them back when it is recomputed."""
 
     def __init__(self, kernels: Kernels):
         self._kernels = kernels

@@ -83,10 +83,7 @@ def export_openvino(
 
         FOLDER/config.json, compose.yaml    settings of OpenVINO Model Server
 
-    Args:
-        folder, version: see `export`.
-        weights, calibration_data: see openvino.version_files.write_version.
-        check: called with the folder of the new version before it appears, to raise UserError against it.
+    `check` may raise UserError against the new version's folder; for others see `export`, `write_version`.
     """
 
     def write(unfinished: str) -> None:

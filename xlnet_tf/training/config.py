@@ -98,10 +98,7 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def override(params: cfg.ExperimentConfig, source: str | Mapping[str, Any], where: str):
-    """Overrides an experiment's settings by a mapping, a yaml file, or "trainer.train_steps=100,task.seed=1".
-
-    `where` is the origin of the settings, for error messages.
-    """
+    """Overrides settings by a mapping, a yaml file, or "trainer.train_steps=100,task.seed=1"."""
     values = source if isinstance(source, Mapping) else _read(source, where)
     known = params.as_dict()
     if unknown := [*_unknown(values, known)]:

@@ -105,10 +105,7 @@ class Diverged(UserError):
 
 
 class Watch:
-    """Ends a diverged run: call it after each loop of steps, before a checkpoint is saved.
-
-    The run ends if more than `limit` steps in a row were skipped, or more than half of ten times as many.
-    """
+    """Ends a diverged run, after each loop and before a checkpoint: `limit` skipped in a row, or many."""
 
     def __init__(self, trainer, limit: int, last_saved: Callable[[], str | None]):
         self._trainer = trainer

@@ -13,10 +13,6 @@ class Memory(tf.__internal__.tracking.Trackable):
 
     A checkpoint holds the rows in the order of the global batch, so that another number of replicas can
     resume from it. Each process writes and reads only the rows of its own replicas.
-
-    Attributes:
-        saved: whether it is written to checkpoints, and restored from those that have it.
-        restored: whether a checkpoint has restored it.
     """
 
     def __init__(self, n_layer: int, rows: int, memory_len: int, d_model: int, dtype: tf.DType = tf.float32):

@@ -23,11 +23,7 @@ def number(value: tf.Tensor | float) -> float:
 
 
 class Progress:
-    """Moves a bar over the steps and writes `history.jsonl`, one line per report, inside of a `with` block.
-
-    When the block begins, it drops lines after the resumed step. `metric` is the task's own, shown next to
-    the loss; only the chief should `write`.
-    """
+    """Moves a bar and writes `history.jsonl`, if `write`, inside of a block, from the resumed step on."""
 
     def __init__(
         self, model_dir: str, global_step: tf.Variable, train_steps: int, metric: str = "", write: bool = True

@@ -285,10 +285,7 @@ class Trainer(base_trainer.Trainer):
         return logs
 
     def bad_rows(self, step: int) -> list[int]:
-        """Returns the rows of a step, over this process's replicas, whose outputs are NaN or infinite.
-
-        The model recomputes the step (counted from 0) with the current weights and memory.
-        """
+        """Returns the rows of a step whose outputs are NaN or infinite when the model recomputes them."""
 
         @tf.function(autograph=False)
         def finite_rows(features):

@@ -22,10 +22,7 @@ _TEXT, _FLOAT, _INT = np.dtype(object), np.dtype(np.float32), np.dtype(np.int32)
 
 @dataclasses.dataclass(frozen=True)
 class Predicting:
-    """A fine-tuned model; for path, checkpoint and inputs see xlnet_tf.serving.sources.open_served.
-
-    `weights` is their kind; `columns` are (input, column) pairs.
-    """
+    """A fine-tuned model, as `serving.sources.open_served` opens it; `columns` are (input, column) pairs."""
 
     path: str
     checkpoint: str

@@ -70,12 +70,7 @@ class TextAnswers:
 class Answering(TextAnswers):
     """Base of models that answer texts without TensorFlow; a subclass adds `serve` and `outputs`.
 
-    Inputs, options and answers are those of the task's ExportableModel.
-
-    Args:
-        graph: see Graph.
-        labels, multi_label: of the model's head, as in its card.
-        segment_len: tokens of the segments in which the model reads; 0: at once.
+    Inputs, options and answers are those of the task's ExportableModel; labels are as in the model's card.
     """
 
     def __init__(

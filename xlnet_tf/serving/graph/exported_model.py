@@ -115,10 +115,7 @@ class ExportableModel(TextAnswers, tf.Module):
 
     @classmethod
     def of_model(cls, model: XLNetHead, *, pair: bool = False) -> Self:
-        """Returns the served form of a built model with its tokenizer, to answer texts in Python.
-
-        `pair` says whether texts are pairs, if the model's card does not.
-        """
+        """Returns the served form of a built model; `pair`: texts are pairs, if the card does not say."""
         if model.tokenizer is None:
             where = f" ({model.folder} has no {TOKENIZER_FILE})" if model.folder else ""
             raise UserError(
@@ -186,10 +183,7 @@ class ExportableModel(TextAnswers, tf.Module):
         raise NotImplementedError
 
     def graph_outputs(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns the numbers that answers are made of where there is no TensorFlow, given packed sequences.
-
-        Float32, but for indices; without strings.
-        """
+        """Returns numbers, float32 but for indices, that answers are made of, given packed sequences."""
         raise NotImplementedError
 
     def graph_functions(self) -> dict[str, tuple[GraphFunction, dict[str, tf.TensorSpec]]]:
@@ -215,10 +209,7 @@ class ExportableModel(TextAnswers, tf.Module):
         return self._forward(features, kernels.assumed())
 
     def use(self, function: Callable[[tf_keras.Model], Any]) -> Any:
-        """Returns function(model), computed with the stored weights in inference mode.
-
-        Pooling ignores the padding that a text gets here, whatever the model does in training.
-        """
+        """Returns function(model) with the stored weights in inference mode; pooling ignores padding."""
         model = self._model()
         pooling = model.pooling if isinstance(model, PooledHead) else None
         with (
@@ -230,10 +221,7 @@ class ExportableModel(TextAnswers, tf.Module):
     def pack(
         self, ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor | None = None, *, padding: str = "left"
     ) -> dict[str, tf.Tensor]:
-        """Packs texts as in training, cut to seq_len and padded to a bucket; returns features [N, T].
-
-        ids_a and ids_b (of pairs) are piece ids [N, (pieces)].
-        """
+        """Packs piece ids as in training, cut to seq_len and padded to a bucket; returns features [N, T]."""
         lengths = ids_a.row_lengths() + 2 if ids_b is None else ids_a.row_lengths() + ids_b.row_lengths() + 3
         return graph_packing.pack(ids_a, ids_b, seq_len=self.padded_len(lengths), padding=padding)
 

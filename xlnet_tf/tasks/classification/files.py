@@ -29,11 +29,7 @@ def write_files(
 
     In predictions.jsonl, predictions are named as in a served model's answers (label, value or, with several
     labels, assigned); `prediction` is the old name. predictions.tsv quotes fields as Python's csv module
-    does; several labels in a field are a csv line of their own.
-
-    Args:
-        outputs: probabilities [N, C]; regression: values [N].
-        alerts: bool [N], which texts are alerts; None: alerts are not computed.
+    does; several labels in a field are a csv line of their own. `outputs` are [N, C], or values [N].
     """
     settings = examples.settings
     labels, submission = settings["labels"], settings["submissions"].get(examples.split)

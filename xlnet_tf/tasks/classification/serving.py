@@ -25,10 +25,7 @@ CLASSIFY_NAME, REGRESS_NAME = "classify", "regress"
 
 
 class _OneVector(OneVectorAnswers, ExportableModel):
-    """Base of both kinds: a text, or a pair, becomes one sequence; of a text "end" or "middle" is cut.
-
-    SERVING_OUTPUTS are the signatures in TensorFlow Serving's own form, and its names of our outputs.
-    """
+    """Base of both kinds: a text, or a pair, becomes one sequence, cut at its end or in its middle."""
 
     SERVING_OUTPUTS: ClassVar[Mapping[str, Mapping[str, str]]] = {}
 

@@ -386,10 +386,7 @@ def _empty_oversized_texts(**texts: tf.Tensor) -> tuple[dict[str, tf.Tensor], tu
 
 
 def _first_fault(checks: Sequence[tuple[tf.Tensor, tf.Tensor | str]]) -> tf.Tensor:
-    """Returns the first fault of each row, [B] string, "" if there is none, from (is_right [B], message).
-
-    An error would make all requests fail that the server put into the batch.
-    """
+    """Returns each row's first fault, [B] string, or ""; an error would fail all requests of the batch."""
     fault = tf.fill(tf.shape(checks[0][0]), "")
     for is_right, message in reversed(checks):
         fault = tf.where(is_right, fault, message)

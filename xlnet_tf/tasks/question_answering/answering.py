@@ -97,12 +97,7 @@ class _Reading(NamedTuple):
 
 
 class QuestionAnsweringAnswering(SpanAnswers, Answering):
-    """See QuestionAnsweringModule, whose options and answers it has.
-
-    Args:
-        start_top, end_top: of the model: how many first tokens, and last ones for each, its graph gives.
-        **options: those of SpanAnswers.set_options and of Answering.
-    """
+    """See QuestionAnsweringModule, whose options and answers it has; the graph gives start_top beginnings."""
 
     def __init__(
         self,

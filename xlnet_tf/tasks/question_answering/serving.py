@@ -125,10 +125,9 @@ class QuestionAnsweringModule(SpanAnswers, ExportableModel):
         return answers
 
     def _candidates(self, questions, encoded, windows: PassageWindows) -> dict[str, tf.Tensor]:
-        """Returns the n_best answers of each window, as squad_answers.predict chooses them.
+        """Returns each window's n_best answers, as squad_answers.predict chooses them: [C, n_best].
 
-        Of the batch's questions [B, (pieces)] it returns log_probs [C, n_best], best first, -inf where there
-        is no answer; starts and ends [C, n_best], the answers' characters; no_answer_logits [C].
+        log_probs are best first, -inf where there is no answer; starts and ends are characters.
         """
         base = tf.cast(tf.gather(encoded.ids.row_starts(), windows.row), tf.int32) + windows.first
         pieces = tf.gather(encoded.ids.flat_values, tf.ragged.range(base, base + windows.length))

@@ -111,10 +111,7 @@ class TaggingModule(EntityAnswers, ExportableModel):
     def _entities(
         self, codes: tf.RaggedTensor, words: Words, tags: tf.Tensor, scores: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """Reads entities from tags: as conlleval does (I-X that no X precedes begins one), or a word each.
-
-        `codes` [B, (characters)] are the texts; `tags` [W] are tag numbers, `scores` [W] their probabilities.
-        """
+        """Reads entities of texts from tags [W] and their probabilities: as conlleval does, or each word."""
         if self.of_entities:
             types = list(dict.fromkeys(label[2:] for label in self.labels if label != OUTSIDE))
             type_of = [-1 if label == OUTSIDE else types.index(label[2:]) for label in self.labels]
