@@ -59,7 +59,7 @@ def pack(ids_a: Ids, ids_b: Ids | None = None, *, seq_len: int, padding: str = "
 
 
 def truncated(ids_a: Ids, ids_b: Ids | None, seq_len: int) -> tuple[Ids, Ids | None, int]:
-    """Cuts one or two texts, the longer piece by piece, to fit a sequence; returns them and the number cut."""
+    """Cuts one or two texts, the longer first, to fit a sequence; returns them and the number cut."""
     lengths = [len(ids_a), 0 if ids_b is None else len(ids_b)]
     room = seq_len - (2 if ids_b is None else 3)
     if room < 1:
