@@ -32,11 +32,19 @@ class TextAnswers:
             short sequences have room for half as many.
         IN_EACH_SEGMENT: whether each segment repeats these texts, where a model reads in segments.
         OF_EXAMPLES: options that are settings of the examples that a run was fine-tuned on.
+
+    A task's own subclass takes the options that its ExportableModel and its Answering share; the arguments
+    before them, `served`, are a model or a graph, and the tokenizer.
     """
 
     LENGTHS: ClassVar[Mapping[str, int]] = {}
     IN_EACH_SEGMENT: ClassVar[bool] = False
     OF_EXAMPLES: ClassVar[Sequence[str]] = ()
+    seq_len: int
+    segment_len: int
+    buckets: tuple[int, ...]
+    labels: tuple[str, ...]
+    multi_label: bool
 
     def example_rows(self) -> dict[str, Any]:
         """Returns one typical row of serving_default's inputs, for warm-up and as an example."""

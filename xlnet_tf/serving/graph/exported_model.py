@@ -91,9 +91,10 @@ class ExportableModel(TextAnswers, tf.Module):
         self.tokenizer = tokenizer
         self.card = ModelCard.of_model(model, tokenizer)
         self.texts = GraphTokenizer(tokenizer)
-        self.seq_len = seq_len
-        segment_len = getattr(model, "segment_len", 0)
-        self.buckets = check_buckets(seq_len, buckets, segment_len)
+        self.seq_len, self.segment_len = seq_len, getattr(model, "segment_len", 0)
+        self.buckets = check_buckets(seq_len, buckets, self.segment_len)
+        self.labels = tuple(getattr(model, "labels", ()))
+        self.multi_label = getattr(model, "multi_label", False)
         self.int8 = Int8Weights(model) if int8 else None
         stored = self.int8.tables if int8 else {}
         weights = {names.canonical(variable.name): variable for variable in model.variables}
@@ -106,7 +107,7 @@ class ExportableModel(TextAnswers, tf.Module):
         )
         # The same for all requests; an eighth of the work for one of 128 tokens.
         self.position_keys = None
-        if keep_position_keys and not segment_len and not int8:
+        if keep_position_keys and not self.segment_len and not int8:
             self.position_keys = tf.Variable(
                 model.encoder.position_keys(seq_len), trainable=False, name="position_keys"
             )
@@ -192,8 +193,7 @@ class ExportableModel(TextAnswers, tf.Module):
         MAIN_GRAPH is `graph_outputs` of sequences of any length up to seq_len; of a model that reads in
         segments, of seq_len. Those called FILE/PART become parts of one file.
         """
-        in_segments = self.use(lambda model: getattr(model, "segment_len", 0))
-        tokens = tf.TensorSpec([None, self.seq_len if in_segments else None], tf.int32)
+        tokens = tf.TensorSpec([None, self.seq_len if self.segment_len else None], tf.int32)
         specs = dict.fromkeys(TOKEN_FEATURES, tokens)
         return {MAIN_GRAPH: (lambda **features: self.graph_outputs(features), specs)}
 
