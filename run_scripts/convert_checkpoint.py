@@ -80,7 +80,9 @@ def main(_: Sequence[str]) -> None:
         name, target_format = output.removeprefix(uploads.HUB), options.format or "hugging_face"
         uploads.upload(options.input, name, target_format, to_upload)
         return
-    uploads.refuse(given_of(uploads.UploadOptions))
+    if given := given_of(uploads.UploadOptions):
+        names = ", ".join(f"--{name}" for name in given)
+        raise UserError(f"{names}: for an upload to the hub: give --output={uploads.HUB}OWNER/NAME")
     if options.output is None and options.format:
         raise UserError(f"--format={options.format} writes nothing without --output: give --output=FOLDER")
     if options.output is not None:

@@ -142,7 +142,10 @@ def main(_: Sequence[str]):
     options, checks = from_flags(FinetuneOptions), from_flags(experiment.DryRunOptions)
     own, init_checkpoint = from_flags(own_tables.TableOptions), flags.FLAGS.init_checkpoint
     own_tables.check(own, options.data, init_checkpoint, bool(options.sweep) or options.num_seeds > 1)
-    flags.FLAGS.model_dir = flags.FLAGS.model_dir or own_tables.default_model_dir(own)
+    if not flags.FLAGS.model_dir:
+        from tfrecord_builders.automatic.build import default_model_dir
+
+        flags.FLAGS.model_dir = default_model_dir(own.train)
     model_dir, of_tasks = flags.FLAGS.model_dir, task_registry.settings("settings")
     folders.claim(model_dir, folders.RUN, folders.RUNS, flag="--model_dir")
     built = None
@@ -159,10 +162,13 @@ def main(_: Sequence[str]):
 
     from official.core import task_factory  # TensorFlow is loaded once the examples are known to be good
 
-    from xlnet_tf.tasks import seeds, sweep
+    from xlnet_tf.tasks import seeds, sweep, tables
     from xlnet_tf.training import runtime
 
-    derived = own_tables.suggested(options.folder("train"), init_checkpoint) if built else {}
+    derived = {}
+    if built and init_checkpoint:
+        found = tables.suggested(options.folder("train"), init_checkpoint)
+        derived = {found.origin: found.settings}
     params = experiment.load(entry.experiment, settings, run, derived)
     set_data(params, options)
     task_class = task_factory.get_task_cls(type(params.task))
