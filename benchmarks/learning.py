@@ -271,7 +271,6 @@ def tables(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def draw(report: Mapping[str, Any], path: pathlib.Path) -> None:
-    """Draws all curves."""
     figure = figures.new(8, 4.5)
     axes = figure.subplots()
     steps = [point["step"] for point in report["curve"]]

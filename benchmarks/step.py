@@ -109,7 +109,6 @@ class TrainingStep:
         self._step = step
 
     def __call__(self) -> float:
-        """Trains once; returns the loss before the update."""
         return float(self._step(*self._inputs))
 
     def temporaries(self) -> int:

@@ -152,7 +152,6 @@ class FineTuning:
         return dev, test
 
     def _predict(self, folder: str) -> tuple["Run", dict[str, np.ndarray]]:
-        """Returns a run and its predictions for the test texts."""
         from xlnet_tf.tasks.prediction import Predictor, Run
 
         run = Run.open(folder, str(self._examples / "test"))

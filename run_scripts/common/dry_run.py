@@ -156,7 +156,6 @@ def compiled(params, task: Task, where: Machines, price_per_hour: float | None =
 def _duration(
     params, task: Task, where: Machines, batches: Sequence[report.CompiledBatch], price_per_hour: float | None
 ) -> str:
-    """Returns lines with the time of the training and its price."""
     seconds = {batch.length: batch.outcome.estimated_seconds for batch in batches}
     steps = -(-_records(task) // params.task.train_data.global_batch_size)
     total = sum(seconds[length] for length in _batching(params, task, where).lengths_of_steps(0, steps))

@@ -119,7 +119,6 @@ def check_config_file():
 
 
 def define_dry_run_flags():
-    """Defines the flags of DryRunOptions."""
     flags_lib.define_flags(DryRunOptions)
     for flag, needed in (("topology", "dry_run"), ("price_per_hour", "topology")):
         flags.register_multi_flags_validator(

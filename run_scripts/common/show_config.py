@@ -60,7 +60,6 @@ def table(params, task_class: type, model_dir: str, given: Mapping[str, tuple[An
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Returns the values of nested settings by their paths."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         path = f"{above}{name}"

@@ -233,7 +233,6 @@ def _is_race(row: LabelledRow) -> bool:
 def _options(
     found: Found, rows: Sequence[LabelledRow], path: str, task: str | None
 ) -> tuple[dict[str, Any], str]:
-    """Returns the builder's options for the columns, and what to say about them."""
     columns = dict(found.columns)
     if found.task in ("classification", "pairs"):
         text = columns.get("text") or columns["text_a"]
@@ -317,7 +316,6 @@ def _with_splits(kind: str, sources: Sources, options: dict[str, Any], rows: int
 
 
 def _length(found: Found, rows: Sequence[LabelledRow], tokenizer_name: str) -> int:
-    """Returns the length that few rows exceed."""
     tokenizer = XLNetTokenizer(find_file(tokenizer_name), cleaning=cleaning_for(tokenizer_name))
     outputs = ("label", "answer", "answers", "tags", "relevance")
     texts = [

@@ -133,7 +133,6 @@ def _watch(pipeline: beam.Pipeline, folder: epath.Path) -> Iterator[set[str]]:
 
 
 def _write_jobs(folder: epath.Path, jobs: Iterable[Any]) -> list[Location]:
-    """Writes jobs into blocks and returns their locations."""
     locations: list[Location] = []
     blocks, block = 0, bytearray()
     for number, job in enumerate(jobs):

@@ -74,7 +74,6 @@ class ExampleOptions:
 
     @property
     def splits(self) -> list[str]:
-        """The splits to build."""
         return [split for split in SPLITS if getattr(self, split)]
 
     @property
@@ -252,7 +251,6 @@ def _sets_in(folder: epath.Path) -> dict[str, ExampleSet]:
 
 
 def _settings(examples: ExampleSet) -> dict[str, Any]:
-    """Returns the settings that all splits of a data set share."""
     fields = {
         name: getattr(examples, name) for name in ("task", "seq_len", "sequences", "tokenizer", "cleaning")
     }

@@ -41,7 +41,6 @@ def label_studio_rows(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
 
 
 def _task_rows(task: Mapping[str, Any], number: int) -> Iterator[tuple[dict[str, Any], bool]]:
-    """Yields the rows of a task, and whether each is annotated."""
     if "data" not in task or "annotations" not in task:
         yield dict(task), "annotation_id" in task
         return

@@ -60,7 +60,6 @@ def _hub_rows(name: str) -> Iterator[LabelledRow]:
 
 @functools.lru_cache(maxsize=8)
 def _on_hub(name: str) -> Any:
-    """Returns a datasets.Dataset."""
     match = _HUB_NAME.fullmatch(name)
     if not match:
         raise UserError(

@@ -56,7 +56,6 @@ def find(inputs: Sequence[str], num_cores: int | None = None) -> ExternalSet:
 
 
 def _read(info: epath.Path, num_cores: int | None) -> tuple[tuple[int, int], ExternalSet]:
-    """Reads a record_info file; returns ((pass, task), its set)."""
     match = _NAME.fullmatch(info.name)
     if not match:
         raise UserError(
@@ -179,7 +178,6 @@ def _check_output(manifest: Manifest, folder: epath.Path) -> None:
 
 
 def _shards_of(manifest: Manifest, pass_index: int, task: int, num_tasks: int) -> list[Shard]:
-    """Returns a file's shards of a pass."""
     shards = [shard for shard in manifest.shards if shard.pass_index == pass_index]
     shards.sort(key=lambda shard: shard.slice_index)
     first, last = (len(shards) * number // num_tasks for number in (task, task + 1))

@@ -156,7 +156,6 @@ def samples(reports: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def table(reports: Mapping[str, Any]) -> str:
-    """Returns a report as text."""
     lines = [("", *reports), *rows(reports)]
     widths = [max(map(len, column)) for column in zip(*lines)]
     text = ["  ".join([name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]) for name, *cells in lines]

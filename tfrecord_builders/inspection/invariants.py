@@ -190,7 +190,6 @@ def _broken_layout(some: _Some) -> Iterator[Broken]:
 
 
 def _broken_targets(some: _Some) -> Iterator[Broken]:
-    """Checks which positions are targets, and how many."""
     manifest, positions = some.manifest, some.columns["target_positions"].astype(np.int32)
     filled = positions >= 0
     wrong = (
@@ -237,7 +236,6 @@ def _broken_targets(some: _Some) -> Iterator[Broken]:
 
 
 def _broken_order(some: _Some) -> Iterator[Broken]:
-    """Checks that ranks form a legal factorization order."""
     manifest, rank = some.manifest, some.rank
     if manifest.objective == "autoregressive":
         natural = np.broadcast_to(np.arange(manifest.seq_len), rank.shape)

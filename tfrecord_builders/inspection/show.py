@@ -94,7 +94,6 @@ def describe(manifest: Manifest, number: int, target: int | None = None, color: 
 
 
 def _view(record: Record, pieces: list[str], position: int, number: int, reuse_len: int) -> list[str]:
-    """Returns lines that show what one target sees, with ___ for hidden pieces."""
     query, content = record.query_visible[position], record.content_visible[position]
     visible_targets = int((query & record.is_target).sum())
     lines = [

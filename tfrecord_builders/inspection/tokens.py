@@ -84,7 +84,6 @@ def _read(path: str) -> list[dict[str, Any]]:
 
 
 def _libraries(tokenizer: XLNetTokenizer, tokens_of: str) -> dict[str, Encode]:
-    """Returns what is installed: sentencepiece, TensorFlow Text, transformers."""
     plain = sentencepiece.SentencePieceProcessor()
     plain.LoadFromSerializedProto(tokenizer.model_proto)
 

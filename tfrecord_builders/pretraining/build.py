@@ -156,7 +156,6 @@ class _Build:
             each.whole, each.earlier = None, shards
 
     def write_shards(self) -> None:
-        """Writes the missing shards."""
         todo = self._unfinished()
         if not todo:
             return
@@ -176,7 +175,6 @@ class _Build:
                 )
 
     def finish(self) -> list[Manifest]:
-        """Writes the missing manifests, and returns all."""
         todo = self._unfinished()
         for each in todo:
             each.whole = self._manifest(each.started)
@@ -186,7 +184,6 @@ class _Build:
         return [each.whole for each in self._sets]
 
     def _manifest(self, started: Manifest) -> Manifest:
-        """Returns the manifest of a set with its shards."""
         if self._choice is None:
             duplicates = dedup.count_duplicates(self._fingerprints)
         else:
@@ -204,7 +201,6 @@ class _Build:
             yield done
 
     def _progress_bar(self, title: str) -> BuildProgress:
-        """Returns a bar over the corpus' stored bytes."""
         return BuildProgress(sum(source.num_bytes for source in self._sources), title, self._progress)
 
 

@@ -235,7 +235,6 @@ def _columns(manifest, rng, stream, cut, is_target, direction) -> dict[str, np.n
 
 
 def _account(stream: TokenStream, cut: segments.Segments, reuse_len: int) -> dict[str, Any]:
-    """Counts which tokens of a stream are in some record and why the others are not."""
     total = len(stream.tokens)
     written = np.zeros(total + 1, bool)
     written[: len(cut) * reuse_len] = True  # the reused parts follow one another
@@ -247,5 +246,4 @@ def _account(stream: TokenStream, cut: segments.Segments, reuse_len: int) -> dic
 
 @functools.lru_cache(maxsize=1)
 def _load_tokenizer(path: str, cleaning: CleaningConfig) -> XLNetTokenizer:
-    """Loads the tokenizer once per process."""
     return XLNetTokenizer(model_file=path, cleaning=cleaning)

@@ -107,12 +107,10 @@ def _read(paths: Sequence[str], columns: RaceColumns) -> tuple[list[RaceQuestion
 
 
 def _shared_text(question: RaceQuestion) -> str:
-    """Returns what questions about the same text share."""
     return question.context or question.question
 
 
 def _check_answers(questions: Sequence[RaceQuestion]) -> None:
-    """Raises UserError unless the answers of all questions are known."""
     for question in questions:
         if question.answer == UNKNOWN:
             raise UserError(
@@ -154,7 +152,6 @@ def _examples(
 
 
 def _texts(question: RaceQuestion) -> list[str]:
-    """Returns a question's context, and the question with each option."""
     return [question.context, *(join_option(question.question, option) for option in question.options)]
 
 

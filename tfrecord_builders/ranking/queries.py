@@ -127,7 +127,6 @@ def read_words(path: epath.PathLike) -> Iterator[tuple[list[str], str]]:
 
 
 def parse_relevance(text: str, location: str) -> int:
-    """Parses a relevance."""
     grade = whole_number(text)
     if grade is None:
         grade = zero_or_one(text)  # False and True

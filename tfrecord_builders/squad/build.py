@@ -218,7 +218,6 @@ class _Examples:
 
 
 def _described(question: SquadQuestion) -> dict[str, Any]:
-    """Returns a question's entries in the files next to the examples."""
     answers = None if question.answers is None else [answer.text for answer in question.answers]
     return {"id": question.id, "question": question.text, "answers": answers}
 

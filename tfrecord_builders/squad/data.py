@@ -225,7 +225,6 @@ def _question(entry: Any, location: str) -> SquadQuestion:
 
 
 def _answer(entry: Any, location: str) -> SquadAnswer:
-    """Reads an answer; white space at its ends is removed."""
     text = _field(entry, "text", str, f"{location}.answers")
     begin = _field(entry, "answer_start", int, f"{location}.answers")
     return SquadAnswer(text.strip(), begin + len(text) - len(text.lstrip()))

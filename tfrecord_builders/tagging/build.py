@@ -152,7 +152,6 @@ class _Input:
     mask: np.ndarray | None = None
 
     def rows(self) -> Iterator[Row]:
-        """Yields the rows that are used."""
         rows = self._checked_rows()
         return rows if self.mask is None else itertools.compress(rows, self.mask)
 
@@ -204,7 +203,6 @@ def _held_out(train: _Input, fraction: float, whole_documents: bool) -> dict[str
 
 
 def _types(train: _Input, scheme: str) -> set[str]:
-    """Returns the types of entities in the training data."""
     types = set().union(*(row.types for row in train.rows()))
     if not types:
         _check_tags(train, scheme)
@@ -298,7 +296,6 @@ class _Examples:
             yield list(document)
 
     def _sentences(self, rows: Iterable[Row], writer: ExampleWriter) -> Iterator[Sentence]:
-        """Yields the rows' sentences; those without words are skipped."""
         for row in rows:
             sentence = self.encoder.encode(row, writer)
             if not sentence.pieces:

@@ -39,7 +39,6 @@ def text_examples(
 
 
 def _part(sentence: Sentence, begin: int, stop: int, positions: np.ndarray) -> dict[str, Any]:
-    """Describes the words `begin` to `stop` of a sentence, which an example predicts."""
     return {
         "id": sentence.id,
         "first": int(begin),

@@ -195,7 +195,6 @@ def _check_same_model(folder: str, source: str):
 
 
 def _model_of(source: str) -> str:
-    """Returns the folder or name of the model that weights belong to."""
     folder, _, name = source.partition("@")[0].rpartition("/")
     is_file = re.fullmatch(r".*\.(safetensors|json|bin|ckpt)|.*ckpt-\d+", name)
     return os.path.realpath((folder if is_file else f"{folder}/{name}").removesuffix(f"/{BEST}"))

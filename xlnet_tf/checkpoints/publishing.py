@@ -213,7 +213,6 @@ def _library() -> Any:
 
 
 def _metrics(card: ModelCard, model_dir: str) -> Mapping[str, Any]:
-    """Returns the metrics of the weights, or of the run's last evaluation."""
     path = f"{model_dir}/{HISTORY}"
     metrics = card.metrics
     if not metrics and epath.Path(path).exists():

@@ -174,7 +174,6 @@ def _link(blob: pathlib.Path, path: pathlib.Path) -> None:
 
 
 def _remove_abandoned(library: Any, model: pathlib.Path) -> None:
-    """Removes partial files that no process is fetching."""
     for part in (model / "blobs").glob(f"*{_PART}"):
         blob = part.with_name(part.name.partition(".")[0])
         with contextlib.suppress(TimeoutError), _locked(library, blob, timeout=0.01):

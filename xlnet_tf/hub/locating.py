@@ -171,7 +171,6 @@ def _letters(path: str) -> str:
 
 
 def _similar_paths(path: str) -> list[str]:
-    """Returns local paths with similar parts."""
     folder, name = os.path.split(path)
     found = []
     for parent in [folder] if not folder or os.path.exists(folder) else _similar_paths(folder):
@@ -228,7 +227,6 @@ def _info(ask: Callable[..., Any], name: str, revision: str | None, **options: A
 
 
 def _wanted(names: Sequence[str], name: str, tokenizer_only: bool) -> list[str]:
-    """Returns which of a model's files to fetch."""
     tokenizer = [file for file in TOKENIZERS if file in names][:1]
     if tokenizer_only:
         if not tokenizer:

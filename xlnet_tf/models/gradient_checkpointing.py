@@ -86,5 +86,4 @@ class _KeptProducts:
 
 
 def _after(value: tf.Tensor | None, stream: tf.Tensor) -> tf.Tensor | None:
-    """Returns a tensor as it is, computed after a stream."""
     return None if value is None else value + control_dependency_zero(stream[0, 0, 0], value.dtype)

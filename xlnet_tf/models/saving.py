@@ -94,17 +94,14 @@ class ShapeFreeModel(tf_keras.Model):
         return super().__call__(inputs, *args, **kwargs)
 
     def fit(self, x=None, *args, **kwargs):
-        """As tf_keras' fit."""
         hints.refuse_inputs(x)
         return super().fit(x, *args, **kwargs)
 
     def evaluate(self, x=None, *args, **kwargs):
-        """As tf_keras' evaluate."""
         hints.refuse_inputs(x)
         return super().evaluate(x, *args, **kwargs)
 
     def predict(self, x, *args, **kwargs):
-        """As tf_keras' predict."""
         hints.refuse_inputs(x)
         return super().predict(x, *args, **kwargs)
 
@@ -171,7 +168,6 @@ class ShapeFreeModel(tf_keras.Model):
 
     @classmethod
     def _options_from_config(cls, config: dict[str, Any], custom_objects: Any) -> dict[str, Any]:
-        """Returns the arguments of the class that a configuration stands for."""
         raise NotImplementedError
 
     def get_build_config(self):

@@ -79,7 +79,6 @@ def pretraining_dataset(
 
 
 def _features(streams: "_Streams", sampler: OnlineSampler | None):
-    """Returns a function that converts a batch of records to features."""
     files = [str(streams.folder / shard.file) for shard in streams.shards]
 
     def features(serialized, segment, stream, shard, epoch):

@@ -147,7 +147,6 @@ def _new_version(folder: str, version: int | None, model_file: str) -> Iterator[
 
 
 def _check_folder(folder: str):
-    """Raises UserError if this cannot be the folder of a model."""
     config_files.model_name(folder)
     parts = folder.split("/")
     for parent in ("/".join(parts[:count]) for count in range(1, len(parts) + 1)):

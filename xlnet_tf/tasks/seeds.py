@@ -128,7 +128,6 @@ def _problem(task: FinetuningTask, last: Mapping[str, float], model_dir: str) ->
 
 
 def _advice(rate: float, task: FinetuningTask) -> str:
-    """Returns what to try where a run with a learning rate has learned nothing."""
     models, low, high = "tiny models", 3e-4, 3e-3
     if task.xlnet_config.d_model >= _WIDE:
         models, low, high = "models of the released sizes", 1e-5, 5e-5

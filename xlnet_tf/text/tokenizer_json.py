@@ -113,7 +113,6 @@ def _made_of(path: str, _changed: float) -> str:
 
 
 def _model(values: dict[str, Any], path: str) -> ModelProto:
-    """Returns the SentencePiece model that a tokenizer.json was made from."""
     fields = values.get("model")
     model_type = fields.get("type") if isinstance(fields, dict) else None
     if model_type != "Unigram":

@@ -115,7 +115,6 @@ class _Loader(files.UniqueKeys, yaml.FullLoader):
 
 
 def _read(source: str, where: str) -> Mapping[str, Any]:
-    """Reads settings, or a yaml file of them."""
     try:
         text = params_dict.nested_csv_str_to_json_str(source)
     except ValueError:  # no NAME=VALUE: yaml, or a path
@@ -138,7 +137,6 @@ def _read(source: str, where: str) -> Mapping[str, Any]:
 
 
 def _unknown(values: Mapping[str, Any], known: Mapping[str, Any], section: str = "") -> Iterator[str]:
-    """Yields the names of settings that are not among the known ones."""
     for name, value in values.items():
         if name not in known:
             yield f"{section}{name}"

@@ -156,7 +156,6 @@ class Checkpoints(tf.train.CheckpointManager):
                 logging.warning("%s", failure)
 
     def _check(self):
-        """Raises an error of the thread, on all hosts."""
         if not self._writing:
             return
         failed = [future.exception() for future in self._writing if future.done() and future.exception()]

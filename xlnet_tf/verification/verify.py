@@ -109,7 +109,6 @@ def _fingerprint(checkpoint: Checkpoint) -> str | None:
 
 
 def _checks(source: Pretrained, release: Published | None, text: str | None) -> Iterator[Check]:
-    """Yields the checks in the order of NAMES, until one fails that the others build on."""
     checkpoint, config = source.checkpoint, source.config
     yield Check("files", True, f"{checkpoint.path} ({checkpoint.format})")
     variables = _variables(checkpoint)

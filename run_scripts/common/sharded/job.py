@@ -148,7 +148,6 @@ def _jobs(
 
 
 def _count(shards: Iterable[corpus.CorpusShard]) -> int:
-    """Counts the shards, which may take reading the corpus."""
     try:
         return sum(1 for _ in shards)
     except UserError as error:

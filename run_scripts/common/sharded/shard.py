@@ -76,7 +76,6 @@ class ShardJob:
 
     @property
     def file(self) -> str:
-        """Name of the shard."""
         return shard_name(self.name, self.corpus_shard.index, self.num_shards, self.output_format)
 
     @property
@@ -187,7 +186,6 @@ def _isolated(model: Answerer, batch: Sequence[Inputs]) -> list[Mapping[str, Any
 
 
 def _is_bad(value: Any) -> bool:
-    """Returns whether an answer has a number that is NaN or infinite."""
     if isinstance(value, np.ndarray | np.floating):
         return value.dtype.kind == "f" and not np.isfinite(value).all()
     if isinstance(value, Mapping):
@@ -198,7 +196,6 @@ def _is_bad(value: Any) -> bool:
 
 
 def _failure(row: corpus.CorpusRow, why: str) -> str:
-    """Returns the line for a failed row."""
     values = json.dumps(row.values, ensure_ascii=False) if row.values else ""
     cut = values if len(values) <= _SHOWN_CHARACTERS else f"{values[:_SHOWN_CHARACTERS]}..."
     return json_line({**row.location, "reason": " ".join(why.split()), **({"found": cut} if cut else {})})
@@ -216,5 +213,4 @@ _loading = threading.Lock()  # a worker of Beam may have several threads, and mu
 
 @functools.lru_cache(maxsize=1)
 def _load(model: RowModel, threads: int) -> Answerer:
-    """Loads a model once per process."""
     return model.load(threads)

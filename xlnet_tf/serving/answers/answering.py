@@ -105,7 +105,6 @@ class Answering(TextAnswers):
         return self
 
     def __call__(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
-        """Returns an answer for each row, without padding."""
         answers = self.serve(**{name: [row[name] for row in rows] for name in self.input_ranks()})
         return [*map(self.without_padding, rows, text_answers.split_rows(answers))]
 

@@ -221,7 +221,6 @@ class Batcher:
         return self._model.run(parts[0].request.signature, columns, seconds)
 
     def _scatter(self, parts: Sequence[_Part], answers: Columns) -> None:
-        """Gives each request its rows of a batch's answers."""
         begin = 0
         for part in parts:
             request, end = part.request, begin + len(part.rows)

@@ -94,7 +94,6 @@ def _http_error(request: Request, error: HTTPException) -> Response:
 
 
 async def _watch(request: Request, caller: Caller) -> None:
-    """Tells a caller when the client has gone."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
     caller.leave()

@@ -48,7 +48,6 @@ class LoadedModel(ServedModel):
             failed.pop_all()
 
     def _load_buckets(self) -> list[int]:
-        """Returns the lengths that the model was exported for."""
         path = os.path.join(self._folder, BUCKETS_FILE)
         if not tf.io.gfile.exists(path):
             return _BUCKETS

@@ -69,7 +69,6 @@ def of_folder(folder: str) -> ModelConfig:
 
 
 def _models_in(folder: str) -> list[str]:
-    """Returns the names of the exported models that lie in a folder."""
     inside = sorted(path.name for path in epath.Path(folder).iterdir())
     return [name for name in inside if ModelConfig(name, f"{folder}/{name}").wanted()]
 
@@ -135,7 +134,6 @@ def of_config_file(path: str) -> list[ModelConfig]:
 
 
 def _here(base_path: str, name: str, folder: str) -> str:
-    """Returns where a model is on this machine."""
     inside = os.path.basename(os.path.normpath(base_path))
     places = [base_path, os.path.join(folder, inside), folder]
     if "://" in base_path or (os.path.isabs(base_path) and not base_path.startswith("/models/")):

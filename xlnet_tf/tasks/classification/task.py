@@ -290,7 +290,6 @@ class ClassificationTask(FinetuningTask):
         return targets[:, index] == 1 if self.kind == "multi_label" else targets == index
 
     def _watched(self, label: str, predictions) -> tuple[np.ndarray, np.ndarray]:
-        """Returns which texts have a label, bool [N], and its probability for each, [N]."""
         outputs = predictions["outputs"][:, self.labels.index(label)]
         return self._have(label, predictions["label"]), outputs
 

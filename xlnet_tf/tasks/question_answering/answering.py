@@ -174,7 +174,6 @@ class QuestionAnsweringAnswering(SpanAnswers, Answering):
         return {**best, "no_answer_logits": beams["no_answer_logits"]}
 
     def _shows_best(self, windows: Sequence[Window], number: int, tokens: np.ndarray) -> np.ndarray:
-        """Returns which tokens, numbered in their window, that window shows best of all."""
         reach = math.ceil(self.most_room / self.stride)  # windows that may hold the same token
         near = windows[(begin := max(0, number - reach)) : number + reach + 1]
         best = best_windows(near, (windows[number].first + tokens).ravel())

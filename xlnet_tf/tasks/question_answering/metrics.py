@@ -135,7 +135,6 @@ def score_v2(dataset: list[dict], answers: Mapping[str, str]) -> dict[str, float
 
 
 def _dataset(predictions: Sequence[Prediction]) -> list[dict]:
-    """Returns the questions as the official scorers read them."""
     questions = [
         {"id": p.question.id, "answers": [{"text": text} for text in p.question.answers]} for p in predictions
     ]

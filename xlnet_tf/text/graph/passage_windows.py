@@ -32,7 +32,6 @@ class PassageWindows(NamedTuple):
         return tf.minimum(self.room, self.tokens - self.first)
 
     def slice(self, begin: tf.Tensor, end: tf.Tensor) -> "PassageWindows":
-        """Returns the windows from `begin` to `end` (exclusive)."""
         return PassageWindows(*(values[begin:end] for values in self))
 
 

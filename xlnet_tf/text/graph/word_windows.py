@@ -17,7 +17,6 @@ class WordWindows(NamedTuple):
     predict_stop: tf.Tensor
 
     def slice(self, begin: tf.Tensor, end: tf.Tensor) -> "WordWindows":
-        """Returns the windows from `begin` to `end` (exclusive)."""
         return WordWindows(*(values[begin:end] for values in self))
 
 
