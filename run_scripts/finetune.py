@@ -18,6 +18,7 @@ from absl import flags, logging
 
 from run_scripts.common import experiment, help_screens, own_tables, training_flags
 from run_scripts.common.sweeps import variants
+from tfrecord_builders.common.tables import default_model_dir
 from xlnet_tf import errors, files, folders, hub, task_registry
 from xlnet_tf import flags as flags_lib
 from xlnet_tf.cli import command_line
@@ -142,10 +143,7 @@ def main(_: Sequence[str]):
     options, checks = from_flags(FinetuneOptions), from_flags(experiment.DryRunOptions)
     own, init_checkpoint = from_flags(own_tables.TableOptions), flags.FLAGS.init_checkpoint
     own_tables.check(own, options.data, init_checkpoint, bool(options.sweep) or options.num_seeds > 1)
-    if not flags.FLAGS.model_dir:
-        from tfrecord_builders.automatic.build import default_model_dir
-
-        flags.FLAGS.model_dir = default_model_dir(own.train)
+    flags.FLAGS.model_dir = flags.FLAGS.model_dir or default_model_dir(own.train)
     model_dir, of_tasks = flags.FLAGS.model_dir, task_registry.settings("settings")
     folders.claim(model_dir, folders.RUN, folders.RUNS, flag="--model_dir")
     built = None

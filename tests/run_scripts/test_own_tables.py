@@ -8,7 +8,7 @@ import pytest
 
 from run_scripts.common.predicting.options import PredictOptions
 from tests.helpers.commands import run_in_fork
-from tfrecord_builders.automatic.build import default_model_dir
+from tfrecord_builders.common.tables import default_model_dir
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks.suggestions import suggest
 

@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -108,14 +107,6 @@ def build(sources: Sources, tokenizer: str, folder: epath.PathLike, progress: bo
     build_examples(cls(tokenizer=tokenizer, output_dir=str(folder), overwrite=True, **options), progress)
     files.write_json(note, now)
     return Built(folder, description, False, _first_example(folder))
-
-
-def default_model_dir(train: str) -> str:
-    """Returns the folder of a run on a table: runs/NAME."""
-    name = re.split(r"[.\[]", train.rstrip("/").rpartition("/")[2])[0]
-    if train.startswith("hf://"):
-        name = train.split("/")[-2].partition(":")[0].partition("@")[0]
-    return f"runs/{name or 'model'}"
 
 
 def _first_example(folder: epath.Path) -> Mapping[str, Any]:

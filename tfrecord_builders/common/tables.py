@@ -9,6 +9,7 @@ import codecs
 import dataclasses
 import itertools
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from etils import epath
@@ -49,6 +50,14 @@ MAX_TEXT_BYTES = 1 << 26  # of a line, or of a file that is one text
 _MAX_JSON_BYTES = 1 << 30  # of a file that is one list
 _BEGIN_BYTES = 1 << 10  # which show what an unnamed format is
 _LISTED = 5  # folders in a message
+
+
+def default_model_dir(train: str) -> str:
+    """Returns the folder of a run on a table: runs/NAME."""
+    name = re.split(r"[.\[]", train.rstrip("/").rpartition("/")[2])[0]
+    if train.startswith("hf://"):
+        name = train.split("/")[-2].partition(":")[0].partition("@")[0]
+    return f"runs/{name or 'model'}"
 
 
 @dataclasses.dataclass(frozen=True)
