@@ -299,16 +299,15 @@ class Results(NamedTuple):
 def compile_rows(
     compile_batch: Callable[[int], Outcome],
     topology: Topology,
-    options: CompileOptions,
+    rows: int,
+    find_largest: bool,
     multiple: int,
     length: int | None = None,
 ) -> list[CompiledBatch]:
-    """Compiles the batch asked for, or those that a search tries; returns each outcome, by rows."""
-    if not options.find_max_batch:
-        rows = options.batch_per_core
+    """Compiles a batch of some rows, or those that a search from it tries; returns each outcome, by rows."""
+    if not find_largest:
         return [CompiledBatch(topology, rows, compile_batch(rows), length=length)]
-    first = options.batch_per_core
-    largest, tried = search.largest_batch(compile_batch, topology.hbm_bytes, first, multiple)
+    largest, tried = search.largest_batch(compile_batch, topology.hbm_bytes, rows, multiple)
     [*_, last] = tried
     return [
         CompiledBatch(topology, rows, tried[rows], rows == largest, largest is None and rows == last, length)
@@ -344,6 +343,7 @@ def run(options: CompileOptions, arguments: Sequence[str]) -> Iterator[Results]:
                 bar.update()
                 return result
 
-            made += compile_rows(outcome, topology, options, multiple, length)
+            sizes = options.batch_per_core, options.find_max_batch, multiple
+            made += compile_rows(outcome, topology, *sizes, length)
             loops, lengths = (traced[0].loops, traced[0].lengths) if traced else (0, {})
             yield Results(list(made), loops, lengths)

@@ -146,7 +146,7 @@ def _plan(sources: Sources, tokenizer_name: str) -> tuple[str, dict[str, Any], s
         )
     if shape in ("tagging", "question_answering", "multiple_choice"):
         _refuse_columns(sources, shape)
-        options = _columns_of_words(path) if shape == "tagging" else {}
+        options = _scheme(_all_tags(path)) if shape == "tagging" else {}
         return shape, _with_splits(shape, sources, options, 0), f"{path}: {shape}"
     rows = list(itertools.islice(tables.read_table(path, tables.infer_format(path)), _ROWS_LOOKED_AT))
     if not rows:
@@ -155,7 +155,8 @@ def _plan(sources: Sources, tokenizer_name: str) -> tuple[str, dict[str, Any], s
         _refuse_columns(sources, "entities", "tags")
         options = {"tags_column": sources.columns["tags"]} if "tags" in sources.columns else {}
         return "tagging", _with_splits("tagging", sources, options, len(rows)), f"{path}: tagging of entities"
-    if _is_race(rows[0]) and task in (None, "multiple_choice"):
+    is_race = all(name in rows[0] for name in ("article", "questions", "options"))
+    if is_race and task in (None, "multiple_choice"):
         _refuse_columns(sources, "RACE")
         options = _with_splits("multiple_choice", sources, {}, len(rows))
         return "multiple_choice", options, f"{path}: multiple_choice"
@@ -197,10 +198,6 @@ def _shape(path: str) -> str:
     return ""
 
 
-def _columns_of_words(path: str) -> dict[str, Any]:
-    return _scheme(_all_tags(path))
-
-
 def _all_tags(path: str) -> set[str]:
     rows = itertools.islice(read_sentences(path), _ROWS_LOOKED_AT)
     return {tag for row in rows if isinstance(row, TaggedWords) for tag in row.tags or ()}
@@ -215,10 +212,6 @@ def _has_spans(row: LabelledRow, column: str | None) -> bool:
     """Returns whether a row is a text with entities as labelling tools write them, in a column if given."""
     values = [row[name] for name in ([column] if column else ENTITY_COLUMNS) if name in row]
     return "text" in row and any(value and isinstance(value[0], NestedJson) for value in values)
-
-
-def _is_race(row: LabelledRow) -> bool:
-    return all(name in row for name in ("article", "questions", "options"))
 
 
 def _options(
@@ -326,7 +319,7 @@ def _texts(row: LabelledRow, columns: Sequence[str]) -> Iterator[str]:
 def _fingerprint(source: str) -> str:
     """Returns what changes with a source: its bytes, or the commit of a data set of the hub."""
     if named_sets.is_name(source):
-        match = named_sets.hub_name(source)
+        match = named_sets.HUB_NAME.fullmatch(source)
         return hub.commit_of_data_set(match["name"], match["revision"]) if match else source
     path, digest = epath.Path(source), hashlib.sha256()
     for file in _files(path):

@@ -63,7 +63,10 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
     inputs = {split: _read(getattr(options, split), columns) for split in options.splits}
     if options.dev_fraction:
         questions, skipped = inputs["train"]
-        train, dev = hold_out(questions, _shared_text, options.dev_fraction, ",".join(options.train))
+        source = ",".join(options.train)
+        train, dev = hold_out(
+            questions, lambda each: each.context or each.question, options.dev_fraction, source
+        )
         inputs |= {"train": (train, skipped), "dev": (dev, [])}
     _check_answers(inputs.get("train", ([], []))[0])
     asked = [question for questions, _ in inputs.values() for question in questions]
@@ -104,10 +107,6 @@ def _read(paths: Sequence[str], columns: RaceColumns) -> tuple[list[RaceQuestion
     if not questions:
         raise UserError(f"no questions in {', '.join(paths)} ({len(skipped)} skipped): check the files")
     return questions, skipped
-
-
-def _shared_text(question: RaceQuestion) -> str:
-    return question.context or question.question
 
 
 def _check_answers(questions: Sequence[RaceQuestion]) -> None:

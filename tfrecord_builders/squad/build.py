@@ -12,7 +12,6 @@ from tfrecord_builders.common.example_builder import Example, ExampleOptions, Sp
 from tfrecord_builders.common.tables import SOURCES
 from tfrecord_builders.squad.data import (
     SquadColumns,
-    SquadFile,
     SquadPassage,
     SquadQuestion,
     locate,
@@ -72,11 +71,6 @@ class SquadOptions(ExampleOptions):
         self.check_room("max_question_len", windows_lib.NUM_SPECIAL, "some of the passage", read_at_once)
 
 
-def _held_out(file: SquadFile, fraction: float, source: str) -> dict[str, SquadFile]:
-    parts = hold_out(file.passages, lambda passage: passage.text, fraction, source)
-    return {split: file._replace(passages=part) for split, part in zip(("train", "dev"), parts)}
-
-
 class Span(NamedTuple):
     """The first and last token of an answer in its passage, both inclusive."""
 
@@ -106,7 +100,9 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
     columns = options.columns_of(SquadColumns)
     inputs = {split: read_squad(getattr(options, split), columns) for split in options.splits}
     if options.dev_fraction:
-        inputs |= _held_out(inputs["train"], options.dev_fraction, options.train)
+        whole = inputs["train"]
+        parts = hold_out(whole.passages, lambda each: each.text, options.dev_fraction, options.train)
+        inputs |= {name: whole._replace(passages=part) for name, part in zip(("train", "dev"), parts)}
     train = inputs.get("train")
     if train and train.columns and not (train.answered or train.unanswerable):
         raise UserError(

@@ -5,6 +5,7 @@ What they are together: generation/arrays/openvino.py, which calls them.
 Shapes: as in decoder.py; L layers.
 """
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -44,11 +45,7 @@ def functions_of(model: XLNetPretrainer) -> Iterator[tuple[str, NamedFunction]]:
         (_step, _step_specs(model)),
     ):
         name = function.__name__.lstrip("_")
-        yield name, NamedFunction(_bound(function, model), specs)
-
-
-def _bound(function: Callable[..., dict[str, tf.Tensor]], model: XLNetPretrainer) -> Function:
-    return lambda **inputs: function(model, **inputs)
+        yield name, NamedFunction(functools.partial(function, model), specs)
 
 
 def _position_keys(model, length, ahead):

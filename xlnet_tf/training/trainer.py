@@ -150,11 +150,13 @@ class Trainer(base_trainer.Trainer):
     @functools.cached_property
     def steps_of_length(self) -> Callable[[int | None], Callable]:
         """Maps a row length to its tf.function of an iterator and a number of steps."""
-        return functools.cache(self._steps_of_length)  # on a method it would keep the trainer for ever
 
-    def _steps_of_length(self, length: int | None) -> Callable:
-        step = functools.partial(self.train_step, length=length)
-        return tf.function(orbit.utils.create_tf_while_loop_fn(step))
+        @functools.cache  # on a method it would keep the trainer for ever
+        def steps(length: int | None) -> Callable:
+            step = functools.partial(self.train_step, length=length)
+            return tf.function(orbit.utils.create_tf_while_loop_fn(step))
+
+        return steps
 
     @tf.function
     def steps_of_dynamic_length(self, iterator, lengths: tf.Tensor):

@@ -48,7 +48,7 @@ def of_folder(folder: str) -> ModelConfig:
     """Returns what to serve from an exported model's folder, or from the folder of one version."""
     given = folder.rstrip("/")
     folder = os.path.abspath(folder) if "://" not in folder else given
-    if not _is_folder(folder):
+    if not epath.Path(folder).is_dir():
         raise UserError(f"{folder} is not a folder: expected one that `xlnet-tf export` has written")
     only: tuple[int, ...] = ()
     if model_file(folder):
@@ -108,7 +108,7 @@ def of_config_file(path: str) -> list[ModelConfig]:
                 "that holds it; model_version_policy { specific { versions: NUMBER } } chooses versions"
             )
         if not ModelConfig(model.name, folder).wanted():
-            if _is_folder(folder) and (models := _models_in(folder)):
+            if epath.Path(folder).is_dir() and (models := _models_in(folder)):
                 raise UserError(
                     f"{path}: the base_path of model {model.name!r}, {folder}, holds several models: give "
                     f"that of one of them: {', '.join(models)}"
@@ -143,7 +143,7 @@ def _here(base_path: str, name: str, folder: str) -> str:
     elif os.path.basename(folder) != inside:
         places.pop()
     for place in places:
-        if _is_folder(place):
+        if epath.Path(place).is_dir():
             return place.rstrip("/") if "://" in place else os.path.abspath(place)
     raise UserError(f"model {name!r}: there is no folder {' or '.join(places)}")
 
@@ -266,7 +266,7 @@ class Models:
     def _load(self, config: ModelConfig, number: int) -> None:
         """Loads a version, unless it failed before and its files have not changed since."""
         folder = f"{config.folder}/{number}"
-        fingerprint = _fingerprint(folder)
+        fingerprint = frozenset(_states(epath.Path(folder)))
         if self._failed.get((config.name, number)) == fingerprint:
             return
         version = self._versions[config.name][number] = Version(number, State.LOADING)
@@ -298,12 +298,8 @@ class Models:
         logging.info("model %s, version %d is not served any more", config.name, version.number)
 
 
-def _fingerprint(folder: str) -> frozenset:
-    """Returns the state of a folder's files, to detect changes such as a copy in progress."""
-    return frozenset(_states(epath.Path(folder)))
-
-
 def _states(folder: epath.Path) -> Iterator[tuple]:
+    """Yields the state of each file, to detect changes such as a copy in progress."""
     for path in folder.iterdir():
         if path.is_dir():
             yield from _states(path)
@@ -322,10 +318,6 @@ def load(folder: str) -> ServedModel:
     from xlnet_tf.serving.local.saved_model import LoadedModel  # here: OpenVINO's models need no TensorFlow
 
     return LoadedModel(folder)
-
-
-def _is_folder(path: str) -> bool:
-    return epath.Path(path).is_dir()
 
 
 @contextlib.contextmanager

@@ -54,8 +54,10 @@ def write_files(
             probabilities = {"probabilities": dict(zip(labels, numbers))} if labels else {}
             line = {**row, name: prediction, "prediction": prediction, **probabilities, **alert}
             lines.write(json.dumps(line, ensure_ascii=False) + "\n")
+            # What GLUE's server takes: a label, or a grade to three places.
+            known = prediction if isinstance(prediction, str) else f"{np.clip(prediction, *_GRADES):.3f}"
             for file in submissions:
-                file.write(f"{row['id']}\t{_submitted(prediction)}\n")
+                file.write(f"{row['id']}\t{known}\n")
     return [str(path) for path in paths]
 
 
@@ -83,8 +85,3 @@ def _csv_line(cells: Sequence[Any], delimiter: str) -> str:
     line = io.StringIO()
     csv.writer(line, delimiter=delimiter).writerow(cells)  # quotes what its ends of lines, CR LF, are made of
     return line.getvalue().removesuffix("\r\n")
-
-
-def _submitted(prediction: str | float) -> str:
-    """Returns what GLUE's server takes: a label, or a grade to three places."""
-    return prediction if isinstance(prediction, str) else f"{np.clip(prediction, *_GRADES):.3f}"
