@@ -122,7 +122,8 @@ def _is_same_build(there: Manifest, started: Manifest, names: set[str]) -> bool:
         difference.insert(0, _corpus_difference(*corpora))
     if not difference:
         return True
-    noted = (name.removesuffix(worker.done_name("")) for name in names if name.endswith(worker.done_name("")))
+    suffix = worker.DONE_SUFFIX
+    noted = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
     notes = (worker.read_note(there.folder, name) for name in noted)
     # A build that ended before its first record, for its corpus was bad, does not stand in the way.
     if any(shard.records for shard in [*there.shards, *filter(None, notes)]):

@@ -28,6 +28,8 @@ from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.marks import count_dropped_marks
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
+DONE_SUFFIX = ".done.json"  # of a shard's completion note, next to it; the manifest replaces the notes
+
 
 @dataclasses.dataclass(frozen=True)
 class Job:
@@ -38,20 +40,10 @@ class Job:
     earlier: Mapping[int, Shard]
 
 
-def done_name(shard_file: str) -> str:
-    """Returns the name of a shard's completion note; the manifest finally replaces the notes."""
-    return shard_file + ".done.json"
-
-
-def notes_in(folder: epath.Path) -> JobNotes:
-    """Returns the notes of a build, which lie next to its shards."""
-    return JobNotes(folder, suffix=done_name(""))
-
-
 def read_note(folder: epath.Path, shard_file: str) -> Shard | None:
     """Reads a shard's completion note; None if it is missing or damaged."""
     try:
-        values = notes_in(folder).read(shard_file)
+        values = JobNotes(folder, suffix=DONE_SUFFIX).read(shard_file)
         return values and Shard(**values)
     except TypeError:  # of fields that a shard does not have
         return None
@@ -63,7 +55,7 @@ def build_job(job: Job) -> dict[str, Any]:
     Returns the shards by pass, as json values; `built`, how many are new; and fingerprints of the documents,
     unless they have been compared before.
     """
-    manifest, folder = job.manifest, job.manifest.folder
+    manifest, notes = job.manifest, JobNotes(job.manifest.folder, suffix=DONE_SUFFIX)
     lines = read_lines(job.corpus_shard)
     shards = _finished_shards(job, lines.text_sha256)
     missing = [index for index in range(manifest.num_passes) if index not in shards]
@@ -82,7 +74,7 @@ def build_job(job: Job) -> dict[str, Any]:
                 text_sha256=lines.text_sha256,
                 statistics={"text": text_statistics, **shard.statistics},
             )
-            notes_in(folder).write(shard.file, dataclasses.asdict(shards[index]))
+            notes.write(shard.file, dataclasses.asdict(shards[index]))
     return {
         "shards": [dataclasses.asdict(shards[index]) for index in range(manifest.num_passes)],
         "built": len(missing),

@@ -66,21 +66,18 @@ class ShardWriter:
         count = max(len(values) for values in columns.values())
         for begin in range(0, count, _WRITTEN_RECORDS):
             some = slice(begin, begin + _WRITTEN_RECORDS)
-            self._write({name: values[some] for name, values in columns.items()})
-
-    def _write(self, columns) -> None:
-        rows = self._layout.encode(columns)
-        length = np.uint64(rows.shape[1]).tobytes()
-        framed = np.empty((len(rows), framed_bytes(self._layout)), np.uint8)
-        framed[:, :8] = np.frombuffer(length, np.uint8)
-        framed[:, 8:12] = masked_checksums([length]).view(np.uint8)
-        framed[:, 12:-4] = rows
-        framed[:, -4:] = masked_checksums(rows).view(np.uint8).reshape(-1, 4)
-        data = framed.tobytes()  # remote files accept only bytes
-        with files.writing(self._path):
-            self._file.write(data)
-        self._digest.update(data)
-        self.records += len(rows)
+            rows = self._layout.encode({name: values[some] for name, values in columns.items()})
+            length = np.uint64(rows.shape[1]).tobytes()
+            framed = np.empty((len(rows), framed_bytes(self._layout)), np.uint8)
+            framed[:, :8] = np.frombuffer(length, np.uint8)
+            framed[:, 8:12] = masked_checksums([length]).view(np.uint8)
+            framed[:, 12:-4] = rows
+            framed[:, -4:] = masked_checksums(rows).view(np.uint8).reshape(-1, 4)
+            data = framed.tobytes()  # remote files accept only bytes
+            with files.writing(self._path):
+                self._file.write(data)
+            self._digest.update(data)
+            self.records += len(rows)
 
     def __exit__(self, *error) -> None:
         self._opened.__exit__(*error)

@@ -210,7 +210,8 @@ class XLNetTokenizer(Vocabulary):
     @functools.cached_property
     def original_word_starts(self) -> np.ndarray:
         """Bool [V]: pieces that start a word by the original's rule: an underline, '<' or punctuation."""
-        return words.original_word_starts(self.pieces)
+        starts = (UNDERLINE, "<")
+        return np.array([piece[0] in starts or piece in words.START_PUNCTUATION for piece in self.pieces])
 
     @functools.cached_property
     def word_starts(self) -> np.ndarray:
