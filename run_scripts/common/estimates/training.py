@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 from run_scripts.common.estimates.records import Records
+from xlnet_tf.checkpoints import names
 from xlnet_tf.config import PRESETS, XLNetConfig
 from xlnet_tf.flags import option
 
@@ -34,19 +35,6 @@ class PretrainingRun(Records):
     requests_at_once: int = option("concurrent requests of a host's reader", 16, positive=True)
 
 
-def parameters(config: XLNetConfig) -> int:
-    """Returns the number of weights of a pretraining model."""
-    model, inner, heads = config.d_model, config.d_inner, config.n_head * config.d_head
-    biases = 3 * heads  # of the attention; one set for all layers, or one each
-    layer = 5 * model * heads + 2 * heads + 2 * model * inner + inner + 5 * model
-    return (
-        config.n_token * (model + 1)
-        + model
-        + config.n_layer * layer
-        + (config.n_layer if config.untie_r else 1) * biases
-    )
-
-
 def size(run: PretrainingRun) -> dict[str, dict[str, float]]:
     """Estimates a run: part -> resource -> amount; the unit is the last word of the name."""
     config = XLNetConfig.preset(run.preset)
@@ -59,7 +47,8 @@ def size(run: PretrainingRun) -> dict[str, dict[str, float]]:
     of_stream = math.ceil(run.stream_segments * record / (run.request_mb * 1e6))
     requests = rows * of_stream / run.stream_segments
     to_device = run.seq_len * (4 + 1 + 2) + 2 * run.num_predict + 7
-    weights = parameters(config) * FLOAT_BYTES
+    shapes = [*names.encoder_shapes(config).values(), (config.n_token,)]  # the last is lm_bias
+    weights = sum(map(math.prod, shapes)) * FLOAT_BYTES
     memory = config.n_layer * run.batch_size * run.memory_len * config.d_model * BFLOAT16_BYTES
     return {
         "records": {
