@@ -35,6 +35,11 @@ class PretrainingRun(Records):
     requests_at_once: int = option("concurrent requests of a host's reader", 16, positive=True)
 
 
+def parameters(config: XLNetConfig) -> int:
+    """Returns the number of weights of a pretraining model: the encoder's, and a bias for each piece."""
+    return sum(map(math.prod, names.encoder_shapes(config).values())) + config.n_token
+
+
 def size(run: PretrainingRun) -> dict[str, dict[str, float]]:
     """Estimates a run: part -> resource -> amount; the unit is the last word of the name."""
     config = XLNetConfig.preset(run.preset)
@@ -47,8 +52,7 @@ def size(run: PretrainingRun) -> dict[str, dict[str, float]]:
     of_stream = math.ceil(run.stream_segments * record / (run.request_mb * 1e6))
     requests = rows * of_stream / run.stream_segments
     to_device = run.seq_len * (4 + 1 + 2) + 2 * run.num_predict + 7
-    shapes = [*names.encoder_shapes(config).values(), (config.n_token,)]  # the last is lm_bias
-    weights = sum(map(math.prod, shapes)) * FLOAT_BYTES
+    weights = parameters(config) * FLOAT_BYTES
     memory = config.n_layer * run.batch_size * run.memory_len * config.d_model * BFLOAT16_BYTES
     return {
         "records": {
