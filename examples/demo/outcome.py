@@ -28,7 +28,6 @@ class DemoOutcome:
 
     @functools.cached_property
     def pretraining(self) -> dict[str, float]:
-        """Figures of the pretraining by name."""
         first, *_, last = [line for line in self.history if line["kind"] == "dev"]
         speeds = [line["tokens_per_second"] for line in self.history if line["kind"] == "train"]
         return {
@@ -53,7 +52,6 @@ class DemoOutcome:
         ]
 
     def lines(self) -> list[str]:
-        """Returns the lines to show at the end."""
         figures = self.pretraining
         lines = [fill_mask.describe(sentence, found) for sentence, found in self.filled.items()]
         task, width = self.result.task, max(map(len, self.result.scores))

@@ -185,7 +185,6 @@ def parsed(value: Any) -> Any:
 
 
 def describe(answer: Mapping[str, Any]) -> str:
-    """Returns an answer as a table, one output a line."""
     width = max(map(len, answer))
     return "\n".join(f"{printable(name):<{width}}  {_show(value)}" for name, value in sorted(answer.items()))
 

@@ -62,7 +62,6 @@ def machines(config: runtime.RuntimeConfig, topology: str | None) -> Machines:
 
 
 def check_and_print(params, task: Task, topology: str | None, model_dir: str, price: float | None = None):
-    """Checks and prints a training, as --dry_run promises."""
     check_and_print_all([Training("", params, task, [(params, model_dir)])], topology, price)
 
 
@@ -105,7 +104,6 @@ def _still_needed(config: runtime.RuntimeConfig, where: Machines) -> str:
 
 
 def check(params, task: Task, where: Machines, model_dir: str) -> str:
-    """Checks a training and describes it in a table."""
     checks.check_batch_sizes(params, where.replicas)
     checks.check_settings(params, model_dir)
     if where.hosts == 1 and not where.slice:

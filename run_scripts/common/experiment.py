@@ -186,7 +186,6 @@ def _fit_warmup(trainer, recipe):
 
 
 def override_by_flags(params, settings: Sequence[Setting], given: Mapping[str, Any]):
-    """Overrides an experiment's settings with the given flags."""
     from xlnet_tf.training.config import override
 
     for setting in settings:

@@ -23,7 +23,6 @@ def write(path: epath.PathLike, title: str, parts: Iterable[str]) -> None:
 
 
 def section(title: str, text: str) -> str:
-    """Returns a title and a paragraph below it."""
     return f"<h2>{html.escape(title)}</h2>\n<p>{html.escape(text)}</p>"
 
 

@@ -291,7 +291,6 @@ class Results(NamedTuple):
         files.write_json(path, figures)
 
     def table(self) -> str:
-        """Returns the figures for people."""
         lengths = ", ".join(f"{name} {value}" for name, value in self.lengths.items())
         return "\n".join([*[lengths] * bool(lengths), report.table(self.rows, self.loops)])
 

@@ -17,7 +17,6 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def is_labelled(row: LabelledRow, source: SplitSource) -> bool:
-    """Returns whether a row has a non-blank label."""
     return any(column in row and "".join(row[column]).strip() for column in source.label)
 
 

@@ -119,7 +119,6 @@ class ExampleOptions:
         return cls(**{name: getattr(self, f"{name}_column") for name in names})
 
     def load_tokenizer(self) -> XLNetTokenizer:
-        """Returns the tokenizer with the cleaning of the options."""
         return XLNetTokenizer(find_file(self.tokenizer), cleaning=self.cleaning)
 
 

@@ -243,7 +243,6 @@ def _lacking(manifest: Manifest, source: ExternalSet, original: bool, notes: Seq
 
 
 def summary(manifest: Manifest) -> str:
-    """Returns a table of what was converted, for a person."""
     statistics, sources = manifest.statistics, len(manifest.corpus)
     bytes_in = sum(source["bytes"] for source in manifest.corpus)
     bytes_out = sum(shard.bytes for shard in manifest.shards)

@@ -29,7 +29,6 @@ class CorpusRow:
 
     @classmethod
     def of_json(cls, source: str, start: int, line: bytes) -> Self:
-        """Returns the row of a line of jsonl."""
         try:
             return cls(source, start, parse_row(line.decode()))
         except UnicodeDecodeError as error:
@@ -39,7 +38,6 @@ class CorpusRow:
 
     @classmethod
     def of_text(cls, source: str, start: int, text: bytes, field: str) -> Self:
-        """Returns a row whose only column is a text."""
         if text.count(0) > MAX_NUL_SHARE * len(text):
             reason = "NUL bytes: this is UTF-16 or no text at all, expected UTF-8"
             return cls(source, start, error=reason)

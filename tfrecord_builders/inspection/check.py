@@ -70,7 +70,6 @@ class CheckReport:
             self.add(invariant, other.failures[invariant], count)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the report as json has it."""
         return {
             "sound": self.sound,
             "records": self.records,

@@ -164,7 +164,6 @@ def table(reports: Mapping[str, Any]) -> str:
 
 
 def draw(reports: Mapping[str, Any], path: str) -> None:
-    """Draws the distribution of lengths and of labels in each split."""
     with_labels = any(values["labels"] for values in reports.values())
     figure = figures.new(5.5 * (1 + with_labels), 2.4 * len(reports))
     axes = figure.subplots(len(reports), 1 + with_labels, squeeze=False)

@@ -52,7 +52,6 @@ def compare(tokens_of: str, path: str) -> dict[str, Any]:
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """Returns the counts as lines of text."""
     width = max(map(len, found["others"]), default=0)
     lines = [f"{found['texts']:,} texts; split differently by"]
     for name, count in found["others"].items():

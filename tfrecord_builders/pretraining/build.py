@@ -109,7 +109,6 @@ class _Build:
             each.owner.check()
 
     def choose_documents(self) -> None:
-        """Reads the corpus once to compare its documents."""
         groups = dedup.group_slices(corpus.plan_shards(self._sources, self._sets[0].started.slice_bytes))
         found: dict[int, list[dict[str, Any]]] = {}
         with self._progress_bar("comparing documents") as bar:

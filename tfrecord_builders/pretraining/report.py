@@ -147,7 +147,6 @@ def _size_warnings(manifest: Manifest, statistics: Mapping[str, Any]) -> Iterato
 
 
 def summary(manifest: Manifest) -> str:
-    """Returns a table of what was built, for a person."""
     statistics = _counted(manifest)
     total_bytes = sum(shard.bytes for shard in manifest.shards)
     runs = statistics["target_runs"]

@@ -173,7 +173,6 @@ class _Pairs:
         known.passages.append((passage_id, passage, grade))
 
     def queries(self) -> list[Query]:
-        """Returns the queries with their passages, in the order of the input."""
         gathered = list(self._queries.values())
         return [
             Query(name, query.text, query.location, query.candidates())

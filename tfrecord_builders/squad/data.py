@@ -56,7 +56,6 @@ class SquadFile(NamedTuple):
 
     @property
     def answered(self) -> bool:
-        """Whether some answers are known."""
         return any(question.answers for passage in self.passages for question in passage.questions)
 
 

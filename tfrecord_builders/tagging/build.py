@@ -66,7 +66,6 @@ class TaggingOptions(ExampleOptions):
 
     @property
     def room(self) -> int:
-        """Pieces of text in a sequence."""
         return self.seq_len - NUM_SPECIAL
 
     def check(self) -> None:

@@ -47,7 +47,6 @@ class TaggedWords:
         return self.location_of(0)
 
     def location_of(self, word: int) -> str:
-        """File and line of a word."""
         if not self.line:
             return self.file
         return f"{self.file}:{self.lines[word] if self.lines else self.line + word}"
@@ -78,7 +77,6 @@ class AnnotatedText:
     columns: tuple[str, ...] = ()
 
     def location_of(self, word: int) -> str:
-        """File and line of a word."""
         return self.location
 
     @property

@@ -54,7 +54,6 @@ class Pretrained:
         return path if isinstance(path, Pretrained) else cls(path)
 
     def load_tokenizer(self) -> XLNetTokenizer:
-        """Returns the tokenizer in the folder of the weights."""
         if self._tokenizer is None:
             cleaning = self.card.cleaning or DEFAULT_CLEANING
             self._tokenizer = XLNetTokenizer.from_pretrained(self.checkpoint.path_of(""), cleaning)

@@ -148,7 +148,6 @@ class Batches:
         return self.cut_to[index]
 
     def longest(self, step: int) -> int:
-        """Returns the tokens of a step's longest example."""
         numbers = self.numbers(step)
         return int(self._lengths[numbers[numbers != FILLER]].max())
 

@@ -40,7 +40,6 @@ class JobNotes:
             return None
 
     def write(self, part: str, values: Mapping[str, Any]) -> None:
-        """Notes that a part is finished."""
         text = json.dumps(manifest_checksum.with_checksum(values), indent=1) + "\n"
         files.write(self.path(part), text)
 

@@ -50,7 +50,6 @@ class RecordSet:
 
     @functools.cached_property
     def layout(self) -> Layout:
-        """The layout of a record's bytes."""
         raise NotImplementedError
 
     def identity(self, shard: Any) -> dict[str, np.ndarray]:

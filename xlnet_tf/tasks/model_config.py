@@ -57,7 +57,6 @@ class EncoderModelConfig(_Changes):
         return XLNetConfig.preset(self.preset, **{"n_token": vocab_size, **changes})
 
     def encoder_options(self) -> dict[str, Any]:
-        """Returns those of XLNetEncoder's options that are settings."""
         names = ("dropout", "attention_dropout", *READING, "initializer_range")
         return {name: getattr(self, name) for name in names}
 
@@ -88,7 +87,6 @@ class SegmentsModelConfig(EncoderModelConfig):
     memory_gradient: int = 0
 
     def segment_options(self) -> dict[str, int]:
-        """Returns those of XLNetHead's options that are settings."""
         return {"segment_len": self.segment_len, "memory_gradient": self.memory_gradient}
 
 

@@ -196,7 +196,6 @@ class XLNetTokenizer(Vocabulary):
 
     @functools.cached_property
     def commas(self) -> CommaRule:
-        """The rule for commas after digits."""
         return CommaRule(self._processor, self.pieces)
 
     def id_to_piece(self, piece_id: int) -> str:

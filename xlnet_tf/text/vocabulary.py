@@ -113,7 +113,6 @@ class Vocabulary:
 
     @functools.cached_property
     def piece_table(self) -> PieceTable:
-        """The pieces with their scores and types."""
         return PieceTable.parse(self.model_proto)
 
     @property

@@ -90,5 +90,4 @@ def _cells(row: CompiledBatch) -> tuple[str, ...]:
 
 
 def gigabytes(size: float) -> str:
-    """Returns a size in bytes as readable text."""
     return f"{size / 1e9:.2f} GB"

@@ -49,7 +49,6 @@ class Hours:
         return is_used
 
     def reason(self, step: int) -> str:
-        """Returns why the run ends at a step."""
         return (
             f"the run has trained for {self._most:g} h, its --max_hours: it ends at step {step:,} with a "
             "checkpoint. A larger value resumes it"
@@ -87,7 +86,6 @@ class Patience:
         return self._since >= self._most
 
     def reason(self, step: int) -> str:
-        """Returns why the run ends at a step."""
         return f"ended at step {step}: {self._since} evaluations were not better than the best before them"
 
 

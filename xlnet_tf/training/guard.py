@@ -47,7 +47,6 @@ class Guard(tf.Module):
         return self._good.read_value()
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        """Returns the loss to take the gradient of."""
         return loss * self.loss_scale if self._scale_loss else loss
 
     def unscaled(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:

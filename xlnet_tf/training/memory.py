@@ -86,7 +86,6 @@ class Rows(SaveableObject):
         super().__init__(parts[0], specs, name)
 
     def restore(self, restored_tensors, restored_shapes=None):
-        """Gives each replica its rows."""
         for part, rows in zip(self._parts, restored_tensors):
             if not part.shape.is_compatible_with(rows.shape):  # in a graph, assigning checks it
                 raise UserError(

@@ -52,7 +52,6 @@ class Verification:
 
     @property
     def passed(self) -> bool:
-        """Whether no check failed."""
         return all(check.passed is not False for check in self.checks)
 
     def table(self) -> str:

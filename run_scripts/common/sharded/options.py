@@ -43,7 +43,6 @@ class ShardOptions(RunnerOptions):
     tfds_split: str = option("split of --tfds_name", "train")
 
     def resolved(self) -> "ShardOptions":
-        """Returns the options with all defaults filled in, and checked."""
         check_fields(self)
         self.check_runner()
         return dataclasses.replace(self, num_workers=self.num_workers or threads_of_machine())

@@ -118,7 +118,6 @@ class QuestionAnsweringTask(FinetuningTask):
 
     @property
     def unanswerable(self) -> bool:
-        """Whether a question may have no answer."""
         return self.example_set.settings["unanswerable"]
 
     def build_head(self, encoder):

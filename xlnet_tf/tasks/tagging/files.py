@@ -32,7 +32,6 @@ class TaggedSentence:
 
     @property
     def words(self) -> list[str]:
-        """The words as they stand in the text."""
         return [self.text[begin:end] for begin, end in self.offsets]
 
 

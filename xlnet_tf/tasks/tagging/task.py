@@ -90,7 +90,6 @@ class TaggingTask(FinetuningTask):
         return tags
 
     def probabilities(self, examples, predictions):
-        """Returns the probabilities of the words' tags."""
         gold, labels = examples.column("tags"), examples.settings["labels"]
         logits = predictions["logits"][gold >= 0]  # [words, C]
         targets = np.arange(len(labels)) == gold[gold >= 0][:, None]
