@@ -60,14 +60,6 @@ def order_ranks(is_scored: tf.Tensor, order: str, seeds: tf.Tensor | None = None
     return tf.argsort(tf.argsort(keys, stable=True))  # the inverse permutation
 
 
-def permutation_ranks(is_scored: tf.Tensor, permutation: tf.Tensor) -> tf.Tensor:
-    """Returns ranks as `order_ranks` does, of explicit orders of a row's scored tokens: [B, N], -1 after."""
-    permutation = tf.cast(permutation, tf.int32)
-    largest = tf.int32.max
-    inverse = tf.argsort(tf.where(permutation < 0, largest, permutation), stable=True)
-    return tf.gather(inverse, tf.maximum(_numbers(is_scored), 0), batch_dims=1)
-
-
 def token_log_probabilities(
     model: XLNetPretrainer,
     features: Mapping[str, tf.Tensor],
