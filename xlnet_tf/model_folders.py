@@ -16,7 +16,7 @@ def versions(folder: str) -> list[int]:
     return sorted(number for number in numbers if number < 1 << 63)
 
 
-def model_file(version: str) -> str | None:
+def model_file(version: epath.PathLike) -> str | None:
     """Returns the name of the file that a version's runtime loads; None if the folder is not a version."""
     return next((name for name in MODEL_FILES if (epath.Path(version) / name).exists()), None)
 
