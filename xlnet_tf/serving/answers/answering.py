@@ -5,6 +5,7 @@
 Each task adds its own in `xlnet_tf/tasks/`, in a file answering.py.
 """
 
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -52,7 +53,13 @@ class TextAnswers:
 
     def input_ranks(self) -> dict[str, int]:
         """Returns the inputs of serving_default: 1 for a text, 2 for a list of texts."""
-        return {name: 1 + isinstance(value, list) for name, value in self.example_rows().items()}
+        return _ranks(self.example_rows())
+
+    @classmethod
+    def ranks_with(cls, options: Mapping[str, Any]) -> dict[str, int]:
+        """Returns the `input_ranks` of a model with these options, before it is there."""
+        # An example needs no model, only what may be one of its options.
+        return _ranks(cls.example_rows(types.SimpleNamespace(**{"pair": False, **options})))
 
     def batch_predictor(self) -> text_answers.BatchPredictor:
         """Returns the function that answers rows in Python."""
@@ -73,6 +80,10 @@ class TextAnswers:
     def readable(self, row: Row, answer: dict[str, Any]) -> dict[str, Any]:
         """Returns an answer without padding, as Python users read it: by name."""
         return answer
+
+
+def _ranks(rows: Mapping[str, Any]) -> dict[str, int]:
+    return {name: 1 + isinstance(value, list) for name, value in rows.items()}
 
 
 class Answering(TextAnswers):

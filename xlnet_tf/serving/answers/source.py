@@ -31,6 +31,14 @@ class Source:
     dtype: str = ""
 
 
+def language_model_error(path: str) -> UserError:
+    """Returns the error of who asks a pretrained language model for a task's answers."""
+    return UserError(
+        f"{path} is a pretrained language model: ask it with fill-mask, generate or score, or "
+        "fine-tune it for what predict is to answer"
+    )
+
+
 def check_type_is_kept(path: str, weights: str) -> None:
     """Raises UserError if an exported model would be loaded in a type other than float32."""
     if weights != FLOAT32:
