@@ -127,11 +127,8 @@ def check_data(options: FinetuneOptions, model_dir: str):
 
 
 def set_data(params, options: FinetuneOptions):
-    """Puts the folders of examples into the settings."""
-    for config, split in (
-        (params.task.train_data, "train"),
-        (params.task.validation_data, options.dev_split),
-    ):
+    task = params.task
+    for config, split in ((task.train_data, "train"), (task.validation_data, options.dev_split)):
         if config.input_path and config.input_path != options.folder(split):
             logging.warning("--data and --dev_split count, not %s of the settings", config.input_path)
         config.input_path = options.folder(split)
@@ -166,12 +163,11 @@ def main(_: Sequence[str]):
     derived = {}
     if built and init_checkpoint:
         found = tables.suggested(options.folder("train"), init_checkpoint)
-        derived = {found.origin: found.settings}
+        derived[found.origin] = found.settings
     params = experiment.load(entry.experiment, settings, run, derived)
     set_data(params, options)
     task_class = task_factory.get_task_cls(type(params.task))
-    sweeps = options.sweep, options.sweep_samples
-    runs = variants(params, entry.experiment, settings, *sweeps, run.given)
+    runs = variants(params, entry.experiment, settings, options.sweep, options.sweep_samples, run.given)
     if options.show_config:
         from run_scripts.common import show_config
 
@@ -192,10 +188,10 @@ def main(_: Sequence[str]):
         print(sweep.table(trials))
         sweep.draw_picture(trials, f"{model_dir}/{sweep.PICTURE}")
         print(f"\nwritten to {model_dir}: {sweep.SUMMARY}, {sweep.PICTURE}")
-        return
-    print(seeds.table(seeds.finetune_seeds(params, task_class, strategy, model_dir, options.num_seeds)))
-    if built and options.num_seeds == 1:
-        own_tables.print_outcome(own, built, model_dir, strategy)
+    else:
+        print(seeds.table(seeds.finetune_seeds(params, task_class, strategy, model_dir, options.num_seeds)))
+        if built and options.num_seeds == 1:
+            own_tables.print_outcome(own, built, model_dir, strategy)
 
 
 if __name__ == "__main__":
