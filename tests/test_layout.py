@@ -35,11 +35,11 @@ FLOORS = (
 
 # Lines of Python in each folder, at most: a budget that only gets smaller.
 MOST_IN_ALL = {
-    "xlnet_tf": 38_500,
-    "tfrecord_builders": 13_100,
-    "run_scripts": 6_800,
+    "xlnet_tf": 36_800,
+    "tfrecord_builders": 12_400,
+    "run_scripts": 6_550,
     "benchmarks": 3_100,
-    "examples": 900,
+    "examples": 850,
     "tests": 53_900,
 }
 # What is larger than it should be, with its size: nothing is added here, and it goes once it is small enough.

@@ -149,8 +149,6 @@ def _size_warnings(manifest: Manifest, statistics: Mapping[str, Any]) -> Iterato
 def summary(manifest: Manifest) -> str:
     statistics = _counted(manifest)
     total_bytes = sum(shard.bytes for shard in manifest.shards)
-    runs = statistics["target_runs"]
-    mean_run = sum(int(length) * n for length, n in runs.items()) / max(sum(runs.values()), 1)
     rows = {
         "text": f"{_size(statistics['bytes'])}, {statistics['sentences']:,} sentence"
         f"{'s' * (statistics['sentences'] != 1)}",
@@ -166,7 +164,7 @@ def summary(manifest: Manifest) -> str:
         "records": f"{manifest.records:,} of {manifest.seq_len} tokens, "
         f"in {manifest.num_streams:,} streams a pass",
         "targets": f"{statistics['targets'] / max(manifest.records, 1):.1f} a record, in runs of "
-        f"{mean_run:.2f} tokens",
+        f"{_mean_run(statistics['target_runs']):.2f} tokens",
         "tokens in": f"{statistics['tokens_in']:,} = {statistics['tokens_written']:,} written + "
         f"dropped: {_counts(statistics['tokens_dropped'])}",
         "files": f"{len(manifest.shards)} shard{'s' * (len(manifest.shards) > 1)}, {_size(total_bytes)}, "
@@ -198,3 +196,7 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 def _size(num_bytes: int) -> str:
     return f"{num_bytes / 1e6:,.1f} MB" if num_bytes >= 1e6 else f"{num_bytes / 1e3:,.1f} kB"
+
+
+def _mean_run(runs: Mapping[str, int]) -> float:
+    return sum(int(length) * n for length, n in runs.items()) / max(sum(runs.values()), 1)

@@ -270,9 +270,13 @@ def _rows_once(streams: _Streams, rows: range, batch_size: int, start_step: int)
 def _interleaved(dataset: tf.data.Dataset, row_dataset, rows: int, folder) -> tf.data.Dataset:
     """Takes a record of each row in turn, in the same order whether rows are read at once or not."""
     options = {}
-    if "://" in str(folder):  # threads would cost local files more than they gain
+    if _is_remote(folder):  # threads would cost local files more than they gain
         options = {"num_parallel_calls": min(_REQUESTS_AT_ONCE, rows), "deterministic": True}
     return dataset.interleave(row_dataset, cycle_length=rows, block_length=1, **options)
+
+
+def _is_remote(folder) -> bool:
+    return "://" in str(folder)
 
 
 def _row_lengths(streams: _Streams, batch_size: int) -> np.ndarray:
