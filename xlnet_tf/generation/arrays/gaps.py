@@ -64,7 +64,11 @@ def check_gaps(
 
 def read_gaps(tokenizer: XLNetTokenizer, texts: Sequence[str], orders: Sequence[Sequence[int]]) -> Gaps:
     """Reads texts split at `<mask>`, the gaps, to be filled in these orders; a space around it is kept."""
-    rows = [_with_marks(tokenizer, text.split(MARK)) for text in texts]
+    return gaps_of([encode_with_marks(tokenizer, text.split(MARK)) for text in texts], orders)
+
+
+def gaps_of(rows: Sequence[Sequence[int]], orders: Sequence[Sequence[int]]) -> Gaps:
+    """Makes arrays of texts, given as ids with MASK_ID in their gaps, to be filled in these orders."""
     ids = np.full([len(rows), max(1, *map(len, rows))], PAD_ID, np.int32)
     positions = np.full([len(rows), max(1, *map(len, orders))], -1, np.int32)
     for row, (pieces, order) in enumerate(zip(rows, orders, strict=True)):
@@ -74,7 +78,7 @@ def read_gaps(tokenizer: XLNetTokenizer, texts: Sequence[str], orders: Sequence[
     return Gaps(ids, (ids != MASK_ID) & (ids != PAD_ID), positions)
 
 
-def _with_marks(tokenizer: XLNetTokenizer, parts: Sequence[str]) -> list[int]:
+def encode_with_marks(tokenizer: XLNetTokenizer, parts: Sequence[str]) -> list[int]:
     """Returns the ids of a text's parts with a mark before all but the first."""
     ids: list[int] = []
     for index, part in enumerate(parts):
