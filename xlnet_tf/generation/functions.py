@@ -5,7 +5,6 @@ What they are together: generation/arrays/openvino.py, which calls them.
 Shapes: as in decoder.py; L layers.
 """
 
-import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -45,7 +44,11 @@ def functions_of(model: XLNetPretrainer) -> Iterator[tuple[str, NamedFunction]]:
         (_step, _step_specs(model)),
     ):
         name = function.__name__.lstrip("_")
-        yield name, NamedFunction(functools.partial(function, model), specs)
+        yield name, NamedFunction(_bound(function, model), specs)
+
+
+def _bound(function: Callable[..., dict[str, tf.Tensor]], model: XLNetPretrainer) -> Function:
+    return lambda **inputs: function(model, **inputs)
 
 
 def _position_keys(model, length, ahead):
@@ -136,7 +139,10 @@ def _step_specs(model: XLNetPretrainer) -> dict[str, tf.TensorSpec]:
 
 
 def _step(model, tokens, positions, targets, slot_positions, visible, length, position_keys, **cached):
-    """Computes a DecodingStep with room for its tokens' keys and values, which it returns."""
+    """Computes a DecodingStep; returns the keys and values of the tokens [B, C], which the caller puts in.
+
+    slot_positions [B, S + C] and visible [B, C, S + C], 1 or 0, have room for these tokens after the S slots.
+    """
     layers = range(model.encoder.config.n_layer)
     table = tf.unstack(tf.cast(position_keys, model.encoder.compute_dtype))
     fresh = []

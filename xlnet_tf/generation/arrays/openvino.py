@@ -22,7 +22,12 @@ _BLOCK = 512  # rows of logits computed at a time: with 32,000 pieces, 64 MB
 
 
 class OpenVinoEngine:
-    """An Engine of a version's graphs, which `compile` compiles; `left_to_right` is whether attention is."""
+    """An Engine.
+
+    Args:
+        compile: of the version's graphs.
+        left_to_right: whether attention is.
+    """
 
     longest = LONGEST
 
@@ -152,9 +157,13 @@ class OpenVinoEngine:
 
 
 class _CachedDecoder:
-    """A decoding.Decoder of a `step`, its `known` inputs, and a cache with `room` for what will be written.
+    """A decoding.Decoder of the step's graph and the cache.
 
-    `heads` has keys and values of the context, by the step's inputs; is_context [B, T] says which are seen.
+    Args:
+        step: the graph, and `known` its inputs that are always the same.
+        heads: keys and values of the context, by the names of the step's inputs.
+        is_context: [B, T], which of them are seen.
+        room: slots for what will be written.
     """
 
     def __init__(self, step, known, heads, is_context: np.ndarray, candidates: int, room: int):
