@@ -39,8 +39,8 @@ MOST_IN_ALL = {
     "tfrecord_builders": 12_450,
     "run_scripts": 6_550,
     "benchmarks": 3_200,
-    "examples": 850,
-    "tests": 54_250,
+    "examples": 1_000,
+    "tests": 54_330,
 }
 # What is larger than it should be, with its size: nothing is added here, and it goes once it is small enough.
 LARGER: dict[str, int] = {}
