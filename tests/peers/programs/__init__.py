@@ -1,0 +1,1 @@
+"""What runs in environments of other libraries: each file imports one library; ours*.py this project."""
