@@ -67,7 +67,7 @@ PEERS = (
     Peer(
         "sentencepiece {}",
         "sentencepiece",
-        [_LIGHT, ["-U", "sentencepiece", "protobuf"]],
+        [_LIGHT, ["-U", "sentencepiece", "protobuf", "pyarrow"]],
         reading.sentencepiece,
         ours=True,
     ),
