@@ -5,6 +5,8 @@
   ours           prompts continued by the likeliest piece, with cached content states, as a TensorFlow graph.
   ours bfloat16  the same model with activations in bfloat16, where the processor computes with it.
   ours xla       ours compiled by XLA, if --xla asks for it.
+  openvino       with --runtime=tensorflow,openvino: what `xlnet-tf export --runtime=openvino` writes, with
+                 float32 weights, and with integers of 8 and of 4 bits.
   hugging_face   XLNetLMHeadModel.generate in PyTorch, with our weights, in a process of --peer_python, a
                  Python that has torch and transformers; left out without. It keeps hidden states, too, but
                  projects all of them to keys and values again for each token.
@@ -18,6 +20,7 @@ random weights make many pieces nearly as likely as the likeliest, among which b
 import dataclasses
 import functools
 import itertools
+import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,6 +34,7 @@ from xlnet_tf.flags import define_flags, from_flags, option
 from xlnet_tf.text import special_tokens
 
 OURS, BFLOAT16, XLA, PEER = "ours", "ours bfloat16", "ours xla", "hugging_face"
+TENSORFLOW, OPENVINO = RUNTIMES = ("tensorflow", "openvino")
 
 # Answers to a line of prompts with what it writes after them, to any other line by writing once more.
 PEER_PROGRAM = """
@@ -79,6 +83,34 @@ def our_writer(model, xla: bool = False) -> Callable[[np.ndarray, int], np.ndarr
     return write
 
 
+def openvino_writer(model, weights: str) -> Callable[[np.ndarray, int], np.ndarray]:
+    """Returns what `our_writer` does, computed by the graphs that are exported with these weights."""
+    from xlnet_tf.generation.arrays.openvino import OpenVinoEngine
+    from xlnet_tf.generation.functions import functions_of
+    from xlnet_tf.generation.settings import same_for_all
+    from xlnet_tf.serving.openvino import conversion, quantization
+    from xlnet_tf.serving.openvino.compiled import FLOAT32, GraphParts, import_openvino
+
+    graphs = {name: conversion.convert(*function) for name, function in functions_of(model)}
+    if weights != FLOAT32:
+        graphs = {name: quantization.compress_weights(graph, weights) for name, graph in graphs.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/language_model.xml"
+        import_openvino().save_model(conversion.merge(graphs), path, compress_to_fp16=False)
+        parts = GraphParts(path, weights, of_few_rows=["step"])
+    config = model.encoder.config
+    sizes = {"n_layer": config.n_layer, "d_model": config.d_model, "vocab_size": config.n_token}
+    engine = OpenVinoEngine(parts.compile, **sizes)
+
+    def write(ids, new_tokens):
+        rows, width = ids.shape
+        settings = same_for_all(rows, temperature=0.0, top_k=0, top_p=1.0, seed=0)
+        lengths, stop_ids = np.full(rows, width, np.int32), np.zeros(0, np.int32)
+        return engine.sample(ids, lengths, new_tokens, settings, stop_ids).tokens[:, 0]
+
+    return write
+
+
 def measure(
     config: XLNetConfig,
     *,
@@ -88,12 +120,14 @@ def measure(
     repeats: int = 5,
     bfloat16: bool = False,
     xla: bool = False,
+    runtimes: Sequence[str] = (TENSORFLOW,),
     peer_python: str | None = None,
 ) -> dict[str, Any]:
     """Measures generation of G tokens after B prompts of T pieces each.
 
-    Returns a table: for each length and number of prompts seconds, tokens per second and, with Hugging Face,
-    the ratio to its time, and which part of the first tokens and of all equals its.
+    Returns a table: for each length and number of prompts seconds, also of all threads together, tokens per
+    second, the speed to that of ours in TensorFlow and, with Hugging Face, to its, and which part of the
+    first tokens and of all equals its.
     """
     table = []
     model = our_model(config)
@@ -102,6 +136,9 @@ def measure(
         writers[BFLOAT16] = our_writer(our_model(config, bfloat16=True))
     if xla:
         writers[XLA] = our_writer(model, xla=True)
+    if OPENVINO in runtimes:
+        for weights in ("float32", "int8", "int4"):
+            writers[f"{OPENVINO} {weights}"] = openvino_writer(model, weights)
     with peers.hugging_face_like(peer_python, PEER_PROGRAM, lambda: model) as peer:
         for prompt_len, rows in itertools.product(prompt_lens, batches):
             prompts = make_prompts(config.n_token, rows, prompt_len)
@@ -113,8 +150,9 @@ def measure(
                 runs[PEER] = peer.repeat
             timings = interleave(runs, repeats, f"{rows} x {prompt_len}")
             for name, timing in timings.items():
-                row = {"": f"{rows} x {prompt_len}, {name}", "s": timing.wall}
+                row = {"": f"{rows} x {prompt_len}, {name}", "s": timing.wall, "CPU s": timing.cpu}
                 row["tokens/s"] = rows * new_tokens / timing.wall
+                row["times as fast"] = timings[OURS].wall / timing.wall
                 if name in same:
                     row[f"times as fast as {PEER}"] = timings[PEER].wall / timing.wall
                     row["same first token"] = float(same[name][:, 0].mean())
@@ -135,10 +173,12 @@ class GenerationOptions(harness.BenchmarkOptions):
     prompt_len: Sequence[int] = option("pieces of a prompt", (128,), least=1)
     new_tokens: int = option("pieces to write after each", 64, least=1)
     xla: bool = option("whether to measure a graph compiled by XLA, too", False)
+    runtime: Sequence[str] = option("what runs the models: tensorflow,openvino", (TENSORFLOW,))
 
 
 def main(_: Sequence[str]) -> None:
     options = from_flags(GenerationOptions)
+    harness.check_known("runtime", options.runtime, RUNTIMES)
     figures = measure(
         options.config,
         batches=options.batch_size,
@@ -147,6 +187,7 @@ def main(_: Sequence[str]) -> None:
         repeats=options.repeats,
         bfloat16=bool(harness.machine()["bfloat16"]),
         xla=options.xla,
+        runtimes=options.runtime,
         peer_python=options.peer_python,
     )
     harness.publish(figures, options.output)

@@ -9,9 +9,11 @@
                  Python that has torch and transformers; left out without.
                  With bfloat16 by autocast; with --others, BERT, ModernBERT and DeBERTa-v3 as well, of the
                  released base size and with random weights.
-  openvino       with --runtime=openvino: our exports for OpenVINO, also with int8 weights, whose ranges are
-                 those of random tokens, and the peers as OpenVINO converts them; --peer_python then has
-                 openvino, too.
+  openvino       with --runtime=tensorflow,openvino: our exports for OpenVINO, and the peers as it converts
+                 them, also with int8 weights, whose ranges are those of the measured tokens; --peer_python
+                 then has openvino and nncf, too.
+  onnxruntime    with this word in --runtime: hugging_face as torch.onnx exports it for the measured shape;
+                 --peer_python then has onnx and onnxruntime, too.
   products       the matrix products of our forward pass in float32 and nothing else. The last layer computes
                  one token of a text, from which the classes come.
 
@@ -43,9 +45,9 @@ LABELS = ("no", "yes")
 OURS = "ours"
 FLOAT32, BFLOAT16, INT8 = "float32", "bfloat16", "int8"
 HUGGING_FACE = "hugging_face"
-TENSORFLOW, OPENVINO = RUNTIMES = ("tensorflow", "openvino")
-# Keeps a line of features; answers to a line with a mode, a model's name and " openvino" and " bfloat16" or
-# not, with its logits.
+TENSORFLOW, OPENVINO, ONNX = RUNTIMES = ("tensorflow", "openvino", "onnxruntime")
+PEER_TYPES = {"": ("", BFLOAT16), OPENVINO: ("", BFLOAT16, INT8), ONNX: ("",)}  # "": PyTorch; float32
+# Keeps a line of features; answers to a line with a mode, a model's name, runtime and type, with its logits.
 PEER = (
     peers.TORCH_BEGIN
     + """
@@ -63,14 +65,28 @@ class Logits(torch.nn.Module):
     def forward(self, *inputs):
         return self.model(**dict(zip(self.names, inputs))).logits
 
-def convert(model, bfloat16):
+def convert(model, mode, values):
+    if " onnxruntime" in mode:
+        import io, onnxruntime
+        file = io.BytesIO()
+        with torch.no_grad():
+            torch.onnx.export(model, tuple(values), file, input_names=model.names, dynamo=False)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = int(threads)
+        session = onnxruntime.InferenceSession(file.getvalue(), options, providers=["CPUExecutionProvider"])
+        return lambda arrays: session.run(None, dict(zip(model.names, arrays)))[0]
     import openvino
     example = tuple(torch.ones(1, 16, dtype=torch.int64) for _ in model.names)
     with torch.no_grad():
         graph = openvino.convert_model(model, example_input=example)
-    settings = {"INFERENCE_PRECISION_HINT": "bf16" if bfloat16 else "f32"}
+    if mode.endswith(" int8"):
+        import nncf
+        rows = nncf.Dataset([[value.numpy()[:4] for value in values]] * 2)
+        graph = nncf.quantize(graph, rows, model_type=nncf.ModelType.TRANSFORMER, subset_size=2)
+    settings = {"INFERENCE_PRECISION_HINT": "f32" if mode.endswith(" openvino") else "bf16"}
     settings["INFERENCE_NUM_THREADS"] = int(threads)
-    return openvino.Core().compile_model(graph, "CPU", settings).create_infer_request()
+    request = openvino.Core().compile_model(graph, "CPU", settings).create_infer_request()
+    return lambda arrays: next(iter(request.infer(arrays).values()))
 
 for line in sys.stdin:
     request, logits = json.loads(line), torch.zeros([])
@@ -82,10 +98,11 @@ for line in sys.stdin:
         if name not in models:
             models[name] = Logits(name)
         values = [inputs[key] for key in models[name].names]
-        if " openvino" in mode:
-            if mode not in graphs:
-                graphs[mode] = convert(models[name], bfloat16)
-            logits = next(iter(graphs[mode].infer([value.numpy() for value in values]).values()))
+        if " openvino" in mode or " onnxruntime" in mode:
+            key = values[0].shape if " onnxruntime" in mode else None
+            if mode not in graphs or graphs[mode][0] != key:
+                graphs[mode] = key, convert(models[name], mode, values)
+            logits = graphs[mode][1]([value.numpy() for value in values])
         else:
             with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
                 logits = models[name](*values).float()
@@ -132,24 +149,30 @@ def convert_ours(weights_folder: str, weights: str, seq_len: int) -> Callable[[F
 
     Returns a function from features to probabilities [B, C].
     """
+    from xlnet_tf.serving.sources import open_served
+
+    module = open_served(weights_folder, head="classification", seq_len=seq_len).load()
+    graph = compile_graph(module, weights, [make_features(module.vocab_size, 4, seq_len)] * 2)
+    return lambda features: graph(features)["probabilities"]
+
+
+def compile_graph(module, weights: str, batches: Sequence[Features]):
+    """Compiles an ExportableModel's graph for OpenVINO; int8 has the ranges of activations on the batches."""
     import openvino
 
     from xlnet_tf.serving.graph.exported_model import MAIN_GRAPH
     from xlnet_tf.serving.openvino import conversion, quantization
     from xlnet_tf.serving.openvino.compiled import CompiledGraph
-    from xlnet_tf.serving.sources import open_served
 
-    module = open_served(weights_folder, head="classification", seq_len=seq_len).load()
     model = conversion.convert(*module.graph_functions()[MAIN_GRAPH])
     if weights == INT8:
-        model = quantization.quantize(model, [make_features(module.vocab_size, 4, seq_len)] * 2)
+        model = quantization.quantize(model, [*batches])
     elif weights == BFLOAT16:
         quantization.to_bfloat16(model)
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/{MAIN_GRAPH}.xml"
         openvino.save_model(model, path, compress_to_fp16=False)
-        graph = CompiledGraph(path, weights)
-    return lambda features: graph(features)["probabilities"]
+        return CompiledGraph(path, weights)
 
 
 def export_model_garden(config: XLNetConfig, folder: pathlib.Path) -> str:
@@ -249,10 +272,10 @@ def measure(
     table = []
     first = f"{OURS} {FLOAT32}"
     peer_modes = [
-        f"{name}{runtime}{weights}"
-        for runtime in ("", *([f" {OPENVINO}"] if OPENVINO in runtimes else ()))
-        for name in (HUGGING_FACE, *(peers.OTHERS if others else ()))
-        for weights in ("", f" {BFLOAT16}")
+        " ".join(filter(None, (name, runtime, weights)))
+        for runtime in ("", *(name for name in runtimes if name in PEER_TYPES))
+        for name in (HUGGING_FACE, *(peers.OTHERS if others and runtime != ONNX else ()))
+        for weights in PEER_TYPES[runtime]
     ]
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -298,7 +321,7 @@ class ServingOptions(harness.BenchmarkOptions):
     batch_size: Sequence[int] = option("rows of a request", (1, 8), least=1)
     seq_len: int = option("tokens of a text", 128, least=5)
     others: bool = option("measure BERT, ModernBERT and DeBERTa-v3, too", False)
-    runtime: Sequence[str] = option("what runs the models: tensorflow,openvino", (TENSORFLOW,))
+    runtime: Sequence[str] = option(f"what runs the models: {','.join(RUNTIMES)}", (TENSORFLOW,))
 
 
 def main(_: Sequence[str]) -> None:

@@ -21,6 +21,11 @@ def model_file(version: str) -> str | None:
     return next((name for name in MODEL_FILES if (epath.Path(version) / name).exists()), None)
 
 
+def newest_version(folder: str) -> str | None:
+    """Returns the folder of the newest version, or the folder itself if it is one; None if there is none."""
+    return exported_version(folder) or openvino_version(folder)
+
+
 def exported_version(folder: str) -> str | None:
     """Returns the folder of the newest version, or the folder itself if it is one, of a SavedModel.
 

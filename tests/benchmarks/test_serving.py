@@ -45,6 +45,8 @@ def test_measure(small_tokenizer, peer_python):
         "hugging_face bfloat16",
         "hugging_face openvino",
         "hugging_face openvino bfloat16",
+        "hugging_face openvino int8",
+        "hugging_face onnxruntime",
         "products",
     )
     assert [row[""] for row in rows] == [f"{size} x 8, {name}" for size in (1, 3) for name in names]

@@ -103,9 +103,16 @@ def answer_corpus(options: PredictOptions, dtype: str | None, shards: ShardOptio
     if not any(set(chosen.values()) <= set(row.values) for row in rows):
         check_columns(rows[0].values, model.ranks, chosen, f"{rows[0].source}, row 1")
     weights = _kind_of_weights(dtype, model)
+    predicting = models.Predicting(
+        path=options.model_dir,
+        checkpoint=options.checkpoint,
+        inputs=named,
+        weights=weights,
+        columns=tuple(chosen.items()),
+    )
     job.run(
         "predictions",
-        models.Predicting(options.model_dir, options.checkpoint, named, weights, tuple(chosen.items())),
+        predicting.of_version(),
         source,
         shards,
         output_dir=options.output_dir,

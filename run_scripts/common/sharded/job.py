@@ -50,7 +50,7 @@ def run_texts(name: str, model: TextModel, texts: TextOptions, weights: str, opt
         )
     run(
         name,
-        model,
+        model.of_version(),
         source,
         options,
         output_dir=texts.output_dir,

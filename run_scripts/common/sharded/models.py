@@ -5,14 +5,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from typing_extensions import Self
 
 from run_scripts.common import computing
 from run_scripts.common.answers import inputs_of_row
 from run_scripts.common.sharded.shard import Answerer, Inputs
 from tfrecord_builders.corpus import is_text
+from xlnet_tf import hub
 from xlnet_tf.config import MOST_SEED
 from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.flags import option
+from xlnet_tf.model_folders import newest_version
 
 DTYPE_HELP = (
     "Type of weights and activations; bfloat16 is less exact, faster on devices that compute with it."
@@ -20,14 +23,25 @@ DTYPE_HELP = (
 _TEXT, _FLOAT, _INT = np.dtype(object), np.dtype(np.float32), np.dtype(np.int32)
 
 
-@dataclasses.dataclass(frozen=True)
-class Predicting:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelByPath:
+    """A model and its path."""
+
+    path: str
+
+    def of_version(self) -> Self:
+        """Fixes the newest version of an exported model, which all workers then load, whatever appears."""
+        version = newest_version(hub.locate(self.path).folder)
+        return dataclasses.replace(self, path=version) if version else self
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Predicting(ModelByPath):
     """A fine-tuned model; for path, checkpoint and inputs see xlnet_tf.serving.sources.open_served.
 
     `weights` is their kind; `columns` are (input, column) pairs.
     """
 
-    path: str
     checkpoint: str
     inputs: tuple[str, ...]
     weights: str
@@ -45,10 +59,9 @@ class Predicting:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextModel:
+class TextModel(ModelByPath):
     """A model that answers one text of each row; each field but `path`, the model's, is a flag."""
 
-    path: str
     text_field: str = option("Column with the text.", "text")
     dtype: str = option(DTYPE_HELP, "float32", choices=("float32", "bfloat16"))
 

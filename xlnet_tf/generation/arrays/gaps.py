@@ -71,7 +71,11 @@ def read_gaps(tokenizer: XLNetTokenizer, texts: Sequence[str], orders: Sequence[
     A text is split at its marks: a mark with a space before or after it is a word, or the start or end of
     one.
     """
-    rows = [_with_marks(tokenizer, text.split(MARK)) for text in texts]
+    return gaps_of([encode_with_marks(tokenizer, text.split(MARK)) for text in texts], orders)
+
+
+def gaps_of(rows: Sequence[Sequence[int]], orders: Sequence[Sequence[int]]) -> Gaps:
+    """Makes arrays of texts, given as ids with MASK_ID in their gaps, to be filled in these orders."""
     ids = np.full([len(rows), max(1, *map(len, rows))], PAD_ID, np.int32)
     positions = np.full([len(rows), max(1, *map(len, orders))], -1, np.int32)
     for row, (pieces, order) in enumerate(zip(rows, orders, strict=True)):
@@ -81,7 +85,7 @@ def read_gaps(tokenizer: XLNetTokenizer, texts: Sequence[str], orders: Sequence[
     return Gaps(ids, (ids != MASK_ID) & (ids != PAD_ID), positions)
 
 
-def _with_marks(tokenizer: XLNetTokenizer, parts: Sequence[str]) -> list[int]:
+def encode_with_marks(tokenizer: XLNetTokenizer, parts: Sequence[str]) -> list[int]:
     """Returns the ids of a text's parts with a mark before all but the first."""
     ids: list[int] = []
     for index, part in enumerate(parts):

@@ -53,11 +53,11 @@ def score_texts(
 
     scores: list[TextScore | None] = [None] * len(ids)
     for rows in by_length(lengths, batch_size):
-        row_ids, mask, is_scored = _joined([before[row] for row in rows], [ids[row] for row in rows])
+        row_ids, mask, is_scored = joined([before[row] for row in rows], [ids[row] for row in rows])
         ranks = np.zeros(row_ids.shape, np.int32)
         for index, row in enumerate(rows):
             count = len(ids[row])
-            ranks[index, is_scored[index]] = _ranks(
+            ranks[index, is_scored[index]] = ranks_of(
                 order if isinstance(order, str) else order[row], count, seed
             )
         log_probs = engine.score(row_ids, mask, is_scored, ranks)
@@ -68,7 +68,7 @@ def score_texts(
     return scores  # type: ignore[return-value]
 
 
-def _joined(
+def joined(
     contexts: Sequence[np.ndarray], texts: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Puts contexts before texts, as scoring.join_contexts: ids, mask and is_scored [B, T]."""
@@ -83,7 +83,7 @@ def _joined(
     return ids, mask, is_scored
 
 
-def _ranks(order: str | Sequence[int], count: int, seed: int) -> np.ndarray:
+def ranks_of(order: str | Sequence[int], count: int, seed: int) -> np.ndarray:
     """Returns the rank of each of a text's pieces, from 0, as scoring.order_ranks and permutation_ranks."""
     if isinstance(order, str):
         if order == "random":

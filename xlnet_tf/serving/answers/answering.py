@@ -6,13 +6,14 @@ Each task adds its own in `xlnet_tf/tasks/`, in a file answering.py.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from xlnet_tf.errors import UserError
 from xlnet_tf.serving.answers import text_answers
 from xlnet_tf.serving.answers.options import check_buckets
-from xlnet_tf.serving.answers.signatures import TensorInfo
+from xlnet_tf.serving.answers.signatures import MOST_TEXT_BYTES, SERVING_DEFAULT, TensorInfo
 from xlnet_tf.serving.answers.text_answers import Row
 from xlnet_tf.text.packing import pack
 from xlnet_tf.text.special_tokens import PAD_ID
@@ -22,6 +23,13 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 # ExportableModel.graph_outputs.
 Graph = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
 Ids = Sequence[int] | np.ndarray
+
+
+class Kinds(NamedTuple):
+    """The inputs and outputs of a signature: their types, and the sizes of a row's axes, -1 if they vary."""
+
+    inputs: Mapping[str, tuple[Any, ...]]
+    outputs: Mapping[str, tuple[Any, ...]]
 
 
 class TextAnswers:
@@ -115,6 +123,20 @@ class Answering(TextAnswers):
             for name, (kind, *sizes) in sorted(self.output_kinds().items())
         }
 
+    def signatures(self) -> dict[str, Kinds]:
+        """Returns the signatures that `run` answers."""
+        inputs = {name: (bytes, *[-1] * (rank - 1)) for name, rank in self.input_ranks().items()}
+        return {SERVING_DEFAULT: Kinds(inputs, self.output_kinds())}
+
+    def run(self, name: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Answers rows, at least one, of a signature; texts come and go as bytes.
+
+        Raises:
+            UserError: a text is too long, or the rows cannot be answered together.
+        """
+        del name  # there is one
+        return self.serve(**{name: _texts(name, values) for name, values in inputs.items()})
+
     def output_kinds(self) -> dict[str, tuple[Any, ...]]:
         """Returns the outputs of `serve`: their types, and the sizes of a row's axes, -1 if they vary."""
         raise NotImplementedError
@@ -144,6 +166,13 @@ def features(packed) -> dict[str, np.ndarray]:
         "input_mask": (ids != PAD_ID).astype(np.int32),
         "input_type_ids": np.stack(segments).astype(np.int32),
     }
+
+
+def _texts(name: str, values: np.ndarray) -> Any:
+    """Returns texts, or lists of texts, of bytes; what is not UTF-8 in them is replaced, as in a graph."""
+    if any(len(text) > MOST_TEXT_BYTES for text in values.flat):
+        raise UserError(f"{name} has a text of more than {MOST_TEXT_BYTES} bytes")
+    return np.vectorize(lambda text: text.decode(errors="replace"), otypes=[object])(values).tolist()
 
 
 def in_chunks(
