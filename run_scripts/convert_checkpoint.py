@@ -29,14 +29,17 @@ from xlnet_tf.flags import define_flags, from_flags, given_of, option
 class ConvertOptions:
     """Which checkpoint is converted, and to what."""
 
-    input: str = option("Folder or file of the checkpoint, of any format, or hf://OWNER/NAME.")
+    input: str = option("Folder or file of the checkpoint, of any format, or hf://OWNER/NAME.", group="model")
     output: str | None = option(
-        "Folder to write to, or hf://OWNER/NAME to upload to. Default: only check the input.", None
+        "Folder to write to, or hf://OWNER/NAME to upload to. Default: only check the input.",
+        None,
+        group="output",
     )
     format: str | None = option(
         "Format to write. Default: ours; for an upload, hugging_face.",
         None,
         choices=("ours", "original", "hugging_face"),
+        group="output",
     )
     config_file: str | None = option("xlnet_config.json or config.json, if not next to the weights.", None)
     strict: bool = option("Refuse variables that are unknown; --nostrict leaves them out.", True)

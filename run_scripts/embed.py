@@ -31,9 +31,10 @@ class EmbedOptions(TextOptions):
 
     model_dir: str = option(
         "Folder of a model: a run's, of save_pretrained, of export (of a pretrained model), the original's, "
-        "Hugging Face's, or hf://OWNER/NAME."
+        "Hugging Face's, or hf://OWNER/NAME.",
+        group="model",
     )
-    text: Sequence[str] | None = option("Text to embed.", None, repeated=True)
+    text: Sequence[str] | None = option("Text to embed.", None, repeated=True, group="data")
 
 
 def main(_: Sequence[str]) -> None:

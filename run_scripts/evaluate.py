@@ -30,12 +30,14 @@ from xlnet_tf.progress_bar import ProgressBar
 class EvaluateOptions:
     """What is evaluated, on which examples, and what is reported."""
 
-    model_dir: str = option("Folder of the fine-tuned run, or other fine-tuned weights.")
-    data: str = option("Folder of a set of examples with answers.")
-    output_dir: str = option("Where evaluations.json goes; empty: --model_dir.", "")
-    checkpoint: str = option("Only this one: best, last, or as ckpt-100; empty: all.", "")
+    model_dir: str = option("Folder of the fine-tuned run, or other fine-tuned weights.", group="model")
+    data: str = option("Folder of a set of examples with answers.", group="data")
+    output_dir: str = option("Where evaluations.json goes; empty: --model_dir.", "", group="output")
+    checkpoint: str = option("Only this one: best, last, or as ckpt-100; empty: all.", "", group="model")
     against: str = option(
-        "Another run, to compare its best weights on --data, or RUN/ckpt-STEP, one of its checkpoints.", ""
+        "Another run, to compare its best weights on --data, or RUN/ckpt-STEP, one of its checkpoints.",
+        "",
+        group="model",
     )
     samples: int = option("Samples of the bootstrap for intervals; 0: no intervals.", 1000, least=0)
     batch_size: int = option("Examples per step, all devices.", 32, least=1, most=training_flags.ROWS - 1)

@@ -28,30 +28,34 @@ from xlnet_tf.task_registry import LANGUAGE_MODEL
 class ExportOptions:
     """What is exported, how small, and what is measured before."""
 
-    model_dir: str = option("Folder or name of a fine-tuned run or of pretrained weights.")
-    output_dir: str = option("Folder of the served model, called by its name.")
+    model_dir: str = option("Folder or name of a fine-tuned run or of pretrained weights.", group="model")
+    output_dir: str = option("Folder of the served model, called by its name.", group="output")
     head: str | None = None  # a flag whose choices follow from the tasks
     version: int | None = option("Number of the version. Default: the next one.", None, least=1)
     checkpoint: str = option(
-        "Checkpoint of a run: best, last, or as ckpt-100; empty: best if kept, else last.", ""
+        "Checkpoint of a run: best, last, or as ckpt-100; empty: best if kept, else last.", "", group="model"
     )
     runtime: str = option(
         "tensorflow: a SavedModel; openvino: faster on CPUs, and answers without TensorFlow.",
         "tensorflow",
         choices=("tensorflow", "openvino"),
+        group="answers",
     )
     weights: str = option(
         "float32; bfloat16, half the size, fast where the processor computes with it; int8, a quarter of the "
         "size, computes in float32, with openvino in integers; int4, for language models with openvino.",
         "float32",
         choices=("float32", "bfloat16", "int8", "int4"),
+        group="answers",
     )
     calibration_data: str | None = option(
         "Folder of examples like the texts to come, such as a dev set: finds the ranges of activations for "
         "--runtime=openvino --weights=int8.",
         None,
     )
-    seq_len: int | None = option("Most tokens of a text. Default: the run's; 512.", None, least=5)
+    seq_len: int | None = option(
+        "Most tokens of a text. Default: the run's; 512.", None, least=5, group="answers"
+    )
     buckets: Sequence[str] | None = option(
         "Lengths to pad to, so that short texts cost less. Default: 32, 64, 128, ...", None
     )
@@ -74,6 +78,7 @@ class ExportOptions:
 
 def define_flags():
     options_lib.define_flags(ExportOptions)
+    options_lib.define_flags(exports.WritingOptions)
     flags.DEFINE_enum(
         "head",
         None,
@@ -131,8 +136,10 @@ def main(_: Sequence[str]):
     module_options = {"seq_len": options.seq_len} if options.seq_len else {}
     if options.buckets is not None:
         module_options["buckets"] = numbers("buckets", options.buckets)
+    module_options |= options_lib.given_of(exports.WritingOptions)
     check_flags(options, head_options)
     exports.check_runtime(options)
+    exports.check_writing(options, module_options)
     exports.check_demands(options.model_dir)
     from xlnet_tf.serving import config_files
     from xlnet_tf.serving.export import export

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 class FillOptions:
     """Which texts are filled in, and how many fillings are shown."""
 
-    model_dir: str = option(hub.PRETRAINED_FLAG_HELP)
-    text: Sequence[str] = option("Text with at least one <mask>.", repeated=True)
-    top_k: int = option("Fillings of a text, and pieces for a mask, to show.", 5, least=1, most=256)
+    model_dir: str = option(hub.PRETRAINED_FLAG_HELP, group="model")
+    text: Sequence[str] = option("Text with at least one <mask>.", repeated=True, group="data")
+    top_k: int = option(
+        "Fillings of a text, and pieces for a mask, to show.", 5, least=1, most=256, group="answers"
+    )
 
 
 def fill(options: FillOptions) -> Iterator[str]:

@@ -18,28 +18,43 @@ from xlnet_tf import errors, hub
 from xlnet_tf.flags import define_flags, from_flags, given, option
 
 _SAMPLING = ("temperature", "top_k", "top_p", "seed")
+_LIMITS = ("max_new_tokens", "stop", "forbid", "repetition_penalty")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GenerateOptions:
     """Which texts are continued, and how."""
 
-    model_dir: str = option(hub.PRETRAINED_FLAG_HELP)
-    prompt: Sequence[str] = option("Text to continue.", repeated=True)
-    max_new_tokens: int = option("Pieces to write.", 50, least=1)
-    temperature: float = option("Divides logits; 0 takes the likeliest piece.", 1.0, least=0)
+    model_dir: str = option(hub.PRETRAINED_FLAG_HELP, group="model")
+    prompt: Sequence[str] = option("Text to continue.", repeated=True, group="data")
+    max_new_tokens: int = option("Pieces to write.", 50, least=1, group="answers")
+    temperature: float = option("Divides logits; 0 takes the likeliest piece.", 1.0, least=0, group="answers")
     top_k: int = option("Number of the likeliest pieces to draw from; 0: all.", 0, least=0)
-    top_p: float = option("Draws from the likeliest pieces that have this probability; 1: all.", 0.95)
-    beams: int = option("Candidates of beam search; 0: draws instead.", 0, least=0, most=256)
+    top_p: float = option(
+        "Draws from the likeliest pieces that have this probability; 1: all.", 0.95, group="answers"
+    )
+    beams: int = option("Candidates of beam search; 0: draws instead.", 0, least=0, most=256, group="answers")
     seed: int = option("Random seed of the draws.", 0, least=0)
-    stop: Sequence[str] = option("Piece that ends a text, such as '.' or '<eop>'.", (), repeated=True)
+    stop: Sequence[str] = option(
+        "Piece that ends a text, such as '.' or '<eop>'.", (), repeated=True, group="answers"
+    )
+    forbid: Sequence[str] = option(
+        "Piece that is never written, such as '<eop>'.", (), repeated=True, group="answers"
+    )
+    repetition_penalty: float = option(
+        "Multiplies the log-probability of each piece that the text has already; 1: none.",
+        1.0,
+        least=1,
+        most=10,
+        group="answers",
+    )
     dtype: str = option(DTYPE_HELP, "float32", choices=("float32", "bfloat16"))
 
 
 def write(options: GenerateOptions) -> Iterator[str]:
     """Yields a line for each continued text."""
     model = computing.load_language_model(options.model_dir, options.dtype)
-    limits = {"max_new_tokens": options.max_new_tokens, "stop": options.stop}
+    limits = {name: getattr(options, name) for name in _LIMITS}
     if options.beams:
         for continuation in itertools.chain(*model.search(options.prompt, beams=options.beams, **limits)):
             yield f"{continuation.total:8.2f} nats  {continuation.whole}"

@@ -23,7 +23,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from run_scripts.common import pages
 from tfrecord_builders.inspection import check as inspect_check
 from tfrecord_builders.inspection import diff as inspect_diff
 from tfrecord_builders.inspection import example_sets, plot_distributions, plot_mask
@@ -34,6 +33,7 @@ from xlnet_tf import errors
 from xlnet_tf.cli import command_line
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import define_flags, from_flags, option
+from xlnet_tf.pages import page
 from xlnet_tf.records.manifest import Manifest
 
 
@@ -147,18 +147,18 @@ def write_page(found: Mapping[str, Any], folder: str, path: str) -> None:
         picture = pathlib.Path(temporary) / "lengths.png"
         example_sets.draw(found, str(picture))
         parts = [
-            pages.table(head, rows),
-            pages.section(
+            page.table(head, rows),
+            page.section(
                 "Lengths and labels", "Tokens of each example as the model reads it, and its labels."
             ),
-            pages.picture(picture, "How many examples have how many tokens, and each label."),
+            page.picture(picture, "How many examples have how many tokens, and each label."),
         ]
     if samples := example_sets.samples(found):
         parts += [
-            pages.section("Look at these", "The first inputs that other examples have, too."),
-            pages.table(("What", "Example", "Text"), samples),
+            page.section("Look at these", "The first inputs that other examples have, too."),
+            page.table(("What", "Example", "Text"), samples),
         ]
-    pages.write(path, f"Examples in {folder}", parts)
+    page.write(path, f"Examples in {folder}", parts)
 
 
 def main(_: Sequence[str]) -> None:

@@ -28,7 +28,7 @@ failed-predictions-*.jsonl.
 
 from collections.abc import Sequence
 
-from run_scripts.common import answers, experiment, help_screens, training_flags
+from run_scripts.common import answers, experiment, training_flags
 from run_scripts.common.predicting import served, texts
 from run_scripts.common.predicting.options import PredictOptions
 from run_scripts.common.sharded.options import ShardOptions
@@ -37,8 +37,6 @@ from xlnet_tf import errors, folders, hub
 from xlnet_tf import flags as flags_lib
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import from_flags
-
-HELP_SCREEN = help_screens.PREDICT
 
 
 def define_flags():

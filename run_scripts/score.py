@@ -29,8 +29,8 @@ from xlnet_tf.flags import define_flags, from_flags, option
 class ScoreOptions(TextOptions):
     """Which model scores which texts."""
 
-    model_dir: str = option(hub.PRETRAINED_FLAG_HELP)
-    text: Sequence[str] | None = option("Text to score.", None, repeated=True)
+    model_dir: str = option(hub.PRETRAINED_FLAG_HELP, group="model")
+    text: Sequence[str] | None = option("Text to score.", None, repeated=True, group="data")
 
 
 def describe(text: str, score) -> str:

@@ -26,14 +26,27 @@ EXTRA = "serve"
 class ServeOptions:
     """Which models are served, where, and within which limits."""
 
-    model: Sequence[str] = option("Folder of an exported model, or of one version of it.", (), repeated=True)
-    models_config: str | None = option("A models.config of TensorFlow Serving, instead of --model.", None)
-    language_model: str | None = option(
-        "A pretrained model, folder or name, for the page to look inside.", None, aliases=("explain",)
+    model: Sequence[str] = option(
+        "Folder of an exported model, or of one version of it.", (), repeated=True, group="model"
     )
-    host: str = option("Address to listen on; 0.0.0.0: every one of this machine.", "localhost")
-    rest_port: int = option("Port of the REST API; 0: any free one.", 8501, least=0, most=65535)
-    grpc_port: int = option("Port of the gRPC API; 0: any free one.", 8500, least=0, most=65535)
+    models_config: str | None = option(
+        "A models.config of TensorFlow Serving, instead of --model.", None, group="model"
+    )
+    language_model: str | None = option(
+        "A pretrained model, folder or name, for the page to look inside.",
+        None,
+        aliases=("explain",),
+        group="model",
+    )
+    host: str = option(
+        "Address to listen on; 0.0.0.0: every one of this machine.", "localhost", group="server"
+    )
+    rest_port: int = option(
+        "Port of the REST API; 0: any free one.", 8501, least=0, most=65535, group="server"
+    )
+    grpc_port: int = option(
+        "Port of the gRPC API; 0: any free one.", 8500, least=0, most=65535, group="server"
+    )
     allowed_hosts: Sequence[str] = option(
         "Names that requests may ask for, besides localhost and addresses.", ()
     )

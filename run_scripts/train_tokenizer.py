@@ -36,8 +36,10 @@ _SLICE_BYTES = 4 << 20
 class TokenizerOptions:
     """The tokenizer's properties, and where it is written."""
 
-    output_prefix: str = option("Where to write: PREFIX of PREFIX.model, PREFIX.vocab and PREFIX.json.")
-    vocab_size: int = option("Number of pieces, special symbols included.", 32_000, least=1)
+    output_prefix: str = option(
+        "Where to write: PREFIX of PREFIX.model, PREFIX.vocab and PREFIX.json.", group="output"
+    )
+    vocab_size: int = option("Number of pieces, special symbols included.", 32_000, least=1, group="model")
     character_coverage: float = option(
         "Share of the text's characters that get a piece. The rest becomes <unk>. "
         "0.9995 suits scripts of thousands of characters, such as Chinese.",

@@ -10,6 +10,7 @@ from absl import flags
 
 import run_scripts
 import tfrecord_builders
+from run_scripts import __main__ as run_scripts_main
 from tests.conftest import REPOSITORY
 from tests.helpers.command_flags import fresh_flags
 from tests.helpers.commands import run_in_fork
@@ -29,7 +30,6 @@ def commands():
 
 
 COMMANDS = commands()
-SCREENS = [name.rpartition(".")[2] for name, source in COMMANDS.items() if "HELP_SCREEN" in source]
 
 
 def flags_read(source):
@@ -49,7 +49,7 @@ def test_all_commands_are_found():
 @functools.cache
 def help_of(command):
     """Returns --help of a command, ended, and the names of the flags that it prints."""
-    done = run_in_fork(command, "--help=all" if "HELP_SCREEN" in COMMANDS[command] else "--help")
+    done = run_in_fork(command, "--help=all")
     return done, set(re.findall(r"^  --(?:\[no\])?(\w+)[:( ]", done.stdout, re.MULTILINE))
 
 
@@ -126,7 +126,7 @@ def test_what_is_not_there_is_named_before_tensorflow_is_loaded(command, flags, 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_the_flags_that_its_text_mentions(command):
-    text, paragraphs = re.split("\n(?:flags|data|model):\n", help_of(command)[0].stdout, maxsplit=1)
+    text, paragraphs = re.split("\n(?:flags|data|model|server):\n", help_of(command)[0].stdout, maxsplit=1)
     named = [other for other in COMMANDS if re.search(rf"\b{other.rpartition('.')[2]}\b", text)]
     known = set().union(*(help_of(other)[1] for other in [command, *named]))
     mentioned = re.findall(r"(?<=[\s(`])--(\w+)", text)
@@ -139,9 +139,10 @@ def test_help_has_the_flags_that_its_text_mentions(command):
 
 
 def test_required_flags_are_marked_and_come_first():
-    shown = run_in_fork("tfrecord_builders.squad", "--help").stdout.partition("\nflags:\n")[2]
+    shown = run_in_fork("run_scripts.adapt", "--help").stdout.partition("\nflags:\n")[2]
     names = re.findall(r"^  --(?:\[no\])?(\w+)", shown, re.MULTILINE)
-    assert names[:5] == ["output_dir", "tokenizer", "dev", "test", "train"]
+    assert names[:3] == ["init_checkpoint", "input", "model_dir"]
+    shown = run_in_fork("tfrecord_builders.squad", "--help").stdout.partition("\ndata:\n")[2]
     assert "  --output_dir (required): folder" in shown
     assert "  --train (required: one of --train, --dev, --test): the train split" in shown
     assert shown.count("(required") == 5
@@ -180,7 +181,7 @@ def test_a_second_argument_without_a_name_is_refused(command):
 def test_help_exits_with_status_0(flag):
     done = run_in_fork("run_scripts.convert_checkpoint", *flag.split())
     assert done.returncode == 0 and done.stderr == ""
-    assert "config_file" in done.stdout and ("alsologtostderr" in done.stdout) == (
+    assert "dry_run" in done.stdout and ("alsologtostderr" in done.stdout) == (
         flag in ("--helpfull", "--helpxml")
     )
 
@@ -224,10 +225,29 @@ def test_help_exits_with_status_0(flag):
 )  # fmt: skip
 def test_wrong_arguments_are_one_line(command, arguments, message):
     done = run_in_fork(f"run_scripts.{command}", *arguments)
-    assert done.returncode == 1 and (done.stdout == "") == bool(arguments or command not in SCREENS)
+    assert done.returncode == 1 and (done.stdout == "") == bool(arguments)
     assert done.stderr.startswith(f"ERROR: {message}") and done.stderr.count("\n") == 1
-    all_flags = "--help=all" if command in SCREENS else "--help"
-    assert done.stderr.endswith(f"({all_flags} describes all flags)\n")
+    assert re.search(r"\(--help(=all)? describes all flags\)\n$", done.stderr)
+
+
+@pytest.mark.parametrize("name", sorted(run_scripts_main.commands()))
+def test_help_before_and_after_a_command_and_a_command_alone_agree(name):
+    module = run_scripts_main.commands()[name]
+    first = run_in_fork("run_scripts", *name.split(), "--help").stdout
+    assert run_in_fork("run_scripts", "help", *name.split()).stdout == first
+    required = re.findall(r"^  --(\w+) \(required\)", help_of(module)[0].stdout, re.MULTILINE)
+    if required:
+        alone = run_in_fork("run_scripts", *name.split())
+        assert (alone.stdout, alone.returncode) == (first, 1)
+        assert set(required) <= {*re.findall(r"^  --(\w+)", first, re.MULTILINE)}
+
+
+def test_commands_of_many_flags_have_a_first_screen():
+    listed = {name for name in COMMANDS if len(help_of(name)[1]) > 12}
+    with_screen = {name for name in listed if "\nadvanced:\n" in help_of(name)[0].stdout}
+    assert listed - with_screen <= {
+        f"run_scripts.{name}" for name in ("adapt", "doctor", "inspect_records", "sizing", "tpu_compile")
+    } | {"run_scripts.convert_records"}
 
 
 def test_the_first_screen_has_groups_and_the_values_that_will_be_used():

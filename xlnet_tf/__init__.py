@@ -19,6 +19,7 @@ import os
 from typing import TYPE_CHECKING
 
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # else TensorFlow's first lines are about drivers it lacks
 
 __version__ = "0.1.0"
 

@@ -196,7 +196,6 @@ def run(main: Callable[[Sequence[str]], None], positional: str | None = None, af
             print(f"INTERRUPTED: {reason}", file=sys.stderr)
             sys.exit(reason.EXIT_STATUS)
 
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # also of worker processes
     gc.set_threshold(50_000)  # else Python's garbage collector slows down loading TensorFlow's modules
     with stdout_guard(), Signals(after_ctrl_c) as signals:
         try:

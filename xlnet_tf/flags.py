@@ -68,6 +68,7 @@ def option(
     repeated: bool = False,
     flag: str = "",
     aliases: Sequence[str] = (),
+    group: str = "",
 ) -> Any:
     """Returns a field of a dataclass of options; without a default, the field and the flag are required.
 
@@ -77,9 +78,10 @@ def option(
         repeated: whether the flag is given once per item; commas then do not separate items.
         flag: the flag's name if it differs from the field's.
         aliases: earlier names of the flag.
+        group: one of help_screen.GROUPS, if the first screen of --help is to have the flag.
     """
     limits = Limits(tuple(choices), least, most, above=0 if positive else None)
-    names = {"flag": flag, "aliases": aliases, "repeated": repeated}
+    names = {"flag": flag, "aliases": aliases, "repeated": repeated, "group": group}
     return dataclasses.field(default=default, metadata={"help": help, "limits": limits, **names})
 
 
@@ -97,6 +99,7 @@ def define_flags(cls: type) -> None:
             required=required,
             repeated=field.metadata["repeated"],
         )
+        flags.FLAGS[_flag_name(field)].group = field.metadata["group"]  # see cli/help_screen.py
         for alias in field.metadata["aliases"]:
             flags.DEFINE_alias(alias, _flag_name(field))
 

@@ -42,6 +42,7 @@ _OPTIONS = {
     "hidden_size": "write d_model, an option of XLNetConfig",
     "num_hidden_layers": "write n_layer, an option of XLNetConfig",
     "do_sample": "leave it out: generate samples, and search finds the likeliest continuations",
+    "bad_words_ids": "write forbid=[...], the pieces that are not to be written",
     "num_beams": "call search, with beams=...",
     "max_length": "write max_new_tokens, an option of generate and search; the prompt's do not count",
 }

@@ -5,10 +5,10 @@ import pathlib
 from collections.abc import Sequence
 
 from examples.demo.outcome import DemoOutcome
-from run_scripts.common import pages
-from run_scripts.common.pages import picture, section, table
 from run_scripts.common.pictures import COLORS, INK, axes_of, draw_scores
 from tfrecord_builders.inspection import plot_mask
+from xlnet_tf.pages import page as pages
+from xlnet_tf.pages.page import picture, section, table
 from xlnet_tf.records.manifest import Manifest
 
 MASK_POSITIONS = 32

@@ -1,12 +1,47 @@
 """Checks before an export, and a description of the result."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterable, Sequence
 
 from absl import logging
 from etils import epath
 
 from xlnet_tf import hub, task_registry
 from xlnet_tf.errors import UserError
+from xlnet_tf.flags import option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WritingOptions:
+    """What a served language model writes."""
+
+    forbid: Sequence[str] = option(
+        "Piece that a served language model never writes, such as '<eop>'.", (), repeated=True
+    )
+    repetition_penalty: float = option(
+        "Multiplies the log-probability of each piece that a text has already, in generate and search of a "
+        "served language model; 1: none.",
+        1.0,
+        least=1,
+        most=10,
+    )
+
+
+def check_writing(options, given: Iterable[str]):
+    """Raises UserError for given WritingOptions that have no effect; `options` are those of the command."""
+    from xlnet_tf.checkpoints.model_card import is_run
+    from xlnet_tf.serving.tensorflow_sources import task_of_weights
+
+    if not (
+        names := ", ".join(
+            f"--{field.name}" for field in dataclasses.fields(WritingOptions) if field.name in given
+        )
+    ):
+        return
+    located = hub.locate(options.model_dir).folder
+    task = "fine-tuned" if is_run(located) else options.head or task_of_weights(options.model_dir)
+    if task != task_registry.LANGUAGE_MODEL:
+        raise UserError(f"{names}: for language models, which write texts; {options.model_dir} is for {task}")
 
 
 def check_demands(model_dir: str):

@@ -28,13 +28,6 @@ _PRETRAIN = {
     ),
     "output": ("model_dir", "eval_interval", "checkpoint_interval", "dry_run"),
 }
-PREDICT = HelpScreen(
-    {
-        "model": ("model_dir",),
-        "texts": ("text", "text_pair", "question", "context", "option", "query", "candidate"),
-        "data": ("data", "column", "output_dir"),
-    }
-)
 
 
 def finetune(settings: Sequence[Setting]) -> HelpScreen:

@@ -1,7 +1,6 @@
 """`finetune --train`: examples from a table of one's own, settings that suit them, and what to do next."""
 
 import dataclasses
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -122,13 +121,18 @@ def suggested(train: str, init_checkpoint: str | None) -> dict[str, Mapping[str,
 def print_outcome(options: TableOptions, built: Any, model_dir: str, strategy) -> None:
     """Prints the scores on the test table, if there is one, and what to do next."""
     from xlnet_tf import task_registry
+    from xlnet_tf.pages.next_steps import after_finetuning
     from xlnet_tf.records.examples import ExampleSet
+    from xlnet_tf.training.report import FILE as REPORT
 
     if options.test:
         print(f"\non {options.test}, with the best weights:")
         print(evaluated(model_dir, str(built.folder / "test"), strategy))
     task = task_registry.entry_for_set(ExampleSet.load(built.folder / "train")).name
-    print("\n" + next_steps(model_dir, task, built.example))
+    print("\nnext:")
+    for command in after_finetuning(model_dir, task, built.example, f"{model_dir}/examples/dev"):
+        print(f"  {command}")
+    print(f"\nto look at the run: {model_dir}/{REPORT}")
 
 
 def evaluated(model_dir: str, data: str, strategy) -> str:
@@ -142,35 +146,3 @@ def evaluated(model_dir: str, data: str, strategy) -> str:
         return "it has no answers to compare with"
     predictions = Predictor(run, strategy, 32).predict(run.checkpoint(""))
     return metric_table({"best": run.task.score(examples, predictions)})
-
-
-def next_steps(model_dir: str, task: str, example: Mapping[str, Any]) -> str:
-    """Returns the commands that people want after a training."""
-    inputs = {
-        "question_answering": {"question": example.get("question", "..."), "context": "..."},
-        "multiple_choice": {"context": "...", "question": "...", "option": "..."},
-        "ranking": {"query": example.get("query", "..."), "candidate": "..."},
-    }.get(task, {"text": _text(example)})
-    if "text_pair" in example:
-        inputs["text_pair"] = example["text_pair"]
-    asked = " ".join(f"--{name}={shlex.quote(_short(text))}" for name, text in inputs.items())
-    return "\n".join(
-        [
-            "next:",
-            f"  xlnet-tf predict --model_dir={model_dir} {asked}",
-            f"  xlnet-tf evaluate --model_dir={model_dir} --data={model_dir}/examples/dev",
-            f"  xlnet-tf export --model_dir={model_dir} --output_dir={model_dir}-served",
-            f"  xlnet-tf serve --model={model_dir}-served",
-        ]
-    )
-
-
-def _text(example: Mapping[str, Any]) -> str:
-    parts = example.get("parts")
-    return example.get("text") or (parts[0]["text"] if parts else "") or "..."
-
-
-def _short(text: str) -> str:
-    """Returns the beginning of a text, in one line."""
-    words = " ".join(text.split())
-    return words if len(words) <= 60 else words[:60].rpartition(" ")[0] or words[:60]

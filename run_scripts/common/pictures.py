@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from xlnet_tf import figures
+from xlnet_tf.pages.page import INK
 
-INK = "#010203"  # stands for the colour of text, which pages.py puts in place
 COLORS = ("#d95f0e", "#3182bd", "#8c8c8c", "#8c8c8c")  # visible on white and on black
 
 

@@ -11,7 +11,7 @@ from tests.helpers.models import uncached
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.generation import decoding_loop
 from xlnet_tf.generation.layout import continuation, infilling
-from xlnet_tf.generation.settings import Sampling
+from xlnet_tf.generation.settings import Sampling, WritingRules
 from xlnet_tf.text.special_tokens import EOP_ID, PAD_ID
 
 # Five pieces can be written: <eop> and four words.
@@ -23,6 +23,7 @@ METHODS = {
     "top_p": {"temperature": 1.0, "top_p": 0.7},
     "beam": {"beams": 3},
 }
+RULES = (11, 12, 30, 31, 48), 1.8  # pieces that are never written, and the penalty of a repetition
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +31,11 @@ def model():
     return uncached.random_model()
 
 
-def generate(model, ids, lengths, new_tokens, method, seeds, most=5, stop_ids=(), xla=False):
+def generate(model, ids, lengths, new_tokens, method, seeds, most=5, stop_ids=(), xla=False, rules=None):
     layout = continuation(ids, lengths, new_tokens, most)
+    rules = rules and WritingRules(np.int32(rules[0]), np.float32(rules[1]))
     if "beams" in method:
-        return decoding_loop.search(model, layout, method["beams"], stop_ids, xla)
+        return decoding_loop.search(model, layout, method["beams"], stop_ids, xla, rules)
     batch = tf.shape(ids)[0]
     settings = Sampling(
         seeds=seeds,
@@ -41,7 +43,7 @@ def generate(model, ids, lengths, new_tokens, method, seeds, most=5, stop_ids=()
         top_k=tf.fill([batch], method.get("top_k", 0)),
         top_p=tf.fill([batch], method.get("top_p", 1.0)),
     )
-    return decoding_loop.sample(model, layout, settings, stop_ids, xla)
+    return decoding_loop.sample(model, layout, settings, stop_ids, xla, rules)
 
 
 @functools.cache
@@ -89,6 +91,47 @@ def test_probabilities_are_those_of_the_uncached_computation(model, method):
             np.testing.assert_array_equal(np.where(order >= 0, best, PAD_ID), tokens)
 
 
+def under_rules(log_probs, texts, rules):
+    """What the rules make of log-probabilities [B, G, V], each after the pieces in a list of its own."""
+    forbidden, penalty = rules
+    changed = np.array(log_probs, np.float64)
+    for row, of_row in enumerate(texts):
+        for step, text in enumerate(of_row):
+            for piece in range(changed.shape[2]):
+                changed[row, step, piece] *= penalty if piece in text else 1
+                changed[row, step, piece] -= np.inf if piece in forbidden else 0
+    return changed - np.log(np.exp(changed).sum(axis=2, keepdims=True))
+
+
+@pytest.mark.parametrize("method", ["greedy", "top_p", "beam"])
+def test_rules_are_kept_as_if_all_were_computed_anew(model, method):
+    ids, lengths, new_tokens = prompts()
+    written = run(model, ids, lengths, new_tokens, METHODS[method], tf.range(4), rules=RULES)
+    order = continuation(ids, lengths, new_tokens, 5).order.numpy()
+    for candidate in range(written.tokens.shape[1]):
+        tokens = written.tokens.numpy()[:, candidate]
+        logits = uncached.logits(model, ids, np.arange(6) < lengths[:, None], order, tokens)
+        texts = [[{*ids[row, : lengths[row]], *tokens[row, :step]} for step in range(5)] for row in range(4)]
+        expected = under_rules(uncached.log_probabilities(logits), texts, RULES)
+        if method == "greedy":
+            np.testing.assert_array_equal(np.where(order >= 0, expected.argmax(axis=2), PAD_ID), tokens)
+        expected = np.take_along_axis(expected, tokens[:, :, None], axis=2)[:, :, 0]
+        np.testing.assert_allclose(
+            written.log_probs[:, candidate], np.where(order >= 0, expected, 0), atol=1e-4
+        )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_forbidden_never_appears_and_a_penalty_of_1_changes_nothing(model, method):
+    ids, lengths, new_tokens = prompts()
+    asked = model, ids, lengths, new_tokens, METHODS[method], tf.range(4)
+    few = tuple(range(EOP_ID, 45))
+    tokens = run(*asked, rules=(few, 1.0)).tokens.numpy()
+    assert not np.isin(tokens, few).any() and np.isin(tokens, range(45, 50)).any()
+    for expected, found in zip(run(*asked), run(*asked, rules=((), 1.0)), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_row_in_a_batch_equals_the_row_alone(model, method):
     """Neither the rows next to it, nor their length, nor what lies in the padding counts."""
@@ -115,9 +158,9 @@ def test_a_row_in_a_batch_equals_the_row_alone(model, method):
 @pytest.mark.parametrize("method", [pytest.param("top_p", marks=pytest.mark.integration), "beam"])
 def test_xla_writes_the_same(model, method):
     ids, lengths, new_tokens = prompts()
-    expected = run(model, ids, lengths, new_tokens, METHODS[method], tf.range(4))
+    expected = run(model, ids, lengths, new_tokens, METHODS[method], tf.range(4), rules=RULES)
     compiled = tf.function(
-        lambda *tensors: generate(model, *tensors, METHODS[method], tf.range(4), xla=True),
+        lambda *tensors: generate(model, *tensors, METHODS[method], tf.range(4), xla=True, rules=RULES),
         jit_compile=True,
         autograph=False,
     )
@@ -147,6 +190,21 @@ def test_texts_end_with_a_stop_symbol(model):
         end = places[0] + 1 if len(places) else 5
         np.testing.assert_array_equal(cut[row, :end], whole[row, :end])
         assert (cut[row, end:] == PAD_ID).all()
+
+
+def test_beam_search_with_rules_finds_the_likeliest_texts():
+    model, rules = uncached.random_model(FEW_PIECES, seed=3), ((EOP_ID,), 3.0)
+    ids, order = np.int32([[10, 9]]), np.int32([[2, 3, 4]])
+    texts = np.int32(list(itertools.product(range(EOP_ID + 1, 13), repeat=3)))
+    repeated = [np.repeat(values, len(texts), axis=0) for values in (ids, ids > 0, order)]
+    log_probs = uncached.log_probabilities(uncached.logits(model, *repeated, texts))
+    before = [[{10, 9, *text[:step]} for step in range(3)] for text in texts.tolist()]
+    scores = under_rules(log_probs, before, rules)
+    scores = np.take_along_axis(scores, texts[:, :, None], axis=2)[:, :, 0].sum(axis=1)
+    best = np.argsort(-scores)[:16]
+    found = run(model, ids, np.int32([2]), np.int32([3]), {"beams": 64}, np.int32([0]), most=3, rules=rules)
+    np.testing.assert_array_equal(found.tokens[0, :16], texts[best])
+    np.testing.assert_allclose(found.totals[0, :16], scores[best], atol=1e-4)
 
 
 @pytest.mark.parametrize("stop_ids", [[], [EOP_ID]])

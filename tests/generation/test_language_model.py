@@ -1,6 +1,7 @@
 """Strings in, strings and probabilities out: the same as the numbers that other tests prove."""
 
 import dataclasses
+import math
 import re
 import subprocess
 import sys
@@ -267,7 +268,7 @@ def test_loads_what_was_saved(model, small_tokenizer, tmp_path):
 @pytest.mark.parametrize(
     ("method", "arguments", "message"),
     [
-        ("generate", {"prompts": "ba"}, "expected a list of strings"),
+        ("generate", {"prompts": 3}, "prompts is one int; expected a list of strings"),
         ("generate", {"prompts": {"input_word_ids": [[17]]}}, "prompts is one dict; expected a list of str"),
         ("embed", {"texts": {"ba", "ne"}}, "texts is one set; expected a list of strings"),
         ("generate", {"prompts": []}, "prompts is empty"),
@@ -299,6 +300,19 @@ def test_loads_what_was_saved(model, small_tokenizer, tmp_path):
         ("generate", {"prompts": ["ba"], "seed": True}, "seed is True"),
         ("generate", {"prompts": ["ba"], "stop": None}, "stop is None; expected a list of pieces"),
         ("generate", {"prompts": ["ba"], "stop": [["a"]]}, r"stop has \['a'\], which is not a piece"),
+        ("generate", {"prompts": ["ba"], "forbid": "<eop>"}, r"forbid is '<eop>'; expected a list of pieces"),
+        (
+            "search",
+            {"prompts": ["ba"], "forbid": ["ba ne"]},
+            "forbid has 'ba ne', which is not a piece of the",
+        ),
+        ("search", {"prompts": ["ba"], "stop": ["."], "forbid": ["."]}, "forbid has '.', and so has stop"),
+        ("generate", {"prompts": ["ba"], "repetition_penalty": 0.5}, "repetition_penalty is 0.5; expected a"),
+        (
+            "search",
+            {"prompts": ["ba"], "repetition_penalty": math.inf},
+            "repetition_penalty is inf; expected",
+        ),
         ("embed", {"texts": ["ba"], "layer": "last"}, "layer is 'last'; the model has layers 0"),
         ("embed", {"texts": ["ba"], "layer": True}, "layer is True; the model has layers 0"),
         ("fill_mask", {"texts": ["<mask>" * 257]}, r"texts\[0\] has 257 <mask>; expected at most 256"),

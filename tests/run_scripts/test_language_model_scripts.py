@@ -62,10 +62,9 @@ def test_generate(model_dir, model):
 
 @pytest.mark.integration
 def test_generate_by_beam_search(model_dir, model):
-    values = types.SimpleNamespace(
-        model_dir=str(model_dir), prompt=["ba ne"], max_new_tokens=3, beams=2, stop=["▁su"], dtype="float32"
-    )
-    [expected] = model.search(["ba ne"], max_new_tokens=3, beams=2, stop=["▁su"])
+    limits = {"max_new_tokens": 3, "stop": ["▁su"], "forbid": ["▁tor"], "repetition_penalty": 1.5}
+    values = generate.GenerateOptions(model_dir=str(model_dir), prompt=["ba ne"], beams=2, **limits)
+    [expected] = model.search(["ba ne"], beams=2, **limits)
     lines = [f"{found.total:8.2f} nats  {found.whole}" for found in expected]
     assert list(generate.write(values)) == lines
 
@@ -82,8 +81,8 @@ def test_generate_in_bfloat16(model_dir, monkeypatch):
     """The model computes in it; what is built afterwards does not."""
     loaded = []
     monkeypatch.setattr(XLNetLanguageModel, "search", lambda self, prompts, **_: loaded.append(self) or [[]])
-    values = types.SimpleNamespace(
-        model_dir=str(model_dir), prompt=["ba"], max_new_tokens=1, beams=2, stop=[], dtype="bfloat16"
+    values = generate.GenerateOptions(
+        model_dir=str(model_dir), prompt=["ba"], max_new_tokens=1, beams=2, dtype="bfloat16"
     )
     assert not list(generate.write(values))
     assert loaded[0].model.encoder.compute_dtype == "bfloat16"

@@ -93,6 +93,98 @@ def test_wrong_ways_are_one_line(arguments, message, tmp_path, monkeypatch):
     assert done.stderr.count("\n") == 1
 
 
+REVIEWS = "review,stars\n" + "".join(f"ka {n},{'ab'[n % 2]}\n" for n in range(40))
+TWO_TASKS = "text,label,query,passage\nka,a,to,b\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "message"),
+    [
+        pytest.param(
+            "body_1,verdict\nka,a\n",
+            [],
+            "CSV has the columns body_1, verdict: which has the text and which the label? Say so "
+            "with --text_column and --label_column, or another task with --task (classification, ",
+            id="columns of other names",
+        ),
+        pytest.param(
+            REVIEWS,
+            ["--text_column=reviews"],
+            "CSV has no column 'reviews', only review, stars: name the right one with --text_column",
+            id="a wrong column",
+        ),
+        pytest.param(
+            REVIEWS,
+            ["--task=tagging"],
+            "CSV has the columns review, stars: which has the tokens and which the tags? Say so with "
+            "--tokens_column and --tags_column",
+            id="a wrong task",
+        ),
+        pytest.param(
+            TWO_TASKS,
+            [],
+            "CSV may be for classification (text, label) or ranking (query, passage, label): give "
+            "--task=classification or --task=ranking",
+            id="two tasks possible",
+        ),
+        pytest.param(
+            "review,stars\nka,\nto,\n",
+            [],
+            "CSV has no label in column 'stars': label some rows, or name another with --label",
+            id="no labels",
+        ),
+        pytest.param(
+            "review\nka\n",
+            [],
+            "CSV has the columns review: which has the label? Say so with --label_column",
+            id="no column of labels",
+        ),
+        pytest.param(
+            "review,stars\n" + "".join(f"ka {n},x{n}\n" for n in range(40)),
+            [],
+            "CSV: 'stars' has 40 values in 40 rows, hardly classes: name another with --label_column",
+            id="labels that are texts",
+        ),
+        pytest.param(
+            REVIEWS,
+            ["--task=regression"],
+            "CSV:2: the label is 'a', expected a number",
+            id="classes as numbers",
+        ),
+        pytest.param(
+            "",
+            ["--train=FOLDER/empty"],
+            "FOLDER/empty is a folder without tables and without folders",
+            id="a folder",
+        ),
+        pytest.param(
+            "",
+            ["--train=stanfordnlp/imdb"],
+            "stanfordnlp/imdb does not exist; a data set of the Hugging Face hub is "
+            "hf://datasets/stanfordnlp/imdb/train",
+            id="a name of the hub",
+        ),
+        pytest.param(
+            "",
+            ["--train=FOLDER/review.csv"],
+            "FOLDER/review.csv does not exist",
+            id="a file that is not there",
+        ),
+    ],
+)
+def test_what_people_guess_is_answered_in_one_line(content, arguments, message, reviews, tmp_path):
+    (tmp_path / "reviews.csv").write_text(content)
+    (tmp_path / "empty").mkdir()
+
+    def named(text):
+        return text.replace("CSV", f"{tmp_path}/reviews.csv").replace("FOLDER", str(tmp_path))
+
+    flags = ["--train=CSV", f"--tokenizer={reviews}/spiece.model", *arguments]
+    done = run_in_fork("run_scripts.finetune", *map(named, flags), f"--model_dir={tmp_path}/run")
+    assert done.returncode == 1 and done.stderr.startswith(f"ERROR: {named(message)}")
+    assert done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("train", "folder"),
     [

@@ -38,6 +38,10 @@ def test_it_learns_and_reports_each_epoch(run):
     evaluations = [line for line in history if line["kind"] == "dev"]
     assert [line["step"] for line in evaluations] == list(range(0, 65, 8))
     assert evaluations[-1]["accuracy"] == pytest.approx(metrics["accuracy"])
+    text = (model_dir / "report.html").read_text()
+    assert "Step 64 of 64" in text and "The run has ended." in text
+    assert f"{model_dir}/best, of step" in text and "Data: train" in text and "Data: dev" in text
+    assert f"xlnet-tf evaluate --model_dir={model_dir}" in text
 
 
 @pytest.mark.integration

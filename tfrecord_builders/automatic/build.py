@@ -271,8 +271,13 @@ def _kind_of_labels(rows: Sequence[LabelledRow], column: str, path: str, task: s
         )
     if task in KINDS:
         return task, ""
-    if any(isinstance(value, list) and len(value) != 1 for value in values):
+    if any(isinstance(value, list) and len(value) > 1 for value in values):
         return "multi_label", ", several labels a text"
+    if empty := sum(isinstance(value, list) and not value for value in values):
+        raise UserError(
+            f"{path}: {empty} of {len(values)} rows have an empty list in {column!r}, and no row has several "
+            "labels: give --task=multi_label if a text may have none, or label these rows or leave them out"
+        )
     texts = ["".join(value).strip() for value in values]
     distinct = set(texts) - {""}
     numbers = [number for text in distinct if (number := _number(text)) is not None]

@@ -24,20 +24,31 @@ _GENERIC_ONLY = (
 class ClassificationOptions(ExampleOptions):
     """What to build; each field is a flag. None means the default that the help states."""
 
-    preset: str | None = option("a well-known set of texts; needs --data_dir", None, choices=tuple(PRESETS))
-    data_dir: str | None = option("folder of the preset's files, under their official names", None)
-    train: str | None = option(_FILES.format("train"), None)
-    dev: str | None = option(_FILES.format("dev"), None)
-    test: str | None = option(_FILES.format("test"), None)
-    text_column: Sequence[str] | None = option("column of the text; several are joined. Default: text", None)
-    text_pair_column: Sequence[str] | None = option("column of the second text, for pairs", None)
+    preset: str | None = option(
+        "a well-known set of texts; needs --data_dir", None, choices=tuple(PRESETS), group="data"
+    )
+    data_dir: str | None = option(
+        "folder of the preset's files, under their official names", None, group="data"
+    )
+    train: str | None = option(_FILES.format("train"), None, group="data")
+    dev: str | None = option(_FILES.format("dev"), None, group="data")
+    test: str | None = option(_FILES.format("test"), None, group="data")
+    text_column: Sequence[str] | None = option(
+        "column of the text; several are joined. Default: text", None, group="data"
+    )
+    text_pair_column: Sequence[str] | None = option(
+        "column of the second text, for pairs", None, group="data"
+    )
     label_column: Sequence[str] | None = option(
         "column of the label; with --kind=multi_label also several columns of 0 and 1. A test split may lack "
         "it, or have nothing in it. Default: label",
         None,
+        group="data",
     )
     id_column: str | None = option("column that names the rows in predictions. Default: their number", None)
-    kind: str | None = option("what a label is. Default: classification", None, choices=tuple(METRICS))
+    kind: str | None = option(
+        "what a label is. Default: classification", None, choices=tuple(METRICS), group="data"
+    )
     labels: Sequence[str] | None = option(
         "all labels, in the model's order. Default: those of --train, sorted", None
     )
@@ -57,10 +68,10 @@ class ClassificationOptions(ExampleOptions):
     metrics: Sequence[str] | None = option(
         "what to evaluate; the first decides which checkpoint is best", None
     )
-    seq_len: int = option("tokens of an example", 128, least=5)
+    seq_len: int = option("tokens of an example", 128, least=5, group="examples")
     truncation: str = option("where a text that is too long is cut", "end", choices=("end", "middle"))
     dev_fraction: float | None = option(
-        "part of --train to hold out as dev split. Default: the preset's, or 0", None
+        "part of --train to hold out as dev split. Default: the preset's, or 0", None, group="examples"
     )
     train_limit: int = option("training rows to take, at random; 0: all", 0, least=0)
     eval_limit: int = option("rows to take of each other split; 0: all", 0, least=0)

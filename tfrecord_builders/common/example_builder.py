@@ -52,17 +52,18 @@ class ExampleOptions:
     """
 
     tokenizer: str = option(
-        "SentencePiece model of the checkpoint to fine-tune: a file, its folder or hf://OWNER/NAME"
+        "SentencePiece model of the checkpoint to fine-tune: a file, its folder or hf://OWNER/NAME",
+        group="model",
     )
-    output_dir: str = option("folder for the examples, one folder in it for each split")
+    output_dir: str = option("folder for the examples, one folder in it for each split", group="output")
     _: dataclasses.KW_ONLY
-    seq_len: int = option("tokens of a sequence", 128, least=5)
+    seq_len: int = option("tokens of a sequence", 128, least=5, group="examples")
     lower: bool | None = option("lower-case the text. Default: as a model next to the tokenizer, or no", None)
     keep_accents: bool | None = option(
         "keep accents (the released models drop them). Default: as a model next to the tokenizer, or no", None
     )
     dev_fraction: float | None = option(
-        "part of --train to hold out as dev split, by its texts alone. Default: 0", None
+        "part of --train to hold out as dev split, by its texts alone. Default: 0", None, group="examples"
     )
     overwrite: bool = option(
         "replace the sets in output_dir, those of splits that are not built now, too", False

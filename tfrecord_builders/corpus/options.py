@@ -19,13 +19,16 @@ class CorpusOptions:
         "A line of text has up to 1 MiB, a document of jsonl or parquet up to 64 MiB. "
         "Archives, tables, PDFs, pictures and the like are refused",
         (),
+        group="data",
     )
     tfds_name: str = option("a data set of TensorFlow Datasets, such as wikipedia/20230601.en", "")
     tfds_data_dir: str = option(
         "folder where --tfds_name has been prepared. Default: TensorFlow Datasets' own", ""
     )
     tfds_split: str = option("split of --tfds_name", "train")
-    text_field: str = option("field (of jsonl and data sets) or column (of parquet) with the text", "text")
+    text_field: str = option(
+        "field (of jsonl and data sets) or column (of parquet) with the text", "text", group="data"
+    )
     documents: str = option(
         "where documents of text files end: at blank lines, or each file or each line is one",
         "blank_lines",

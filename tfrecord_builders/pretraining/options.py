@@ -27,9 +27,9 @@ class PretrainingOptions(CorpusOptions, runners.RunnerOptions):
     """What to build; each field is a flag. None means the default that the help states."""
 
     tokenizer: str = option(
-        "SentencePiece model with XLNet's special symbols (xlnet-tf train-tokenizer makes one)"
+        "SentencePiece model with XLNet's special symbols (xlnet-tf train-tokenizer makes one)", group="model"
     )
-    output_dir: str = option("folder for the records")
+    output_dir: str = option("folder for the records", group="output")
     dedup: bool = option(
         "leave out documents that are equal, line by line, to an earlier one; the corpus is read once more",
         False,
@@ -40,9 +40,10 @@ class PretrainingOptions(CorpusOptions, runners.RunnerOptions):
         0.0,
         least=0,
         most=0.5,
+        group="data",
     )
     split: str = option("name of the (training) set: the first word of its shards' names", "train")
-    seq_len: int = option("tokens of a segment", 512, least=7)
+    seq_len: int = option("tokens of a segment", 512, least=7, group="examples")
     reuse_len: int | None = option(
         "leading tokens of a segment that go into the memory; the next segment "
         "starts after them. Default: seq_len / 2",
@@ -89,6 +90,7 @@ class PretrainingOptions(CorpusOptions, runners.RunnerOptions):
         1,
         least=1,
         most=MAX_PASSES,
+        group="examples",
     )
     lower: bool | None = option("lower-case the text. Default: as a model next to the tokenizer, or no", None)
     keep_accents: bool | None = option(
@@ -99,6 +101,7 @@ class PretrainingOptions(CorpusOptions, runners.RunnerOptions):
         "language code (en, de, zh, ...) if the corpus has "
         "paragraphs on its lines, which are to be split into sentences",
         "",
+        group="examples",
     )
     stream_segments: int = option(
         "longest stream: segments whose memory follows one another", 64, least=1, most=1 << 20

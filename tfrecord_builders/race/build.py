@@ -36,17 +36,17 @@ _FILES = f"questions of the {{}} split: folders of RACE's .txt files, or tables 
 class RaceOptions(ExampleOptions):
     """What to build; each field is a flag."""
 
-    train: Sequence[str] = option(_FILES.format("train"), ())
-    dev: Sequence[str] = option(_FILES.format("dev"), ())
-    test: Sequence[str] = option(_FILES.format("test"), ())
-    seq_len: int = option("tokens of a sequence", 512, least=5)
+    train: Sequence[str] = option(_FILES.format("train"), (), group="data")
+    dev: Sequence[str] = option(_FILES.format("dev"), (), group="data")
+    test: Sequence[str] = option(_FILES.format("test"), (), group="data")
+    seq_len: int = option("tokens of a sequence", 512, least=5, group="examples")
     max_qa_len: int = option("most tokens of a question with an option", 128, least=1)
     context_column: str = option("column of the text to read; empty: there is none", "context")
-    question_column: str = option("column of the question; empty: there is none", "question")
+    question_column: str = option("column of the question; empty: there is none", "question", group="data")
     options_column: Sequence[str] = option(
-        "column of the options, a list; or one column for each option", ("options",)
+        "column of the options, a list; or one column for each option", ("options",), group="data"
     )
-    answer_column: str = option("column of the answer, a letter or a number from 0", "answer")
+    answer_column: str = option("column of the answer, a letter or a number from 0", "answer", group="data")
     id_column: str = option("column of the question's id, if any", "id")
 
     def check(self) -> None:

@@ -51,23 +51,27 @@ class RankingOptions(ExampleOptions):
         "next to it), trec or beir (a folder with corpus.jsonl, queries.jsonl and qrels/, of BEIR and MTEB)",
         "table",
         choices=FORMATS,
+        group="data",
     )
-    train: str = option(_FILE.format("train"), "")
-    dev: str = option(_FILE.format("dev"), "")
-    test: str = option(_FILE.format("test"), "")
-    query_column: str = option("column of the query", PairColumns.query)
-    passage_column: str = option("column of the passage", PairColumns.passage)
-    relevance_column: str = option("column of the relevance", PairColumns.relevance)
+    train: str = option(_FILE.format("train"), "", group="data")
+    dev: str = option(_FILE.format("dev"), "", group="data")
+    test: str = option(_FILE.format("test"), "", group="data")
+    query_column: str = option("column of the query", PairColumns.query, group="data")
+    passage_column: str = option("column of the passage", PairColumns.passage, group="data")
+    relevance_column: str = option("column of the relevance", PairColumns.relevance, group="data")
     query_id_column: str = option("column of the query_id, if any", PairColumns.query_id)
     passage_id_column: str = option("column of the passage_id, if any", PairColumns.passage_id)
-    collection: str = option("trec: file of all passages (id, tab, text)", "")
+    collection: str = option("trec: file of all passages (id, tab, text)", "", group="data")
     run: str = option(
         "trec, beir: candidates, best first: a TREC run, or query id, passage id and more with tabs. Without "
         "it, candidates are the judged passages and --depth others, drawn at random",
         "",
+        group="data",
     )
     qrels: str = option(
-        "trec: judgements (query id, 0, passage id, relevance; or BEIR's three columns, MS MARCO's two)", ""
+        "trec: judgements (query id, 0, passage id, relevance; or BEIR's three columns, MS MARCO's two)",
+        "",
+        group="data",
     )
     depth: int = option("trec, beir: candidates of a query to take from the run; 0: all", 0, least=0)
     candidates: int = option("candidates K of a record", 8, least=2)

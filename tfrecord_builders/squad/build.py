@@ -41,16 +41,18 @@ _FILE = f"the {{}} split: SQuAD's json, plain or .gz, or a table ({SOURCES})"
 class SquadOptions(ExampleOptions):
     """What to build; each field is a flag."""
 
-    train: str = option(_FILE.format("train"), "")
-    dev: str = option(_FILE.format("dev"), "")
-    test: str = option(_FILE.format("test"), "")
-    context_column: str = option("tables: column of the passage", "context")
-    question_column: str = option("tables: column of the question", "question")
+    train: str = option(_FILE.format("train"), "", group="data")
+    dev: str = option(_FILE.format("dev"), "", group="data")
+    test: str = option(_FILE.format("test"), "", group="data")
+    context_column: str = option("tables: column of the passage", "context", group="data")
+    question_column: str = option("tables: column of the question", "question", group="data")
     answers_column: str = option(
-        "tables: column of the answers, with their text and answer_start, or of one answer's text", "answers"
+        "tables: column of the answers, with their text and answer_start, or of one answer's text",
+        "answers",
+        group="data",
     )
     id_column: str = option("tables: column of the question's id, if any", "id")
-    seq_len: int = option("tokens of a window with its question", 512, least=5)
+    seq_len: int = option("tokens of a window with its question", 512, least=5, group="examples")
     max_question_len: int = option("most tokens of a question; the rest is cut", 64, least=1)
     stride: int = option("tokens from one window of a passage to the next", 128, least=1)
     segment_len: int = option(

@@ -42,23 +42,26 @@ _FILES = (
 class TaggingOptions(ExampleOptions):
     """What to build; each field is a flag. None means the default that the help states."""
 
-    train: Sequence[str] = option(_FILES.format("train"), ())
-    dev: Sequence[str] = option(_FILES.format("dev"), ())
-    test: Sequence[str] = option(_FILES.format("test") + ", tags may be missing", ())
+    train: Sequence[str] = option(_FILES.format("train"), (), group="data")
+    dev: Sequence[str] = option(_FILES.format("dev"), (), group="data")
+    test: Sequence[str] = option(_FILES.format("test") + ", tags may be missing", (), group="data")
     types: Sequence[str] = option(
         "types of entities, or with --scheme=tags all tags. Default: those of the training data", ()
     )
-    word_column: int = option("files of columns: that of the words, from 0; -1 is the last one", 0)
-    tag_column: int = option("files of columns: that of the tags", -1)
-    tokens_column: str = option("other files: column of the words, a list", "tokens")
-    tags_column: str = option("other files: column of the tags, a list", "tags")
+    word_column: int = option(
+        "files of columns: that of the words, from 0; -1 is the last one", 0, group="data"
+    )
+    tag_column: int = option("files of columns: that of the tags", -1, group="data")
+    tokens_column: str = option("other files: column of the words, a list", "tokens", group="data")
+    tags_column: str = option("other files: column of the tags, a list", "tags", group="data")
     scheme: str = option(
         "how tags mark entities, stored as BIO; tags: they mark none, each word has one (parts of speech)",
         "bio",
         choices=(*SCHEMES, TAGS),
+        group="data",
     )
     repair: bool = option("repair and count tags that the scheme does not allow; else they are errors", True)
-    seq_len: int = option("tokens of a sequence", 128, least=8)
+    seq_len: int = option("tokens of a sequence", 128, least=8, group="examples")
     stride: int | None = option(
         "pieces between the starts of two windows. Default: half a sequence", None, least=1
     )

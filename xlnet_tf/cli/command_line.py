@@ -71,9 +71,9 @@ def parse(argv: Sequence[str], positional: str | None = None) -> list[str]:
     """Parses the flags of a command; the `flags_parser` of `absl.app.run`; returns the program alone.
 
     --help shows the command's docstring and every flag, whichever module defines it; absl shows only those
-    of the main module. Of a command with a HelpScreen it shows the flags that most need, and so does the
-    command without any argument; --help=all shows all. It exits with status 0, and so do absl's other help
-    flags. Wrong or missing arguments exit with status 1 and one line on stderr.
+    of the main module. Of a command with a HelpScreen it shows the flags that most need; --help=all shows
+    all. A command that needs arguments shows the same without any. Help exits with status 0, absl's other
+    help flags, too. Wrong or missing arguments exit with status 1 and one line on stderr.
 
     `positional` is the flag that an argument without a name sets, if any.
     """
@@ -101,10 +101,9 @@ def parse(argv: Sequence[str], positional: str | None = None) -> list[str]:
         print(_help(values, required, everything))
         sys.exit()
     if problem:
-        screen = _screen()
-        if screen and len(argv) == 1:
+        if len(argv) == 1:
             print(_help(values, required, False), flush=True)
-        all_flags = help_screen.ALL if screen else "--help"
+        all_flags = help_screen.ALL if _screen(values) else "--help"
         sys.exit(f"ERROR: {' '.join(problem.split())} ({all_flags} describes all flags)")
     return rest
 
@@ -210,9 +209,10 @@ def _one_of(names: Sequence[str]) -> str:
     return f"one of {', '.join([first, *others])}" if others else first
 
 
-def _screen() -> HelpScreen | None:
+def _screen(values: flags.FlagValues) -> HelpScreen | None:
     """Returns what the command's --help shows first; None: all flags."""
-    return getattr(sys.modules["__main__"], "HELP_SCREEN", None)
+    own = getattr(sys.modules["__main__"], "HELP_SCREEN", None)
+    return own or HelpScreen.of_options(_flags_of_command(values))
 
 
 def _help(values: flags.FlagValues, required: Sequence[Sequence[str]], everything: bool) -> str:
@@ -220,7 +220,7 @@ def _help(values: flags.FlagValues, required: Sequence[Sequence[str]], everythin
     paragraphs = spelled(sys.modules["__main__"].__doc__ or "").rstrip().split("\n\n")
     text = ["\n\n".join(map(_wrapped, paragraphs)), ""]
     found = described(values, required)
-    if screen := _screen():
+    if screen := _screen(values):
         by_name = {re.sub(r"^--(\[no\])?| .*", "", name): (name, meaning) for name, meaning in found}
         used = screen.values(values)
         for group, names in screen.sections([*by_name], everything).items():

@@ -4,9 +4,12 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from absl import flags
+from typing_extensions import Self
 
 ALL = "--help=all"
 ADVANCED = "advanced"
+# Of flags that an option defines, in the order in which they are shown.
+GROUPS = ("data", "model", "examples", "answers", "server", "output")
 
 
 def _no_values(_: flags.FlagValues) -> Mapping[str, str]:
@@ -17,7 +20,7 @@ def _no_values(_: flags.FlagValues) -> Mapping[str, str]:
 class HelpScreen:
     """What --help shows first; --help=all adds the other flags, under `advanced`.
 
-    A command's main module has it as HELP_SCREEN.
+    A command's main module has it as HELP_SCREEN; else it follows from the groups of the command's options.
 
     Attributes:
         groups: names of flags by group, in the order in which they are shown.
@@ -26,6 +29,14 @@ class HelpScreen:
 
     groups: Mapping[str, Sequence[str]]
     values: Callable[[flags.FlagValues], Mapping[str, str]] = _no_values
+
+    @classmethod
+    def of_options(cls, flags_of_command: Sequence[flags.Flag]) -> Self | None:
+        """Returns the screen of flags whose options name their group; None if none does."""
+        of_flags = {flag.name: getattr(flag, "group", "") for flag in flags_of_command}
+        used = [group for group in GROUPS if group in of_flags.values()]
+        groups = {group: [name for name in of_flags if of_flags[name] == group] for group in used}
+        return cls(groups) if groups else None
 
     def sections(self, names: Sequence[str], everything: bool) -> dict[str, list[str]]:
         """Returns which of the flags are in which section."""

@@ -14,6 +14,7 @@ from xlnet_tf.generation.cached_layer import shape_of
 from xlnet_tf.generation.decoder import Cache, CachedDecoder
 from xlnet_tf.generation.layout import TextLayout
 from xlnet_tf.generation.sampling import Sampling, log_probabilities
+from xlnet_tf.generation.settings import WritingRules
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.text.special_tokens import PAD_ID
 
@@ -68,10 +69,17 @@ class DecodedTokens(NamedTuple):
 # Chooses a token for each candidate: from log-probabilities [B, C, V], what is written, and the number of the
 # step, to the tokens [B, C] and the candidates that they continue [B, C]; None: each continues itself.
 Choice = Callable[[tf.Tensor, DecodedTokens, tf.Tensor], tuple[tf.Tensor, tf.Tensor | None]]
+# Changes log-probabilities [B, C, V], given what is written.
+Change = Callable[[tf.Tensor, DecodedTokens], tf.Tensor]
 
 
 def sample(
-    model: XLNetPretrainer, layout: TextLayout, sampling: Sampling, stop_ids=(), xla: bool = False
+    model: XLNetPretrainer,
+    layout: TextLayout,
+    sampling: Sampling,
+    stop_ids=(),
+    xla: bool = False,
+    rules: WritingRules | None = None,
 ) -> DecodedTokens:
     """Writes one candidate for each text, by greedy choice or sampling; pieces in stop_ids end a text."""
 
@@ -82,11 +90,16 @@ def sample(
 
     decoder = CachedDecoder(model, layout, xla=xla)
     logits, cache = decoder.start(layout.order[:, :1])
-    return write(decoder, layout.order, logits, cache, choose, stop_ids)
+    return write(decoder, layout.order, logits, cache, choose, stop_ids, _change(layout, rules))
 
 
 def search(
-    model: XLNetPretrainer, layout: TextLayout, beams: int, stop_ids=(), xla: bool = False
+    model: XLNetPretrainer,
+    layout: TextLayout,
+    beams: int,
+    stop_ids=(),
+    xla: bool = False,
+    rules: WritingRules | None = None,
 ) -> DecodedTokens:
     """Writes the likeliest candidates that beam search finds for each text, best first.
 
@@ -96,13 +109,33 @@ def search(
     """
     decoder = CachedDecoder(model, layout, beams, xla)
     logits, cache = decoder.start(layout.order[:, :1])
-    return write(decoder, layout.order, logits, cache, best_continuations, stop_ids)
+    return write(decoder, layout.order, logits, cache, best_continuations, stop_ids, _change(layout, rules))
+
+
+def _change(layout: TextLayout, rules: WritingRules | None) -> Change | None:
+    """Returns what keeps the rules, given a text's context and what is written."""
+    if rules is None:
+        return None
+    context = tf.where(layout.is_context, layout.ids, PAD_ID)[:, None]
+
+    def change(log_probs, written):
+        contexts = tf.tile(context, [1, shape_of(written.tokens)[1], 1])
+        return sampling_lib.apply_rules(log_probs, tf.concat([contexts, written.tokens], axis=2), rules)
+
+    return change
 
 
 def write(
-    decoder: CachedDecoder, order: tf.Tensor, logits: tf.Tensor, cache: Cache, choose: Choice, stop_ids=()
+    decoder: CachedDecoder,
+    order: tf.Tensor,
+    logits: tf.Tensor,
+    cache: Cache,
+    choose: Choice,
+    stop_ids=(),
+    change: Change | None = None,
 ) -> DecodedTokens:
     """Writes all of an order, from the first token's logits [B, 1, V] and the context's cache on."""
+    change = change or (lambda log_probs, _: log_probs)
     candidates, steps = decoder.candidates, shape_of(order)[1]
     stop_ids = tf.convert_to_tensor(stop_ids, tf.int32)
 
@@ -118,12 +151,14 @@ def write(
     def body(step, written, cache):
         last, target = (tf.tile(order[:, number, None], [1, candidates]) for number in (step - 1, step))
         logits, cache = decoder.step(cache, written.tokens[:, :, step - 1], last, target[:, :, None])
-        return step + 1, *add(step, log_probabilities(logits[:, :, 0]), written, cache)
+        log_probs = change(log_probabilities(logits[:, :, 0]), written)
+        return step + 1, *add(step, log_probs, written, cache)
 
     # At first all candidates are the same: one counts.
     counts = tf.range(candidates)[:, None] == 0
-    log_probs = tf.where(counts, log_probabilities(logits), float("-inf"))  # [B, C, V]
-    written, cache = add(0, log_probs, DecodedTokens.nothing(order, candidates), cache)
+    nothing = DecodedTokens.nothing(order, candidates)
+    log_probs = change(tf.tile(log_probabilities(logits), [1, candidates, 1]), nothing)  # [B, C, V]
+    written, cache = add(0, tf.where(counts, log_probs, float("-inf")), nothing, cache)
     return tf.while_loop(
         lambda step, written, _: (step < steps) & tf.reduce_any(written.unfinished),
         body,

@@ -129,7 +129,8 @@ def _step_specs(model: XLNetPretrainer) -> dict[str, tf.TensorSpec]:
         "slot_positions": ids,
         "visible": _ints(None, None, None),
         "length": _ints(),
-        "position_keys": _floats(config.n_layer, config.n_head, None, config.d_head),
+        # Each layer's by itself: a slice of a table would be a copy in each step.
+        **{f"position_keys_{layer}": _floats(config.n_head, None, config.d_head) for layer in layers},
         **{
             f"{name}_{layer}": _floats(None, config.n_head, None, config.d_head)
             for name in ("keys", "values")
@@ -138,13 +139,13 @@ def _step_specs(model: XLNetPretrainer) -> dict[str, tf.TensorSpec]:
     }
 
 
-def _step(model, tokens, positions, targets, slot_positions, visible, length, position_keys, **cached):
+def _step(model, tokens, positions, targets, slot_positions, visible, length, **by_layer):
     """Computes a DecodingStep; returns the keys and values of the tokens [B, C], which the caller puts in.
 
     slot_positions [B, S + C] and visible [B, C, S + C], 1 or 0, have room for these tokens after the S slots.
     """
     layers = range(model.encoder.config.n_layer)
-    table = tf.unstack(tf.cast(position_keys, model.encoder.compute_dtype))
+    table = [tf.cast(by_layer[f"position_keys_{layer}"], model.encoder.compute_dtype) for layer in layers]
     fresh = []
 
     def append(slots, new, slot, axis):
@@ -156,8 +157,8 @@ def _step(model, tokens, positions, targets, slot_positions, visible, length, po
 
     step = DecodingStep(model, [RelativePositions(keys=keys) for keys in table], length, append)
     cache = Cache(
-        keys=tuple(cached[f"keys_{layer}"] for layer in layers),
-        values=tuple(cached[f"values_{layer}"] for layer in layers),
+        keys=tuple(by_layer[f"keys_{layer}"] for layer in layers),
+        values=tuple(by_layer[f"values_{layer}"] for layer in layers),
         positions=slot_positions,
         visible=tf.cast(visible, tf.bool),
         used=shape_of(slot_positions)[1] - shape_of(tokens)[1],

@@ -63,11 +63,11 @@ class LanguageModelGraphs(EncoderGraphs):
         self.vocab_size = model.encoder.config.n_token
         self._run = Graphs(model)
 
-    def sample(self, ids, lengths, new_tokens, settings, stop_ids):
-        return self._run(_sample, ids, lengths, np.int32(new_tokens), settings, stop_ids)
+    def sample(self, ids, lengths, new_tokens, settings, stop_ids, rules):
+        return self._run(_sample, ids, lengths, np.int32(new_tokens), settings, stop_ids, rules)
 
-    def search(self, ids, lengths, new_tokens, beams, stop_ids):
-        return self._run(_search, ids, lengths, np.int32(new_tokens), stop_ids, beams=beams)
+    def search(self, ids, lengths, new_tokens, beams, stop_ids, rules):
+        return self._run(_search, ids, lengths, np.int32(new_tokens), stop_ids, rules, beams=beams)
 
     def fill_jointly(self, ids, is_context, order, top_k):
         return self._run(_fill_jointly, ids, is_context, order, top_k=top_k)
@@ -89,14 +89,14 @@ def _score(model, ids, mask, is_scored, ranks, *, in_blocks):
     return scoring.token_log_probabilities(model, features, is_scored, ranks, in_blocks)
 
 
-def _sample(model, ids, lengths, most, settings, stop_ids, *, in_blocks):
+def _sample(model, ids, lengths, most, settings, stop_ids, rules, *, in_blocks):
     layout = continuation(ids, lengths, tf.fill(tf.shape(lengths), most), most)
-    return decoding_loop.sample(model, layout._replace(in_blocks=in_blocks), settings, stop_ids)
+    return decoding_loop.sample(model, layout._replace(in_blocks=in_blocks), settings, stop_ids, rules=rules)
 
 
-def _search(model, ids, lengths, most, stop_ids, *, beams, in_blocks):
+def _search(model, ids, lengths, most, stop_ids, rules, *, beams, in_blocks):
     layout = continuation(ids, lengths, tf.fill(tf.shape(lengths), most), most)
-    return decoding_loop.search(model, layout._replace(in_blocks=in_blocks), beams, stop_ids)
+    return decoding_loop.search(model, layout._replace(in_blocks=in_blocks), beams, stop_ids, rules=rules)
 
 
 def _fill_jointly(model, ids, is_context, order, *, top_k, in_blocks):

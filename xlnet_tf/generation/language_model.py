@@ -1,8 +1,10 @@
 """A pretrained model for texts: continues, fills, scores and embeds them."""
 
+import functools
+import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from typing_extensions import Self
@@ -15,10 +17,13 @@ from xlnet_tf.generation.arrays.openvino import OpenVinoEngine
 from xlnet_tf.generation.results import Continuation, FilledText, Filling, Guess, TextScore, TextVectors
 from xlnet_tf.generation.settings import (
     MOST_CANDIDATES,
+    WritingRules,
     by_length,
     check_range,
     check_text_lengths,
+    piece_ids,
     same_for_all,
+    writing_rules,
 )
 from xlnet_tf.schema import is_whole
 from xlnet_tf.serving.openvino.folder import find_folder
@@ -31,15 +36,39 @@ if TYPE_CHECKING:
 
 EASIEST_FIRST = "easiest_first"
 
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+_OF_EACH_TEXT = ("contexts", "orders", "order")  # options that have a value for each text
+
+
+def _one_or_list(method: _Method) -> _Method:
+    """Lets a method take one text instead of a list, and return its result instead of a list."""
+    signature = inspect.signature(method)
+    _, texts, *_ = signature.parameters
+
+    @functools.wraps(method)
+    def asked(*args, **options):
+        given = signature.bind(*args, **options).arguments
+        if not isinstance(given[texts], str):
+            return method(*args, **options)
+        for name in (texts, *_OF_EACH_TEXT):
+            value = given.get(name)
+            if name in (texts, "contexts") or not isinstance(value, str):  # an order may be one of all texts
+                given |= {} if value is None else {name: [value]}
+        return method(**given)[0]
+
+    return asked  # type: ignore[return-value]
+
 
 class XLNetLanguageModel:
-    """A pretrained model and its tokenizer, for lists of texts; rows of a batch never see each other.
+    """A pretrained model and its tokenizer, for texts; rows of a batch never see each other.
+
+    Each method takes a list of texts, or one text, and then returns its result alone.
 
     Example:
         >>> model = XLNetLanguageModel.from_pretrained("xlnet_cased_L-12_H-768_A-12")
-        >>> model.generate(["The film was so good that"], max_new_tokens=20, top_p=0.9)[0].text
-        >>> model.fill_mask(["I live in <mask> <mask>."])[0].fillings[0].pieces
-        >>> model.score(["A fine film."], order="right_to_left")[0].total
+        >>> model.generate("The film was so good that", max_new_tokens=20, top_p=0.9).text
+        >>> model.fill_mask("I live in <mask> <mask>.").fillings[0].pieces
+        >>> model.score(["A fine film.", "Fine a film."], order="right_to_left")[0].total
         >>> model.embed(["A fine film."]).mean
     """
 
@@ -99,9 +128,10 @@ class XLNetLanguageModel:
         self.model.save_pretrained(folder, self.tokenizer)
 
     @hints.refusing_options
+    @_one_or_list
     def generate(
         self,
-        prompts: Sequence[str],
+        prompts: str | Sequence[str],
         *,
         max_new_tokens: int = 50,
         temperature: float = 1.0,
@@ -109,6 +139,8 @@ class XLNetLanguageModel:
         top_p: float = 1.0,
         seed: int = 0,
         stop: Sequence[str] = (),
+        forbid: Sequence[str] = (),
+        repetition_penalty: float = 1.0,
         batch_size: int = 8,
     ) -> list[Continuation]:
         """Continues texts, from left to right, by sampling.
@@ -121,44 +153,52 @@ class XLNetLanguageModel:
             top_p: draws from the fewest likeliest pieces that have this much probability.
             seed: a continuation depends on it and on the prompt's position in the list, not on other prompts.
             stop: pieces, such as "." or "<eop>", that end a text, as its last one.
+            forbid: pieces that are never written, such as "<eop>".
+            repetition_penalty: from 1, for none: the log-probability of each piece that is in the prompt, or
+                was written, is multiplied by it. It and `forbid` make another distribution, which all
+                probabilities are of.
             batch_size: texts that are read together.
         """
         ids = self._encode_prompts(prompts, max_new_tokens)
         settings = same_for_all(len(ids), temperature, top_k, top_p, seed)
-        stop_ids = self._stop_ids(stop)
+        limits = self._limits(stop, forbid, repetition_penalty)
 
         def write(rows):
             prompts = _padded(ids, rows)
-            written = self._engine.sample(*prompts, max_new_tokens, settings.take(rows), stop_ids)
+            written = self._engine.sample(*prompts, max_new_tokens, settings.take(rows), *limits)
             candidates = zip(rows, written.tokens[:, 0], written.log_probs[:, 0])
             return [self._continuation(ids[row], *each) for row, *each in candidates]
 
         return _in_batches(write, ids, batch_size)
 
     @hints.refusing_options
+    @_one_or_list
     def search(
         self,
-        prompts: Sequence[str],
+        prompts: str | Sequence[str],
         *,
         max_new_tokens: int = 50,
         beams: int = 4,
         stop: Sequence[str] = (),
+        forbid: Sequence[str] = (),
+        repetition_penalty: float = 1.0,
         batch_size: int = 8,
     ) -> list[list[Continuation]]:
         """Continues texts by beam search.
 
         Args:
             beams: continuations that are followed at a time, and returned; at most settings.MOST_CANDIDATES.
+            stop, forbid, repetition_penalty: as in `generate`.
 
         Returns:
             For each prompt its likeliest continuations, best first.
         """
         ids = self._encode_prompts(prompts, max_new_tokens)
         self._check_candidates("beams", beams)
-        stop_ids = self._stop_ids(stop)
+        limits = self._limits(stop, forbid, repetition_penalty)
 
         def write(rows):
-            written = self._engine.search(*_padded(ids, rows), max_new_tokens, beams, stop_ids)
+            written = self._engine.search(*_padded(ids, rows), max_new_tokens, beams, *limits)
             return [
                 [self._continuation(ids[row], *each) for each in zip(*beam) if np.isfinite(each[1]).all()]
                 for row, *beam in zip(rows, written.tokens, written.log_probs)
@@ -167,9 +207,10 @@ class XLNetLanguageModel:
         return _in_batches(write, ids, batch_size)
 
     @hints.refusing_options
+    @_one_or_list
     def fill_mask(
         self,
-        texts: Sequence[str],
+        texts: str | Sequence[str],
         *,
         top_k: int = 5,
         orders: Sequence[Sequence[int]] | None = None,
@@ -198,9 +239,10 @@ class XLNetLanguageModel:
         return _in_batches(fill, ids, batch_size)
 
     @hints.refusing_options
+    @_one_or_list
     def infill(
         self,
-        texts: Sequence[str],
+        texts: str | Sequence[str],
         *,
         orders: Sequence[Sequence[int]] | str | None = None,
         temperature: float = 1.0,
@@ -230,10 +272,11 @@ class XLNetLanguageModel:
         return _in_batches(fill, ids, batch_size)
 
     @hints.refusing_options
+    @_one_or_list
     def score(
         self,
-        texts: Sequence[str],
-        contexts: Sequence[str] | None = None,
+        texts: str | Sequence[str],
+        contexts: str | Sequence[str] | None = None,
         *,
         order: str | Sequence[Sequence[int]] = "left_to_right",
         seed: int = 0,
@@ -245,8 +288,9 @@ class XLNetLanguageModel:
         )
 
     @hints.refusing_options
+    @_one_or_list
     def embed(
-        self, texts: Sequence[str], *, tokens: bool = False, layer: int = -1, batch_size: int = 8
+        self, texts: str | Sequence[str], *, tokens: bool = False, layer: int = -1, batch_size: int = 8
     ) -> TextVectors:
         """Returns vectors of texts: see arrays.embedding.embed_texts, which explains the options."""
         return embedding.embed_texts(
@@ -270,17 +314,12 @@ class XLNetLanguageModel:
         """Reads some of the texts with gaps, and puts the gaps into the order of filling."""
         return gaps.read_gaps(self.tokenizer, [texts[row] for row in rows], [orders[row] for row in rows])
 
-    def _stop_ids(self, stop: Sequence[str]) -> np.ndarray:
-        if isinstance(stop, str) or not isinstance(stop, Iterable):
-            raise UserError(f"stop is {stop!r}; expected a list of pieces, such as {[stop or '.']!r}")
-        ids = self.tokenizer.get_vocab() if stop else {}
-        for piece in stop:
-            if not isinstance(piece, str) or ids.get(piece, 0) < EOP_ID:
-                raise UserError(
-                    f"stop has {piece!r}, which is not a piece of the vocabulary that is ever written; a "
-                    "word begins with '▁'"
-                )
-        return np.array([ids[piece] for piece in stop], np.int32)
+    def _limits(
+        self, stop: Sequence[str], forbid: Sequence[str], repetition_penalty: float
+    ) -> tuple[np.ndarray, WritingRules]:
+        """Returns the pieces that end a text, and the rules for what may be written."""
+        stop_ids = piece_ids("stop", stop, self.tokenizer, least=EOP_ID)
+        return stop_ids, writing_rules(self.tokenizer, forbid, repetition_penalty, stop)
 
     def _continuation(self, prompt: np.ndarray, tokens: np.ndarray, log_probs: np.ndarray) -> Continuation:
         count = np.count_nonzero(tokens != PAD_ID)

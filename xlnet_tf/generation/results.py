@@ -124,3 +124,8 @@ class TextVectors:
     cls: np.ndarray
     tokens: list[np.ndarray] | None = None
     pieces: list[list[str]] | None = None
+
+    def __getitem__(self, row: int) -> "TextVectors":
+        """Returns the vectors of one text, without the axis N."""
+        of_tokens = (None, None) if self.tokens is None else (self.tokens[row], self.pieces[row])
+        return TextVectors(self.mean[row], self.cls[row], *of_tokens)

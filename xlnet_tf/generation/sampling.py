@@ -7,7 +7,8 @@ Shapes: B rows, G tokens to write, V vocabulary.
 
 import tensorflow as tf
 
-from xlnet_tf.generation.settings import Sampling
+from xlnet_tf.generation.cached_layer import shape_of
+from xlnet_tf.generation.settings import Sampling, WritingRules
 from xlnet_tf.records.splitmix64 import stream
 from xlnet_tf.text.special_tokens import EOP_ID
 
@@ -29,6 +30,27 @@ def log_probabilities(logits: tf.Tensor) -> tf.Tensor:
     """Normalizes logits [..., V] over the pieces that texts are made of: no symbols but `<eop>`."""
     is_symbol = tf.range(logits.shape[-1]) < EOP_ID
     return tf.nn.log_softmax(tf.where(is_symbol, float("-inf"), logits))
+
+
+def apply_rules(log_probs: tf.Tensor, texts: tf.Tensor, rules: WritingRules) -> tf.Tensor:
+    """Normalizes log_probs [B, C, V] anew, once the rules are kept; texts [B, C, T] are PAD where empty.
+
+    Source of the penalty: CTRL (Keskar et al., 2019), section 4.1, there of logits, whose zero is arbitrary.
+    """
+    batch, candidates, pieces = shape_of(log_probs)
+
+    def apply():
+        ids = tf.reshape(texts, [batch * candidates, -1])
+        rows = tf.tile(tf.range(batch * candidates)[:, None], [1, tf.shape(ids)[1]])
+        penalties = tf.fill(tf.shape(ids), rules.repetition_penalty)
+        ones = tf.ones([batch * candidates, pieces])
+        factors = tf.tensor_scatter_nd_update(ones, tf.stack([rows, ids], axis=2), penalties)
+        is_forbidden = tf.reduce_any(tf.range(pieces)[:, None] == rules.forbidden, axis=1)
+        penalized = log_probs * tf.reshape(factors, tf.shape(log_probs))
+        return tf.nn.log_softmax(tf.where(is_forbidden, float("-inf"), penalized))
+
+    is_used = (tf.size(rules.forbidden) > 0) | (rules.repetition_penalty != 1)
+    return tf.cond(is_used, apply, lambda: log_probs)
 
 
 def choose(log_probs: tf.Tensor, draws: tf.Tensor, sampling: Sampling) -> tf.Tensor:

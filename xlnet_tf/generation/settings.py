@@ -1,6 +1,6 @@
 """Settings of a language model's answers and their checks: sampling, lengths, batches; no TensorFlow."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,8 @@ from xlnet_tf.errors import UserError, short_repr
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.schema import is_whole
 from xlnet_tf.text.sorted_windows import sorted_windows
+from xlnet_tf.text.special_tokens import EOP_ID
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 LONGEST = 32_768  # tokens of a text, those that are written included
 _UNSEEN = 3  # seconds without a progress bar
@@ -20,6 +22,7 @@ _MOST_SEEDS = 1 << 43
 
 # Between these a temperature divides logits without overflow; below the first, the likeliest piece is taken.
 COLDEST, HOTTEST = 0.001, 100.0
+HARDEST = 10  # penalty of a repetition
 MOST_CANDIDATES = 256  # of beam search, and guesses for a gap: memory and time grow with them
 
 
@@ -41,6 +44,48 @@ class Sampling(NamedTuple):
     def take(self, rows: np.ndarray) -> Self:
         """Returns the settings of some rows."""
         return self._make(values[rows] for values in self)
+
+
+class WritingRules(NamedTuple):
+    """What may be written, for all texts alike: arrays, or tensors in a graph.
+
+    Attributes:
+        forbidden: [F] int32, pieces that are never written.
+        repetition_penalty: float32, by which the log-probability of each piece that a text has already, in
+            its prompt or what was written, is multiplied; 1: none.
+    """
+
+    forbidden: Any
+    repetition_penalty: Any
+
+
+def writing_rules(
+    tokenizer: XLNetTokenizer, forbid: Sequence[str], repetition_penalty: float, stop: Sequence[str] = ()
+) -> WritingRules:
+    """Checks rules, which must let each piece of `stop` be written; returns them as arrays."""
+    is_right = is_number(repetition_penalty) and 1 <= repetition_penalty <= HARDEST
+    expected = f"a number from 1, for none, to {HARDEST}"
+    check_range("repetition_penalty", repetition_penalty, is_right, expected)
+    forbidden = piece_ids("forbid", forbid, tokenizer)
+    if both := [piece for piece in stop if piece in forbid]:
+        raise UserError(f"forbid has {both[0]!r}, and so has stop: leave it out of one of them")
+    if len({*range(EOP_ID), *forbidden.tolist()}) == tokenizer.vocab_size:
+        raise UserError("forbid has all pieces that are ever written; expected fewer")
+    return WritingRules(forbidden, np.float32(repetition_penalty))
+
+
+def piece_ids(name: str, pieces: Sequence[str], tokenizer: XLNetTokenizer, least: int = 0) -> np.ndarray:
+    """Returns the ids, from `least` on, of pieces of a setting's list: int32."""
+    if isinstance(pieces, str) or not isinstance(pieces, Iterable):
+        raise UserError(f"{name} is {pieces!r}; expected a list of pieces, such as {[pieces or '.']!r}")
+    ids = tokenizer.get_vocab() if pieces else {}
+    for piece in pieces:
+        if not isinstance(piece, str) or ids.get(piece, -1) < least:
+            kind = " that is ever written" * bool(least)
+            raise UserError(
+                f"{name} has {piece!r}, which is not a piece of the vocabulary{kind}; a word begins with '▁'"
+            )
+    return np.array([ids[piece] for piece in pieces], np.int32)
 
 
 def same_for_all(count: int, temperature: float, top_k: int, top_p: float, seed: int) -> Sampling:

@@ -215,14 +215,19 @@ class ExampleSet(RecordSet):
                 logging.info("the lengths of examples are counted at each start: %s", error)
         return lengths
 
-    def table(self) -> str:
-        """Returns a readable summary of the set, one fact per line."""
+    def facts(self) -> list[tuple[str, str]]:
+        """Returns what is to be known of the set: names and values, for people."""
         tokens = f"{self.sequences} x {self.seq_len}" if self.sequences > 1 else str(self.seq_len)
         rows = [("examples", f"{self.records:,}"), ("tokens of an example", tokens)]
         rows += [(name, f"{value:,}") for name, value in self.statistics.items()]
         for reason, skipped in self.skipped.items():
             first = ", ".join(skipped["places"][:3])
             rows.append((f"skipped: {reason}", f"{skipped['count']:,} ({first})"))
+        return rows
+
+    def table(self) -> str:
+        """Returns a readable summary of the set, one fact per line."""
+        rows = self.facts()
         width = max(len(name) for name, _ in rows)
         lines = [f"{self.split}: {self.folder}", *(f"  {n:<{width}}  {v}" for n, v in rows)]
         return "\n".join(lines)

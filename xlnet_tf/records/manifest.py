@@ -181,6 +181,13 @@ class Manifest(RecordSet):
         """
         return all(source.get("num_predict", 0) is not None for source in self.corpus)
 
+    def facts(self) -> list[tuple[str, str]]:
+        """Returns what is to be known of the set: names and values, for people."""
+        counts = {name: value for name, value in self.statistics.items() if isinstance(value, int)}
+        sizes = {"records": self.records, "tokens of a record": self.seq_len}
+        numbers = [(name.replace("_", " "), f"{value:,}") for name, value in (sizes | counts).items()]
+        return [*numbers, ("objective", self.objective), ("passes", f"{self.num_passes}")]
+
     def settings(self) -> dict[str, Any]:
         """Returns the fields that determine the bytes of the records: all but shards and statistics."""
         fields = dataclasses.replace(self, shards=(), statistics={}).fields()

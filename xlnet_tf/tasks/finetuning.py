@@ -5,6 +5,7 @@ what its loss is, what it predicts for each example, and how predictions are sco
 """
 
 import abc
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -20,6 +21,8 @@ from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.model_card import PARAMS_FILE
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.pages import next_steps, page
+from xlnet_tf.records import example_report
 from xlnet_tf.records.batching import WINDOW
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import compatibility
@@ -32,6 +35,8 @@ from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 from xlnet_tf.training.checks import check_memory
 from xlnet_tf.training.early_stopping import keep_best
 from xlnet_tf.training.run import run_training
+
+_CHARACTERS = 400  # of a text on the run's page
 
 
 def register(experiment: str, config: type[FinetuningConfig]) -> Callable[[type], type]:
@@ -147,6 +152,25 @@ class FinetuningTask(ScoredTask):
 
     def after_evaluation(self, model, metrics: Mapping[str, float], step: int, model_dir: str):
         keep_best(self, model, metrics, step, model_dir)
+
+    def report_parts(self, model_dir):
+        if self.mistakes:
+            yield page.section("Mistakes", "What the last evaluation on dev got wrong.")
+            rows = [[next_steps.short(text, _CHARACTERS) for text in each] for each in self.mistakes]
+            yield page.table(("Text", "Expected", "Answered"), rows)
+        for split, examples in self.data.sets.items():
+            yield page.section(f"Data: {split}", str(examples.folder))
+            yield page.table(("Of the set", "Value"), examples.facts())
+            yield from map(page.paragraph, example_report.warnings(examples))
+        task = task_registry.canonical(self.example_set.task)
+        dev = str(self.validation_set.folder) if self.validation_set else ""
+        yield page.section("Next")
+        yield page.commands(next_steps.after_finetuning(model_dir, task, self._first_example, dev))
+
+    @functools.cached_property
+    def _first_example(self) -> Mapping[str, Any]:
+        """The first training example's line of examples.jsonl, read once: its checksum takes a while."""
+        return next(self.example_set.sidecar(), {})
 
     def save_assets(self, model_dir: str):
         """Writes next to the weights what later tools need: architecture, tokenizer, the set's settings."""

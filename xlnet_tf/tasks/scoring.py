@@ -1,8 +1,9 @@
 """What a task predicts for examples, and how the predictions for a set are scored and written."""
 
 import abc
-from collections.abc import Mapping
-from typing import Any, ClassVar
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -18,7 +19,16 @@ from xlnet_tf.training.task import Task
 
 _CONSTANT = 1e-4  # outputs that differ by less than this come from a model that has collapsed
 UNREACHED = ": no threshold reaches it on the dev examples"  # after a shortfall of these
+MOST_MISTAKES = 20  # that are kept of an evaluation
 Predictions = Mapping[str, np.ndarray]  # name -> [records, ...], in the order of the set
+
+
+class Mistake(NamedTuple):
+    """An example that a model answers wrongly, for people."""
+
+    text: str
+    expected: str
+    answered: str
 
 
 class ScoredTask(Task):
@@ -32,6 +42,7 @@ class ScoredTask(Task):
             position of one.
         example_set: the set that says what the model is for: its labels and sizes.
         validation_set: the set that is evaluated or predicted; None: there is none.
+        mistakes: of the last evaluation in a training, the clearest first.
     """
 
     BEST_METRIC: ClassVar[str] = "accuracy"
@@ -41,6 +52,7 @@ class ScoredTask(Task):
     POSITION_PREDICTIONS: ClassVar[tuple[str, ...]] = ()
     example_set: ExampleSet
     validation_set: ExampleSet | None
+    mistakes: Sequence[Mistake] = ()
 
     @property
     def shown_metric(self) -> str:
@@ -77,6 +89,10 @@ class ScoredTask(Task):
     @abc.abstractmethod
     def write_predictions(self, examples: ExampleSet, predictions: Predictions, folder: str) -> list[str]:
         """Writes the predictions for a set as files for people and scorers; returns their paths."""
+
+    def find_mistakes(self, examples: ExampleSet, predictions: Predictions) -> Iterator[Mistake]:
+        """Yields what a model answers wrongly in a set with answers, the clearest first if that is known."""
+        yield from ()
 
     def tables(self, examples: ExampleSet, predictions: Predictions) -> str:
         """Returns further tables of an evaluation, for people."""
@@ -140,6 +156,8 @@ class ScoredTask(Task):
             )
             return {self.BEST_METRIC: -np.inf}
         self.warn_if_collapsed(self.validation_set, predictions)
+        found = self.find_mistakes(self.validation_set, predictions)
+        self.mistakes = [*itertools.islice(found, MOST_MISTAKES)]
         return self.score(self.validation_set, predictions)
 
 

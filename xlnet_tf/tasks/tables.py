@@ -1,6 +1,9 @@
 """Fine-tuning on a table of your own in one call: task, columns, length and settings are found."""
 
-from collections.abc import Mapping
+import contextlib
+import inspect
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from official.core import exp_factory, task_factory
@@ -8,6 +11,7 @@ from official.core import exp_factory, task_factory
 from tfrecord_builders.automatic.build import Sources, build, default_model_dir
 from xlnet_tf import folders, hub, task_registry
 from xlnet_tf.checkpoints import open_checkpoint
+from xlnet_tf.errors import UserError
 from xlnet_tf.models.head import XLNetHead
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks.seeds import finetune_seeds
@@ -22,6 +26,31 @@ def suggested(train: str, init_checkpoint: str) -> Suggested:
     return suggest(width, ExampleSet.load(train).records)
 
 
+_FLAG = re.compile(r"--(\w+)(?:=([\w.:/-]*\w))?")
+_OTHERWISE = {"init_checkpoint": "model", "data": "--data of the command xlnet-tf finetune"}
+
+
+@contextlib.contextmanager
+def _naming_arguments() -> Iterator[None]:
+    """Lets messages name arguments of `finetune` instead of the command's flags."""
+    known = inspect.signature(finetune).parameters
+
+    def argument(match: re.Match[str]) -> str:
+        flag, value = match.groups()
+        if flag.endswith("_column"):
+            return f'columns={{"{flag.removesuffix("_column")}": "{value or "..."}"}}'
+        name = _OTHERWISE.get(flag, flag)
+        if flag in _OTHERWISE or flag in known:
+            return f'{name}="{value}"' if value else name
+        return match[0]
+
+    try:
+        yield
+    except UserError as error:
+        raise type(error)(_FLAG.sub(argument, str(error))) from error
+
+
+@_naming_arguments()
 def finetune(
     train: str,
     model: str,

@@ -14,7 +14,7 @@ from absl import logging
 from xlnet_tf import files
 from xlnet_tf.checkpoints.formats import write_model
 from xlnet_tf.checkpoints.model_card import BEST, CARD_FILE, METRICS_FILE, PARAMS_FILE, ModelCard
-from xlnet_tf.training.progress import HISTORY, read_history
+from xlnet_tf.checkpoints.of_runs import HISTORY, read_history
 from xlnet_tf.training.task import Task
 
 HOURS_FILE = "hours.json"

@@ -11,6 +11,7 @@ from xlnet_tf.training.guard import Watch
 from xlnet_tf.training.interruption import OnAnyHost, Preemption, has_peers, named_lack_of_memory
 from xlnet_tf.training.profile import Profile
 from xlnet_tf.training.progress import Progress, number
+from xlnet_tf.training.report import RunReport
 from xlnet_tf.training.saving import Checkpoints
 from xlnet_tf.training.trainer import Trainer
 
@@ -28,9 +29,9 @@ class TrainingLoop(orbit.Controller):
         self._on_any_host = OnAnyHost(trainer.strategy)
         self._preemption = Preemption(trainer.strategy)
         self._profile = Profile(settings.profile_steps, model_dir)
-        self._progress = Progress(
-            model_dir, trainer.global_step, settings.train_steps, trainer.task.shown_metric, write=is_chief
-        )
+        self._report = RunReport(trainer.task, model_dir, settings.train_steps, write=is_chief)
+        about = settings.train_steps, trainer.task.shown_metric, is_chief, self._report
+        self._progress = Progress(model_dir, trainer.global_step, *about)
         checkpoints = _checkpoints(trainer, model_dir, self._on_any_host)
         super().__init__(
             strategy=trainer.strategy,
@@ -44,6 +45,7 @@ class TrainingLoop(orbit.Controller):
             summary_interval=settings.summary_interval if is_chief else None,
             train_actions=[
                 self._progress.train,
+                self._report.write_if_due,
                 Watch(trainer, settings.max_skipped_steps, self._last_saved),
                 self._end_if_asked,
                 self._end_if_hours_are_used,
@@ -72,6 +74,7 @@ class TrainingLoop(orbit.Controller):
                 self._progress.say(notice)
             metrics, reason = self._evaluation()
             if self._on_any_host(bool(reason)):  # the reason why the run had ended before this start
+                self._report.write(reason)
                 return metrics
             ends = False
             while not ends and (step := self._step) < last:
@@ -90,6 +93,7 @@ class TrainingLoop(orbit.Controller):
             if ends:
                 self._save_now()
                 self._progress.say(reason)
+            self._report.write(reason or "The run has ended.")
         return metrics
 
     def _next_evaluation(self, step: int) -> int:
@@ -124,6 +128,7 @@ class TrainingLoop(orbit.Controller):
         is_regular = step % self._settings.validation_interval == 0
         if self._owner and (is_regular or step == self._settings.train_steps):
             task.after_evaluation(self.trainer.model, metrics, step, self._model_dir)
+        self._report.write()
         if self._patience.lost(metrics, step):
             return metrics, self._patience.reason(step)
         if step and is_regular:

@@ -12,6 +12,7 @@ import tqdm
 from xlnet_tf import files
 from xlnet_tf.checkpoints.of_runs import HISTORY, read_history
 from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.training.report import RunReport
 
 # Without the time so far and the steps per second, so that loss and learning rate fit into 80 columns.
 _BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} {remaining}{postfix}"
@@ -26,17 +27,24 @@ class Progress:
     """Moves a bar over the steps and writes `history.jsonl`, one line per report, inside of a `with` block.
 
     When the block begins, it drops lines after the resumed step. `metric` is the task's own, shown next to
-    the loss; only the chief should `write`.
+    the loss; `report` gets all lines; only the chief should `write`.
     """
 
     def __init__(
-        self, model_dir: str, global_step: tf.Variable, train_steps: int, metric: str = "", write: bool = True
+        self,
+        model_dir: str,
+        global_step: tf.Variable,
+        train_steps: int,
+        metric: str = "",
+        write: bool = True,
+        report: RunReport | None = None,
     ):
         self._path = f"{model_dir}/{HISTORY}"
         self._step = global_step
         self._train_steps = train_steps
         self._metric = metric
         self._write = write
+        self._report = report
         # In the order in which a narrow terminal has room for them.
         self._shown = dict.fromkeys(("loss", "lr", f"dev_{metric}", "tokens", "dev_loss"), "")
 
@@ -95,6 +103,8 @@ class Progress:
             line = {"step": int(self._step.numpy()), "kind": kind} | values
             with files.writing(self._path), tf.io.gfile.GFile(self._path, "a") as file:
                 file.write(json.dumps(line) + "\n")
+            if self._report:
+                self._report.add(line)
         return values
 
     def _drop_after(self, step: int):
@@ -103,3 +113,5 @@ class Progress:
             return
         lines = [line for line in read_history(self._path) if line["step"] < step + (line["kind"] == "train")]
         files.write(self._path, "".join(json.dumps(line) + "\n" for line in lines))
+        for line in lines if self._report else ():
+            self._report.add(line)

@@ -1,7 +1,7 @@
 """The interface between a task and our Trainer: its data, its sums, and its answers to a run's questions."""
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -106,6 +106,10 @@ class Task(base_task.Task):
     def out_of_bounds(self, metrics: Mapping[str, float], model_dir: str) -> str:
         """Returns why a run must end after an evaluation with these metrics; "" if it need not."""
         return ""
+
+    def report_parts(self, model_dir: str) -> Iterator[str]:
+        """Yields parts of the run's page (see pages.page) that the task alone knows: data, mistakes, ..."""
+        yield from ()
 
     def after_evaluation(
         self, model: tf_keras.Model, metrics: Mapping[str, float], step: int, model_dir: str

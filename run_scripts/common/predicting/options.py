@@ -17,6 +17,7 @@ class PredictOptions:
         "The fine-tuned model: folder of a run, of save_pretrained or, for texts, of export, a .keras file "
         "or hf://OWNER/NAME; needed without --server.",
         None,
+        group="model",
     )
     checkpoint: str = flags.option("Weights: best, last, or as ckpt-100; empty: best if kept, else last.", "")
     data: str | None = flags.option(
@@ -24,6 +25,7 @@ class PredictOptions:
         "or JSON lines, with the model's inputs by name; in shards also text, parquet, folders, globs and "
         "several of them, separated by commas.",
         None,
+        group="data",
     )
     input: Sequence[str] = flags.option(
         "NAME=VALUE: a text for the model, a list as JSON; repeat it for other inputs and rows.",
@@ -31,20 +33,35 @@ class PredictOptions:
         repeated=True,
     )
     text: Sequence[str] = flags.option(
-        "A text to answer, as --input=text=; repeat it for more.", (), repeated=True, aliases=("words",)
+        "A text to answer, as --input=text=; repeat it for more.",
+        (),
+        repeated=True,
+        aliases=("words",),
+        group="data",
     )
-    text_pair: Sequence[str] = flags.option("The second text of a pair, after --text.", (), repeated=True)
-    question: Sequence[str] = flags.option("A question to answer.", (), repeated=True)
-    context: Sequence[str] = flags.option("The text that the question is about.", (), repeated=True)
-    option: Sequence[str] = flags.option("An option of the question; repeat it.", (), repeated=True)
-    query: Sequence[str] = flags.option("A query to rank candidates for.", (), repeated=True)
-    candidate: Sequence[str] = flags.option("A candidate for the query; repeat it.", (), repeated=True)
+    text_pair: Sequence[str] = flags.option(
+        "The second text of a pair, after --text.", (), repeated=True, group="data"
+    )
+    question: Sequence[str] = flags.option("A question to answer.", (), repeated=True, group="data")
+    context: Sequence[str] = flags.option(
+        "The text that the question is about.", (), repeated=True, group="data"
+    )
+    option: Sequence[str] = flags.option(
+        "An option of the question; repeat it.", (), repeated=True, group="data"
+    )
+    query: Sequence[str] = flags.option("A query to rank candidates for.", (), repeated=True, group="data")
+    candidate: Sequence[str] = flags.option(
+        "A candidate for the query; repeat it.", (), repeated=True, group="data"
+    )
     column: Sequence[str] = flags.option(
         "INPUT=COLUMN: the column of a file of texts that has another name than the model's input.",
         (),
         repeated=True,
+        group="data",
     )
-    output_dir: str | None = flags.option("Folder for the files; needed for a set of examples.", None)
+    output_dir: str | None = flags.option(
+        "Folder for the files; needed for a set of examples.", None, group="output"
+    )
     batch_size: int = flags.option(
         "Examples per step, all devices.", 32, least=1, most=training_flags.ROWS - 1
     )

@@ -62,7 +62,7 @@ class Predicting(ModelByPath):
 class TextModel(ModelByPath):
     """A model that answers one text of each row; each field but `path`, the model's, is a flag."""
 
-    text_field: str = option("Column with the text.", "text")
+    text_field: str = option("Column with the text.", "text", group="data")
     dtype: str = option(DTYPE_HELP, "float32", choices=("float32", "bfloat16"))
 
 
@@ -70,11 +70,12 @@ class TextModel(ModelByPath):
 class Scoring(TextModel):
     """A pretrained model that scores texts; see generation.arrays.scoring.score_texts."""
 
-    context: str = option("What stands before each text.", "")
+    context: str = option("What stands before each text.", "", group="answers")
     order: str = option(
         "Order in which the pieces are predicted.",
         "left_to_right",
         choices=("left_to_right", "right_to_left", "random"),
+        group="answers",
     )
     seed: int = option("Random seed for --order=random.", 0, least=0, most=MOST_SEED)
     pieces: bool = option("Of a corpus: write each piece and its log-probability, too.", False)
@@ -110,9 +111,9 @@ class Embedding(TextModel):
     """Float32 vectors of texts; see generation.arrays.embedding.embed_texts."""
 
     checkpoint: str = option("Of a fine-tuned run: best, last, or as ckpt-100; empty: best.", "")
-    pooling: str = option("Which vector stands for a text.", "mean", choices=("mean", "cls"))
+    pooling: str = option("Which vector stands for a text.", "mean", choices=("mean", "cls"), group="answers")
     layer: int = option("Layer whose output is taken, from 0; -1: the last.", -1)
-    tokens: bool = option("Give each token's piece and vector, too.", False)
+    tokens: bool = option("Give each token's piece and vector, too.", False, group="answers")
 
     def load(self, threads: int) -> Answerer:
         computing.use_threads(self.path, threads)

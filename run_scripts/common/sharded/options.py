@@ -25,6 +25,7 @@ class ShardOptions(RunnerOptions):
         "of the shards. In parquet and TFRecord, columns are texts: those of the corpus' first row",
         FORMATS[0],
         choices=FORMATS,
+        group="output",
     )
     shard_mb: float = option("MB of text in a shard", 4.0, least=0.001, most=1024)
     max_failed: int = option(
@@ -87,8 +88,9 @@ class TextOptions:
         "Corpus: files, folders and globs, separated by commas. A row is a line of text, an object of jsonl, "
         "or a row of csv, tsv or parquet; all but parquet may be .gz or .zst.",
         "",
+        group="data",
     )
-    output_dir: str = option("Folder for the shards; needed for a corpus.", "")
+    output_dir: str = option("Folder for the shards; needed for a corpus.", "", group="output")
     batch_size: int = option("Texts that are read together.", 8, least=1)
 
     def check(self, shards: ShardOptions) -> None:

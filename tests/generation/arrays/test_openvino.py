@@ -9,12 +9,14 @@ from tests.helpers.models import uncached
 from xlnet_tf.generation.arrays.openvino import OpenVinoEngine
 from xlnet_tf.generation.functions import functions_of
 from xlnet_tf.generation.graphs import LanguageModelGraphs
-from xlnet_tf.generation.settings import same_for_all
+from xlnet_tf.generation.settings import WritingRules, same_for_all
 from xlnet_tf.serving.openvino.conversion import convert
 
 openvino = pytest.importorskip("openvino")
 
 PAD, MASK = 5, 6
+NO_RULES = WritingRules(np.int32([]), np.float32(1))
+RULES = WritingRules(np.int32([8, 20, 33]), np.float32(1.7))
 
 pytestmark = pytest.mark.integration  # the conversion of seven graphs takes a while
 
@@ -78,20 +80,24 @@ def test_scores(engines, texts):
     check_same(tensorflow.score(*asked), openvino.score(*asked))
 
 
+@pytest.mark.parametrize("rules", [NO_RULES, RULES], ids=["free", "rules"])
 @pytest.mark.parametrize(
     "settings",
     [{"temperature": 0.0}, {"temperature": 1.0}, {"temperature": 0.8, "top_k": 20, "top_p": 0.8}],
     ids=["greedy", "drawn", "truncated"],
 )
-def test_continuations(engines, texts, settings):
+def test_continuations(engines, texts, settings, rules):
     settings = same_for_all(3, seed=4, **{"top_k": 0, "top_p": 1.0, **settings})
-    tensorflow, openvino = (engine.sample(*texts, 6, settings, np.int32([12, 13])) for engine in engines)
+    tensorflow, openvino = (
+        engine.sample(*texts, 6, settings, np.int32([12, 13]), rules) for engine in engines
+    )
     check_same(tensorflow, openvino)
 
 
+@pytest.mark.parametrize("rules", [NO_RULES, RULES], ids=["free", "rules"])
 @pytest.mark.parametrize("beams", [1, 3])
-def test_beams(engines, texts, beams):
-    tensorflow, openvino = (engine.search(*texts, 5, beams, np.int32([12])) for engine in engines)
+def test_beams(engines, texts, beams, rules):
+    tensorflow, openvino = (engine.search(*texts, 5, beams, np.int32([12]), rules) for engine in engines)
     check_same(tensorflow, openvino)
 
 

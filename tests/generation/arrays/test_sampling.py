@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from xlnet_tf.generation import sampling as graph
 from xlnet_tf.generation.arrays import sampling
-from xlnet_tf.generation.settings import Sampling, same_for_all
+from xlnet_tf.generation.settings import Sampling, WritingRules, same_for_all
 
 
 def test_draws_are_the_same_bits():
@@ -25,6 +25,19 @@ def test_choices_are_the_same(options):
     expected = graph.choose(log_probs, draws, Sampling(*map(tf.constant, settings))).numpy()
     np.testing.assert_array_equal(sampling.choose(log_probs, draws, settings), expected)
     assert len(set(expected)) > 5
+
+
+def test_rules_change_the_same():
+    rng = np.random.default_rng(0)
+    log_probs = tf.nn.log_softmax(rng.normal(size=[3, 2, 50]).astype(np.float32) * 3).numpy()
+    texts = rng.integers(0, 50, [3, 2, 9]).astype(np.int32)
+    for forbidden, penalty in (([], 1), ([7, 49], 1), ([], 1.5), ([0, 3], 10)):
+        rules = WritingRules(np.int32(forbidden), np.float32(penalty))
+        found, before = sampling.apply_rules(log_probs, texts, rules), log_probs.copy()
+        np.testing.assert_allclose(graph.apply_rules(log_probs, texts, rules), found, atol=1e-5)
+        np.testing.assert_array_equal(log_probs, before)
+        np.testing.assert_allclose(np.exp(found).sum(axis=2), 1, atol=1e-5)
+        assert np.isneginf(found[:, :, forbidden]).all()
 
 
 def test_equally_likely_pieces_are_kept_together():

@@ -5,13 +5,18 @@ import json
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.helpers.models import uncached
 from tests.helpers.serving import without_tensorflow
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.language_model import XLNetLanguageModel
+from xlnet_tf.serving.answers.answering import as_bytes
+from xlnet_tf.serving.answers.signatures import SERVING_DEFAULT
 from xlnet_tf.serving.embedders import open_embedder
 from xlnet_tf.serving.export import export_openvino
+from xlnet_tf.serving.graph.exported_model import EXAMPLES, TOKENS
+from xlnet_tf.serving.local.openvino_model import OpenVinoModel
 from xlnet_tf.serving.page.explainer import Explainer
 from xlnet_tf.tasks.pretraining.serving import LanguageModelModule
 
@@ -56,6 +61,7 @@ def plain(value):
     [
         ("generate", PROMPTS, {"max_new_tokens": 6, "temperature": 0}),
         ("generate", PROMPTS, {"max_new_tokens": 6, "seed": 3, "top_p": 0.8, "stop": ["."]}),
+        ("generate", PROMPTS, {"max_new_tokens": 6, "forbid": ["▁ba"], "repetition_penalty": 1.3}),
         ("search", PROMPTS, {"max_new_tokens": 4, "beams": 3}),
         ("fill_mask", MARKED, {"top_k": 3}),
         ("infill", MARKED, {"seed": 2}),
@@ -104,6 +110,32 @@ def test_what_an_export_cannot_do_is_refused(exported, folder, tmp_path):
         Explainer(exported, "model")
     with pytest.raises(UserError, match=r"has 5,\d+ pieces; expected at most 4,096 .* The weights that"):
         exported.score(["ba " * 5000])
+
+
+def test_a_served_language_model_answers_as_its_savedmodel(model, folder):
+    """What it does with each row is tested in tests/tasks/pretraining/test_answering.py."""
+    module = LanguageModelModule(model.model, model.tokenizer, seq_len=64)
+    served = OpenVinoModel(str(folder / "1"))
+    served.warm_up()
+    requests = module.example_inputs()
+    assert served.signatures.keys() == requests.keys() - {EXAMPLES, TOKENS}
+    for name in served.signatures:
+        inputs = {
+            key: as_bytes(values) if values.dtype == object else values
+            for key, values in requests[name].items()
+        }
+        served.check(name, inputs)
+        tensors = {
+            key: tf.constant(values.tolist(), tf.as_dtype(values.dtype)) for key, values in inputs.items()
+        }
+        expected = (module.serve if name == SERVING_DEFAULT else getattr(module, name))(**tensors)
+        for key, values in served.run(name, inputs).items():
+            wanted = np.asarray(expected[key])
+            if values.dtype.kind == "f":
+                shape = tuple(map(slice, wanted.shape))
+                np.testing.assert_allclose(values[shape], wanted, atol=1e-4, err_msg=f"{name} {key}")
+            else:
+                np.testing.assert_array_equal(values, wanted, err_msg=f"{name} {key}")
 
 
 @pytest.fixture

@@ -3,8 +3,10 @@
 import contextlib
 import json
 import re
+import shutil
 import subprocess
 import sys
+import time
 import urllib.request
 
 import grpc
@@ -112,6 +114,12 @@ def ask(address, body=None):
         return json.loads(response.read())
 
 
+def available(address, model):
+    """Returns the versions of a model that answer."""
+    status = ask(f"{address}/v1/models/{model}")["model_version_status"]
+    return [version["version"] for version in status if version["state"] == "AVAILABLE"]
+
+
 def test_serve(served, tmp_path):
     folder, modules = served
     with server(tmp_path, *(folder / task for task in TASKS)) as (rest, rpc):
@@ -122,8 +130,14 @@ def test_serve(served, tmp_path):
                 assert near(modules[task].without_padding(rows[0], one), expected) or task == "regression"
             about = ask(f"{rest}/v1/models/{task}/metadata")["metadata"]["signature_def"]["signature_def"]
             assert set(about["serving_default"]["inputs"]) == set(rows[0])
-        state = ask(f"{rest}/v1/models/tagging")["model_version_status"][0]
-        assert state["state"] == "AVAILABLE" and state["version"] == "1"
+        assert available(rest, "tagging") == ["1"]
+        shutil.copytree(folder / "tagging" / "1", tmp_path / "2")
+        (tmp_path / "2").rename(folder / "tagging" / "2")
+        deadline = time.monotonic() + 60
+        while available(rest, "tagging") != ["2"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert ask(f"{rest}/v1/models/tagging:predict", {"instances": ROWS["tagging"]})["predictions"]
         channel = grpc.insecure_channel(rpc)
         predict = channel.unary_unary(
             "/tensorflow.serving.PredictionService/Predict",

@@ -13,6 +13,7 @@ from xlnet_tf.tasks.pretraining.answering import LanguageModelAnswering
 from xlnet_tf.tasks.pretraining.serving import LanguageModelModule
 
 OPTIONS = {"seq_len": 24, "max_new_tokens": 6, "top_k": 3, "beams": 2, "layer": -1, "buckets": [8, 16]}
+OPTIONS |= {"forbid": ["▁ba"], "repetition_penalty": 1.3}
 TEXTS = [*HOSTILE, "", "mi <mask> kal", "<mask>" * 3, "<mask> " * 7, "ba " * 30 + "<mask>", *invent_texts(3)]
 LONG = "ba ne <mask> " * 45_000
 ROWS = [text.encode() for text in (*TEXTS, LONG)] + [b"ba \xff\xfe ne"]

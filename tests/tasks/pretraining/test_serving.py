@@ -285,6 +285,19 @@ def test_continuations_have_the_models_probabilities(model, module, small_tokeni
     assert (found["log_probability"][:, 0] > found["log_probability"][:, 1]).all()
 
 
+def test_what_an_export_forbids_is_not_written(model, small_tokenizer):
+    rules = {"forbid": ["▁ba", "<eop>"], "repetition_penalty": 1.4}
+    sizes = {"seq_len": SEQ_LEN, "max_new_tokens": 5, "beams": 2}
+    module = LanguageModelModule(model, small_tokenizer, **sizes, **rules)
+    here = XLNetLanguageModel(model, small_tokenizer)
+    found = generate(module, ["ba ne"], temperature=0.0)["text"]
+    expected = here.generate("ba ne", temperature=0.0, max_new_tokens=5, **rules)
+    assert found[0].decode() == expected.whole
+    found = module.search(texts(["ba ne"]), tf.constant([5], tf.int64))["text"][0].numpy()
+    expected = here.search("ba ne", beams=2, max_new_tokens=5, **rules)
+    assert [text.decode() for text in found] == [one.whole for one in expected]
+
+
 @pytest.mark.integration
 def test_samples_are_a_function_of_their_row(module):
     numbers = np.arange(len(TEXTS))

@@ -37,6 +37,9 @@ def test_a_run_reports_its_losses(run):
     assert history[-1]["loss"] == pytest.approx(metrics["loss"])
     assert {"loss", "perplexity", "accuracy", "loss_forward", "loss_backward"} == set(metrics)
     assert history[0]["loss"] == pytest.approx(np.log(60), abs=0.2)
+    text = (model_dir / "report.html").read_text()
+    assert "Step 7 of 7" in text and "loss" in text and "tokens in" in text
+    assert f"xlnet-tf generate --model_dir={model_dir}" in text
     assert all(line["tokens_per_second"] > 0 for line in history if line["kind"] == "train")
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from xlnet_tf.generation.arrays import sampling
-from xlnet_tf.generation.settings import Sampling
+from xlnet_tf.generation.settings import Sampling, WritingRules
 from xlnet_tf.text.special_tokens import PAD_ID
 
 
@@ -93,10 +93,27 @@ class Filled(NamedTuple):
 
 # See decoding_loop.Choice.
 Choice = Callable[[np.ndarray, DecodedTokens, int], tuple[np.ndarray, np.ndarray | None]]
+Change = Callable[[np.ndarray, DecodedTokens], np.ndarray]
+
+
+def keep_rules(ids: np.ndarray, is_context: np.ndarray, rules: WritingRules) -> Change:
+    """Returns what keeps the rules, given texts' contexts [B, T] and what is written."""
+    context = np.where(is_context, ids, PAD_ID)[:, None]
+
+    def change(log_probs, written):
+        contexts = np.repeat(context, written.tokens.shape[1], axis=1)
+        return sampling.apply_rules(log_probs, np.concatenate([contexts, written.tokens], axis=2), rules)
+
+    return change
 
 
 def sample(
-    decoder: Decoder, order: np.ndarray, log_probs: np.ndarray, settings: Sampling, stop_ids: np.ndarray
+    decoder: Decoder,
+    order: np.ndarray,
+    log_probs: np.ndarray,
+    settings: Sampling,
+    stop_ids: np.ndarray,
+    change: Change | None = None,
 ) -> DecodedTokens:
     """Writes one candidate for each text; `log_probs` [B, V] are those of the order's first token."""
     draws = sampling.uniform_draws(settings.seeds, order.shape[1])
@@ -104,23 +121,29 @@ def sample(
     def choose(log_probs, _, step):
         return sampling.choose(log_probs[:, 0], draws[:, step], settings)[:, None], None
 
-    return write(decoder, order, log_probs, choose, stop_ids)
+    return write(decoder, order, log_probs, choose, stop_ids, change)
 
 
 def write(
-    decoder: Decoder, order: np.ndarray, log_probs: np.ndarray, choose: Choice, stop_ids: np.ndarray
+    decoder: Decoder,
+    order: np.ndarray,
+    log_probs: np.ndarray,
+    choose: Choice,
+    stop_ids: np.ndarray,
+    change: Change | None = None,
 ) -> DecodedTokens:
     """Writes all of an order, from the first token's log-probabilities [B, V] on."""
+    change = change or (lambda log_probs, _: log_probs)
     written = DecodedTokens.nothing(order, decoder.candidates)
-    # At first all candidates are the same: one counts.
-    log_probs = np.repeat(log_probs[:, None], decoder.candidates, axis=1)
-    log_probs[:, 1:] = -np.inf
+    log_probs = change(np.repeat(log_probs[:, None], decoder.candidates, axis=1), written)
+    log_probs[:, 1:] = -np.inf  # at first all candidates are the same: one counts
     for step in range(order.shape[1]):
         if step:
             if not written.unfinished.any():
                 break
             here = np.repeat(order[:, None, step - 1 : step + 1], decoder.candidates, axis=1)  # [B, C, 2]
-            log_probs = decoder.step(written.tokens[:, :, step - 1], here[:, :, 0], here[:, :, 1:])[:, :, 0]
+            found = decoder.step(written.tokens[:, :, step - 1], here[:, :, 0], here[:, :, 1:])
+            log_probs = change(found[:, :, 0], written)
         tokens, parents = choose(log_probs, written, step)
         if parents is not None:
             log_probs = np.take_along_axis(log_probs, parents[:, :, None], axis=1)

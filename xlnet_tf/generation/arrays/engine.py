@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from xlnet_tf.generation.results import Vectors
-from xlnet_tf.generation.settings import Sampling
+from xlnet_tf.generation.settings import Sampling, WritingRules
 
 
 class EncoderEngine(Protocol):
@@ -39,12 +39,24 @@ class Engine(EncoderEngine, Protocol):
     vocab_size: int
 
     def sample(
-        self, ids: np.ndarray, lengths: np.ndarray, new_tokens: int, settings: Sampling, stop_ids: np.ndarray
+        self,
+        ids: np.ndarray,
+        lengths: np.ndarray,
+        new_tokens: int,
+        settings: Sampling,
+        stop_ids: np.ndarray,
+        rules: WritingRules,
     ) -> Any:
         """Continues prompts [B, T] of these lengths [B]: see decoding_loop.sample."""
 
     def search(
-        self, ids: np.ndarray, lengths: np.ndarray, new_tokens: int, beams: int, stop_ids: np.ndarray
+        self,
+        ids: np.ndarray,
+        lengths: np.ndarray,
+        new_tokens: int,
+        beams: int,
+        stop_ids: np.ndarray,
+        rules: WritingRules,
     ) -> Any:
         """Continues prompts by beam search: see decoding_loop.search."""
 

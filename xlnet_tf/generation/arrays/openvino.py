@@ -64,15 +64,17 @@ class OpenVinoEngine:
             log_probs[is_scored] = np.concatenate([part["log_probs"] for part in picked])
         return log_probs
 
-    def sample(self, ids, lengths, new_tokens, settings, stop_ids):
+    def sample(self, ids, lengths, new_tokens, settings, stop_ids, rules):
         ids, is_context, order = _continuation(ids, lengths, new_tokens)
         decoder, log_probs = self._start(ids, is_context, order, order[:, :1], 1, forward=True)
-        return decoding.sample(decoder, order, log_probs[:, 0], settings, stop_ids)
+        change = decoding.keep_rules(ids, is_context, rules)
+        return decoding.sample(decoder, order, log_probs[:, 0], settings, stop_ids, change)
 
-    def search(self, ids, lengths, new_tokens, beams, stop_ids):
+    def search(self, ids, lengths, new_tokens, beams, stop_ids, rules):
         ids, is_context, order = _continuation(ids, lengths, new_tokens)
         decoder, log_probs = self._start(ids, is_context, order, order[:, :1], beams, forward=True)
-        return decoding.write(decoder, order, log_probs[:, 0], decoding.best_continuations, stop_ids)
+        change = decoding.keep_rules(ids, is_context, rules)
+        return decoding.write(decoder, order, log_probs[:, 0], decoding.best_continuations, stop_ids, change)
 
     def fill_jointly(self, ids, is_context, order, top_k):
         decoder, apart = self._start(ids, is_context, order, order, top_k)
@@ -105,7 +107,9 @@ class OpenVinoEngine:
         length = ids.shape[1] + order.shape[1] * forward
         ahead = 0 if forward or self._left_to_right else length - 1
         log_probs = self._writable(started.pop("queries"))
-        known = {"length": np.array(length, np.int32), "position_keys": self._position_keys(length, ahead)}
+        keys = self._position_keys(length, ahead)
+        known = {f"position_keys_{layer}": layer_keys for layer, layer_keys in enumerate(keys)}
+        known["length"] = np.array(length, np.int32)
         room = candidates * (order.shape[1] - 1)  # nothing follows the last token
         return _CachedDecoder(self._get("step"), known, started, is_context, candidates, room), log_probs
 

@@ -5,7 +5,7 @@ Shapes: B rows, V vocabulary.
 
 import numpy as np
 
-from xlnet_tf.generation.settings import Sampling
+from xlnet_tf.generation.settings import Sampling, WritingRules
 
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _ROUNDS = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))
@@ -21,6 +21,18 @@ def uniform_draws(seeds: np.ndarray, count: int) -> np.ndarray:
         bits = (bits ^ (bits >> shift)) * factor
     bits ^= bits >> np.uint64(31)
     return (bits >> np.uint64(40)).astype(np.float32) / np.float32(2**24)
+
+
+def apply_rules(log_probs: np.ndarray, texts: np.ndarray, rules: WritingRules) -> np.ndarray:
+    """Normalizes log_probs [B, C, V] anew, once the rules are kept; texts [B, C, T] are PAD where empty."""
+    if not len(rules.forbidden) and rules.repetition_penalty == 1:
+        return log_probs
+    factors = np.ones_like(log_probs)
+    np.put_along_axis(factors, texts, rules.repetition_penalty, axis=2)
+    penalized = log_probs * factors
+    penalized[:, :, rules.forbidden] = -np.inf
+    penalized -= penalized.max(axis=2, keepdims=True)
+    return penalized - np.log(np.exp(penalized).sum(axis=2, keepdims=True))
 
 
 def choose(log_probs: np.ndarray, draws: np.ndarray, sampling: Sampling) -> np.ndarray:

@@ -1,8 +1,10 @@
-"""The inputs of a signature's graph: texts and lists of texts, also as tf.Examples."""
+"""The inputs of a signature's graph: texts and lists of texts, also as tf.Examples, and their faults."""
 
 from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
+
+from xlnet_tf.serving.answers.signatures import MOST_TEXT_BYTES
 
 Signature = tf.types.experimental.ConcreteFunction
 Texts = tf.Tensor | tf.RaggedTensor
@@ -74,3 +76,29 @@ def serialized_example(row: Mapping[str, str | Sequence[str]]) -> bytes:
         for name, value in row.items()
     }
     return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+
+
+def fault(name: str, values: tf.Tensor, expected: str) -> tf.Tensor:
+    """Returns messages about wrong values [B]."""
+    return tf.strings.join([f"{name} is ", tf.strings.as_string(values), f"; expected {expected}"])
+
+
+def empty_oversized_texts(**texts: tf.Tensor) -> tuple[dict[str, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
+    """Empties texts, [B] string, of more than MOST_TEXT_BYTES, which would use up the server's memory."""
+    sizes = {name: tf.strings.length(values) for name, values in texts.items()}
+    is_right = tf.reduce_all([size <= MOST_TEXT_BYTES for size in sizes.values()], axis=0)
+    named = [tf.strings.join([f"{name} has ", tf.strings.as_string(size)]) for name, size in sizes.items()]
+    message = tf.strings.join(named, " bytes, ")
+    message = tf.strings.join([message, f" bytes; expected at most {MOST_TEXT_BYTES}"])
+    return {name: tf.where(is_right, values, "") for name, values in texts.items()}, (is_right, message)
+
+
+def first_fault(checks: Sequence[tuple[tf.Tensor, tf.Tensor | str]]) -> tf.Tensor:
+    """Returns the first fault of each row, [B] string, "" if there is none, from (is_right [B], message).
+
+    An error would make all requests fail that the server put into the batch.
+    """
+    found = tf.fill(tf.shape(checks[0][0]), "")
+    for is_right, message in reversed(checks):
+        found = tf.where(is_right, found, message)
+    return found

@@ -12,6 +12,9 @@ from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 
 OLDEST = (2026, 4)  # the release that the graphs are made for and tested with
+# Numbers that share a scale where products with integer weights round activations to integers, too; of
+# OpenVINO's own 32 a step of generation takes 1.1 times as long.
+_GROUP = 64
 FLOAT32, BFLOAT16, INT8, INT4 = WEIGHTS = ("float32", "bfloat16", "int8", "int4")
 
 
@@ -56,6 +59,7 @@ class CompiledGraph:
             "INFERENCE_PRECISION_HINT": "bf16" if computes_in_bfloat16(core, weights) else "f32",
             "NUM_STREAMS": streams,
             "INFERENCE_NUM_THREADS": threads,
+            "DYNAMIC_QUANTIZATION_GROUP_SIZE": _GROUP,
         }
         try:
             compiled = core.compile_model(graph, "CPU", settings)

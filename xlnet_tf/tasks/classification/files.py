@@ -16,6 +16,7 @@ from xlnet_tf.records.shards import is_plain_name
 from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.classification.metrics import decide
 from xlnet_tf.tasks.metrics.thresholds import DECISION
+from xlnet_tf.tasks.scoring import MOST_MISTAKES, Mistake
 
 TABLE_FILE, LINES_FILE = "predictions.tsv", "predictions.jsonl"
 _NAMES = {"classification": "label", "regression": "value", "multi_label": "assigned"}  # of answers
@@ -75,6 +76,35 @@ def _predicted(
             yield row, [labels[index] for index in np.flatnonzero(output >= DECISION)]
         else:
             yield row, labels[decide(output)]
+
+
+def mistakes(examples: ExampleSet, targets: np.ndarray, outputs: np.ndarray) -> Iterator[Mistake]:
+    """Yields texts with wrong answers, those first of which the model is surest, or that are furthest off.
+
+    Args:
+        targets: labels [N], of several [N, C]; regression: values [N].
+        outputs: as for `write_files`.
+    """
+    labels, kind = examples.settings["labels"], examples.settings["kind"]
+    if kind == "regression":
+        errors = np.abs(outputs - targets)
+    elif kind == "multi_label":
+        errors = np.where((outputs >= DECISION) != (targets == 1), np.abs(outputs - targets), 0).max(axis=1)
+    else:
+        errors = np.where(decide(outputs) != targets, outputs.max(axis=1), 0)
+    worst = [number for number in np.argsort(-errors, kind="stable")[:MOST_MISTAKES] if errors[number] > 0]
+    answers = {number: each for number, each in enumerate(_predicted(examples, outputs)) if number in worst}
+    for number in worst:
+        row, answer = answers[number]
+        target = targets[number]
+        if kind == "regression":
+            expected: Any = float(target)
+        elif kind == "multi_label":
+            expected = [labels[index] for index in np.flatnonzero(target == 1)]
+        else:
+            expected = labels[target]
+        text = " / ".join(value for name, value in row.items() if name != "id" and isinstance(value, str))
+        yield Mistake(text, _text(expected), _text(answer))
 
 
 def _text(prediction: str | float | list[str]) -> str:

@@ -21,7 +21,7 @@ from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks import compatibility, label_losses
 from xlnet_tf.tasks.classification import metrics
-from xlnet_tf.tasks.classification.files import write_files
+from xlnet_tf.tasks.classification.files import mistakes, write_files
 from xlnet_tf.tasks.finetuning import FinetuningTask, register
 from xlnet_tf.tasks.label_losses import BALANCED, UNIFORM, LabelConfig
 from xlnet_tf.tasks.metrics.calibration import Probabilities
@@ -116,7 +116,7 @@ class ClassificationTask(FinetuningTask):
             )
         if alert.label and not trained_on:
             dev = self.validation_set
-            if dev is None or not self._have(alert.label, dev.column("label")).any():
+            if dev is None or not _have(self.labels.index(alert.label), dev.column("label")).any():
                 raise UserError(
                     f"task.alert finds its threshold on the dev examples with the label {alert.label!r}, "
                     "and there are none"
@@ -253,6 +253,9 @@ class ClassificationTask(FinetuningTask):
             return ""
         return metrics.per_class_report(self.kind, self.labels, predictions["label"], predictions["outputs"])
 
+    def find_mistakes(self, examples, predictions):
+        return mistakes(examples, predictions["label"], predictions["outputs"])
+
     def write_predictions(self, examples, predictions, folder):
         alerts = None
         if label := self.task_config.alert.label:
@@ -284,15 +287,15 @@ class ClassificationTask(FinetuningTask):
             f"{metrics['alert_recall']:.4f}, and --alert_precision asks for {wish.precision:g}"
         )
 
-    def _have(self, label: str, targets: np.ndarray) -> np.ndarray:
-        """Returns which texts have a label: bool [N]."""
-        index = self.labels.index(label)
-        return targets[:, index] == 1 if self.kind == "multi_label" else targets == index
-
     def _watched(self, label: str, predictions) -> tuple[np.ndarray, np.ndarray]:
         """Returns which texts have a label, bool [N], and its probability for each, [N]."""
-        outputs = predictions["outputs"][:, self.labels.index(label)]
-        return self._have(label, predictions["label"]), outputs
+        index = self.labels.index(label)
+        return _have(index, predictions["label"]), predictions["outputs"][:, index]
+
+
+def _have(index: int, targets: np.ndarray) -> np.ndarray:
+    """Returns which texts have a label, given those of each text, [N], or of several labels, [N, C]."""
+    return targets[:, index] == 1 if targets.ndim == 2 else targets == index
 
 
 def _alerts_on(label: str) -> str:

@@ -2,12 +2,14 @@
 
 import csv
 import json
+from collections.abc import Iterator
 
 import numpy as np
 from etils import epath
 
 from xlnet_tf import files
 from xlnet_tf.records.examples import option_letters
+from xlnet_tf.tasks.scoring import Mistake
 
 TSV_FILE, JSONL_FILE = "predictions.tsv", "predictions.jsonl"
 
@@ -36,3 +38,10 @@ def write_files(questions, probabilities: np.ndarray, folder: epath.PathLike) ->
             }
             jsonl.write(json.dumps(line, ensure_ascii=False) + "\n")
     return [str(folder / TSV_FILE), str(folder / JSONL_FILE)]
+
+
+def mistakes(questions, labels: np.ndarray, probabilities: np.ndarray) -> Iterator[Mistake]:
+    """Yields questions with a wrong answer; for the arguments see `write_files`, labels are [questions]."""
+    for question, label, row in zip(questions, labels, probabilities, strict=True):
+        if (best := int(np.argmax(row))) != label:
+            yield Mistake(question["question"], question["options"][label], question["options"][best])

@@ -14,7 +14,7 @@ from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks.finetuning import FinetuningTask, register
 from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import SummaryModelConfig
-from xlnet_tf.tasks.multiple_choice.files import write_files
+from xlnet_tf.tasks.multiple_choice.files import mistakes, write_files
 from xlnet_tf.tasks.multiple_choice.metrics import accuracies
 from xlnet_tf.tasks.scoring import is_constant, row_weights
 from xlnet_tf.tasks.settings import FinetuningConfig
@@ -76,6 +76,9 @@ class MultipleChoiceTask(FinetuningTask):
         letters = option_letters(values.shape[1])
         targets = np.arange(len(letters)) == predictions["label"][:, None]
         return Probabilities(values, targets, letters, True, predictions["logits"])
+
+    def find_mistakes(self, examples, predictions):
+        return mistakes(examples.sidecar(), predictions["label"], predictions["probabilities"])
 
     def write_predictions(self, examples, predictions, folder):
         return write_files(examples.sidecar(), predictions["probabilities"], folder)

@@ -10,7 +10,7 @@ import numpy as np
 
 from xlnet_tf.generation.arrays import gaps, scoring
 from xlnet_tf.generation.arrays.engine import Engine
-from xlnet_tf.generation.settings import COLDEST, HOTTEST, Sampling
+from xlnet_tf.generation.settings import COLDEST, HOTTEST, Sampling, writing_rules
 from xlnet_tf.serving.answers.answering import Kinds, features
 from xlnet_tf.serving.answers.options import check_buckets
 from xlnet_tf.serving.answers.signatures import MOST_TEXT_BYTES, SERVING_DEFAULT
@@ -42,12 +42,15 @@ class LanguageModelAnswering:
         top_k: int,
         beams: int,
         layer: int,
+        forbid: Sequence[str] = (),
+        repetition_penalty: float = 1.0,
         buckets: Sequence[int] | None = None,
     ):
         self.tokenizer, self.seq_len = tokenizer, seq_len
         self.buckets = check_buckets(seq_len, buckets, segment_len=0)
         self._engine = engine
         self._max_new_tokens, self._top_k, self._beams, self._layer = max_new_tokens, top_k, beams, layer
+        self._rules = writing_rules(tokenizer, forbid, repetition_penalty)
         self._functions: dict[str, Callable[..., Answers]] = {
             SERVING_DEFAULT: self._serve,
             "embed": self._embed,
@@ -225,14 +228,14 @@ class LanguageModelAnswering:
         }
 
         def write(rows, ids, lengths, count):
-            return self._engine.sample(ids, lengths, count, sampling.take(rows), _NONE)
+            return self._engine.sample(ids, lengths, count, sampling.take(rows), _NONE, self._rules)
 
         answers = self._continue(prompt, max_new_tokens, limits, 1, write)
         return {name: values if name in _STATE else values[:, 0] for name, values in answers.items()}
 
     def _search(self, prompt, max_new_tokens) -> Answers:
         def write(rows, ids, lengths, count):
-            return self._engine.search(ids, lengths, count, self._beams, _NONE)
+            return self._engine.search(ids, lengths, count, self._beams, _NONE, self._rules)
 
         return self._continue(prompt, max_new_tokens, {}, self._beams, write)
 

@@ -61,13 +61,18 @@ class RecordBatching(Batching):
 
 
 class RecordData(TaskData):
-    """The sets of a pretraining, which one model must be able to read."""
+    """The sets of a pretraining, which one model must be able to read.
+
+    Attributes:
+        sets: all of them by their names, for people.
+    """
 
     def __init__(self, config: PretrainingConfig, train: Manifest):
         self._config, self._train = config, train
         self.validation = _load_like(config.validation_data.input_path, train)
         self.general = _load_like(config.general_data.input_path, train)
-        self._manifests: list[Manifest] = [*filter(None, (train, self.validation, self.general))]
+        sets = {"train": train, "dev": self.validation, "general text": self.general}
+        self.sets = {name: manifest for name, manifest in sets.items() if manifest}
 
     def batching(self, training, replicas=1, accumulation_steps=1):
         manifests = [self._train] if training else [*filter(None, (self.validation, self.general))]
@@ -85,10 +90,10 @@ class RecordData(TaskData):
 
     @property
     def bytes(self):
-        return sum(shard.bytes for manifest in self._manifests for shard in manifest.shards)
+        return sum(shard.bytes for manifest in self.sets.values() for shard in manifest.shards)
 
     def check(self):
-        for manifest in self._manifests:
+        for manifest in self.sets.values():
             manifest.check_files(checksums=True)
 
     def difference(self, model_dir):

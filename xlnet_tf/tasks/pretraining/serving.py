@@ -12,10 +12,22 @@ from xlnet_tf.generation.embedding import embed
 from xlnet_tf.generation.functions import functions_of
 from xlnet_tf.generation.infilling import fill_jointly
 from xlnet_tf.generation.layout import AT_ONCE, TextLayout, continuation
-from xlnet_tf.generation.settings import COLDEST, HOTTEST, MOST_CANDIDATES, Sampling, check_layer
-from xlnet_tf.serving.answers.signatures import MOST_TEXT_BYTES
+from xlnet_tf.generation.settings import (
+    COLDEST,
+    HOTTEST,
+    MOST_CANDIDATES,
+    Sampling,
+    check_layer,
+    writing_rules,
+)
 from xlnet_tf.serving.graph.exported_model import ExportableModel
-from xlnet_tf.serving.graph.inputs import check_rows, signature
+from xlnet_tf.serving.graph.inputs import (
+    check_rows,
+    empty_oversized_texts,
+    fault,
+    first_fault,
+    signature,
+)
 from xlnet_tf.serving.openvino.folder import LANGUAGE_MODEL_GRAPHS
 from xlnet_tf.text.graph.packing import last_pieces
 from xlnet_tf.text.special_tokens import PAD_ID
@@ -97,6 +109,7 @@ class LanguageModelModule(ExportableModel):
         top_k: how many pieces and fillings fill_mask gives.
         beams: candidates of search; 1 takes the likeliest piece each time.
         layer: whose output the vectors are; -1: the last.
+        forbid, repetition_penalty: of generate and search: see XLNetLanguageModel.generate.
 
     Example:
         >>> module = LanguageModelModule(model, tokenizer)
@@ -113,6 +126,8 @@ class LanguageModelModule(ExportableModel):
         top_k: int = 5,
         beams: int = 4,
         layer: int = -1,
+        forbid: Sequence[str] = (),
+        repetition_penalty: float = 1.0,
         **options,
     ):
         super().__init__(model, tokenizer, seq_len=seq_len, **options)
@@ -130,6 +145,8 @@ class LanguageModelModule(ExportableModel):
         self.top_k = top_k
         self.beams = beams
         self.layer = layer
+        self.forbid, self.repetition_penalty = list(forbid), repetition_penalty
+        self._rules = writing_rules(tokenizer, forbid, repetition_penalty)
         self._in_blocks = seq_len > AT_ONCE
 
     check_inputs = staticmethod(check_rows)  # a text that is too long has an `error`
@@ -162,7 +179,7 @@ class LanguageModelModule(ExportableModel):
 
     def embed(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers the signature `embed`."""
-        texts, (is_right, fault) = _empty_oversized_texts(text=text)
+        texts, (is_right, too_long) = empty_oversized_texts(text=text)
         ids = self.texts.encode(texts["text"])
         features = self.pack(ids, padding="right")
         vectors = self.run(features)._asdict()
@@ -175,14 +192,14 @@ class LanguageModelModule(ExportableModel):
             "pieces": tf.where(tf.cast(features["input_mask"], tf.bool), pieces, ""),
             "num_tokens": _num_tokens(features),
             "truncated": ids.row_lengths() > self.seq_len - 2,
-            "error": _first_fault([(is_right, fault)]),
+            "error": first_fault([(is_right, too_long)]),
         }
 
     def score(
         self, text: tf.Tensor, context: tf.Tensor, order: tf.Tensor, seed: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """Answers the signature `score`."""
-        readable, (is_short, too_long) = _empty_oversized_texts(text=text, context=context)
+        readable, (is_short, too_long) = empty_oversized_texts(text=text, context=context)
         whole_texts, whole_contexts = (self.texts.encode(readable[name]) for name in ("text", "context"))
         texts = whole_texts[:, : self.seq_len]
         contexts = last_pieces(whole_contexts, self.seq_len - texts.row_lengths())
@@ -205,7 +222,7 @@ class LanguageModelModule(ExportableModel):
             "pieces": _dense(self.texts.pieces(texts), ""),
             "num_tokens": tf.cast(texts.row_lengths(), tf.int32),
             "truncated": lengths < whole_contexts.row_lengths() + whole_texts.row_lengths(),
-            "error": _first_fault(
+            "error": first_fault(
                 [
                     (is_short, too_long),
                     (is_right, tf.strings.join(["order is '", self.texts.valid(order), expected])),
@@ -215,12 +232,12 @@ class LanguageModelModule(ExportableModel):
 
     def fill_mask(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers the signature `fill_mask`."""
-        texts, (is_short, too_long) = _empty_oversized_texts(text=text)
+        texts, (is_short, too_long) = empty_oversized_texts(text=text)
         text = texts["text"]
         layout, truncated = gap_parsing.gaps(self.texts, text, self.seq_len)
         counts = tf.reduce_sum(tf.cast(layout.order >= 0, tf.int32), axis=1)
         asked = tf.cast(tf.strings.split(text, gap_parsing.MARK).row_lengths(), tf.int32) - 1
-        lost = _fault(
+        lost = fault(
             f"the number of {gap_parsing.MARK} in the first {self.seq_len} tokens",
             counts,
             "all of the text's",
@@ -234,7 +251,7 @@ class LanguageModelModule(ExportableModel):
         texts = self.texts.decode(gap_parsing.fill_in(layout, fills.tokens))
         texts = tf.reshape(texts, tf.shape(fills.tokens)[:2])
         is_filled = (counts > 0) & is_right
-        wrong = _fault(
+        wrong = fault(
             f"the number of {gap_parsing.MARK} in the text", counts, f"at most {self.max_new_tokens}"
         )
         return {
@@ -250,7 +267,7 @@ class LanguageModelModule(ExportableModel):
             "alone_guesses": self._pieces(alone.tokens),
             "alone_guess_probabilities": _probabilities(alone.tokens, alone.log_probs),
             "truncated": truncated,
-            "error": _first_fault([(is_short, too_long), (is_whole, lost), (is_right, wrong)]),
+            "error": first_fault([(is_short, too_long), (is_whole, lost), (is_right, wrong)]),
         }
 
     def generate(
@@ -264,16 +281,16 @@ class LanguageModelModule(ExportableModel):
     ) -> dict[str, tf.Tensor]:
         """Answers the signature `generate`."""
         checks = [
-            _empty_oversized_texts(prompt=prompt)[1],
+            empty_oversized_texts(prompt=prompt)[1],
             self._length_check(max_new_tokens),
             (
                 (temperature >= 0) & (temperature <= HOTTEST),
-                _fault("temperature", temperature, f"0, to take the likeliest piece, to {HOTTEST}"),
+                fault("temperature", temperature, f"0, to take the likeliest piece, to {HOTTEST}"),
             ),
-            (top_k >= 0, _fault("top_k", top_k, "0, for all pieces, or more")),
-            ((top_p > 0) & (top_p <= 1), _fault("top_p", top_p, "more than 0, to 1")),
+            (top_k >= 0, fault("top_k", top_k, "0, for all pieces, or more")),
+            ((top_p > 0) & (top_p <= 1), fault("top_p", top_p, "more than 0, to 1")),
         ]
-        error = _first_fault(checks)
+        error = first_fault(checks)
         options = Sampling(
             seeds=seed,
             temperature=tf.where((error == "") & (temperature >= COLDEST), temperature, 0.0),
@@ -281,23 +298,26 @@ class LanguageModelModule(ExportableModel):
             top_p=top_p,
         )
         answers = self._continue(
-            prompt, max_new_tokens, error, lambda model, layout: decoding_loop.sample(model, layout, options)
+            prompt,
+            max_new_tokens,
+            error,
+            lambda model, layout: decoding_loop.sample(model, layout, options, rules=self._rules),
         )
         return {name: value if name in _OF_ROWS else value[:, 0] for name, value in answers.items()}
 
     def search(self, prompt: tf.Tensor, max_new_tokens: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers the signature `search`."""
-        error = _first_fault([_empty_oversized_texts(prompt=prompt)[1], self._length_check(max_new_tokens)])
+        error = first_fault([empty_oversized_texts(prompt=prompt)[1], self._length_check(max_new_tokens)])
         return self._continue(
             prompt,
             max_new_tokens,
             error,
-            lambda model, layout: decoding_loop.search(model, layout, self.beams),
+            lambda model, layout: decoding_loop.search(model, layout, self.beams, rules=self._rules),
         )
 
     def _length_check(self, max_new_tokens: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         is_right = (max_new_tokens >= 1) & (max_new_tokens <= self.max_new_tokens)
-        return is_right, _fault("max_new_tokens", max_new_tokens, f"1 to {self.max_new_tokens}")
+        return is_right, fault("max_new_tokens", max_new_tokens, f"1 to {self.max_new_tokens}")
 
     def _continue(
         self,
@@ -309,7 +329,7 @@ class LanguageModelModule(ExportableModel):
         """Continues prompts [B] by at most `max_new_tokens` [B] pieces, those without an `error` [B]."""
         new_tokens = tf.where(error == "", max_new_tokens, 0)
         most = tf.maximum(tf.cast(tf.reduce_max(new_tokens), tf.int32), 1)
-        whole = self.texts.encode(_empty_oversized_texts(prompt=prompt)[0]["prompt"])
+        whole = self.texts.encode(empty_oversized_texts(prompt=prompt)[0]["prompt"])
         kept = last_pieces(whole, self.seq_len - new_tokens)
         lengths = tf.cast(kept.row_lengths(), tf.int32)
         layout = continuation(kept.to_tensor(PAD_ID), lengths, tf.cast(new_tokens, tf.int32), most)
@@ -365,32 +385,6 @@ def _probabilities(tokens: tf.Tensor, log_probs: tf.Tensor) -> tf.Tensor:
     return tf.where(tokens == PAD_ID, 0.0, tf.exp(log_probs))
 
 
-def _fault(name: str, values: tf.Tensor, expected: str) -> tf.Tensor:
-    """Returns messages about wrong values [B]."""
-    return tf.strings.join([f"{name} is ", tf.strings.as_string(values), f"; expected {expected}"])
-
-
 def _dense(values: tf.RaggedTensor, default) -> tf.Tensor:
     """Pads rows to the longest, at least to 1, as some clients cannot handle empty lists."""
     return values.to_tensor(default, shape=[-1, tf.maximum(values.bounding_shape(axis=1), 1)])
-
-
-def _empty_oversized_texts(**texts: tf.Tensor) -> tuple[dict[str, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
-    """Empties texts, [B] string, of more than MOST_TEXT_BYTES, which would use up the server's memory."""
-    sizes = {name: tf.strings.length(values) for name, values in texts.items()}
-    is_right = tf.reduce_all([size <= MOST_TEXT_BYTES for size in sizes.values()], axis=0)
-    named = [tf.strings.join([f"{name} has ", tf.strings.as_string(size)]) for name, size in sizes.items()]
-    message = tf.strings.join(named, " bytes, ")
-    message = tf.strings.join([message, f" bytes; expected at most {MOST_TEXT_BYTES}"])
-    return {name: tf.where(is_right, values, "") for name, values in texts.items()}, (is_right, message)
-
-
-def _first_fault(checks: Sequence[tuple[tf.Tensor, tf.Tensor | str]]) -> tf.Tensor:
-    """Returns the first fault of each row, [B] string, "" if there is none, from (is_right [B], message).
-
-    An error would make all requests fail that the server put into the batch.
-    """
-    fault = tf.fill(tf.shape(checks[0][0]), "")
-    for is_right, message in reversed(checks):
-        fault = tf.where(is_right, fault, message)
-    return fault

@@ -12,6 +12,7 @@ from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer, target_losses
+from xlnet_tf.pages import next_steps, page
 from xlnet_tf.records.manifest import FILE_NAME, Manifest
 from xlnet_tf.records.reader import online_sampler
 from xlnet_tf.tasks.pretraining.config import PretrainingConfig
@@ -175,6 +176,13 @@ class PretrainingTask(Task):
             if self.data.general:
                 metrics = {**metrics, GENERAL_SET: self.data.first_general_set(model_dir)}
             keep_best(self, model, metrics, step, model_dir)
+
+    def report_parts(self, model_dir):
+        for name, manifest in self.data.sets.items():
+            yield page.section(f"Data: {name}", str(manifest.folder))
+            yield page.table(("Of the set", "Value"), manifest.facts())
+        yield page.section("Next")
+        yield page.commands(next_steps.after_pretraining(model_dir))
 
     def save_assets(self, model_dir: str):
         """Writes next to the checkpoints what later tools need: architecture, tokenizer, manifest."""

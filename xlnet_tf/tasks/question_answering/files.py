@@ -1,13 +1,16 @@
 """What `predict` writes for questions: answers, candidates, and no-answer logits."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from etils import epath
 
 from xlnet_tf import files
 from xlnet_tf.tasks.question_answering.answers import Candidate, Prediction
+from xlnet_tf.tasks.question_answering.metrics import is_right
+from xlnet_tf.tasks.scoring import Mistake
 
 
 def write_files(
@@ -30,6 +33,20 @@ def write_files(
     for name, values in contents.items():
         files.write(folder / name, json.dumps(values, indent=1, ensure_ascii=False) + "\n")
     return [str(folder / name) for name in contents]
+
+
+def mistakes(
+    rows: Iterable[Mapping[str, Any]], predictions: Mapping[str, Prediction], threshold: float | None
+) -> Iterator[Mistake]:
+    """Yields questions whose answer is none of the expected ones, as SQuAD's scorers compare them.
+
+    `rows` are the lines of a set's examples.jsonl, of one window each; for `threshold` see `write_files`.
+    """
+    for question in {row["id"]: row for row in rows}.values():
+        answer = predictions[question["id"]].answer(threshold)
+        if not is_right(predictions[question["id"]], answer):
+            expected = next(iter(question["answers"]), "")
+            yield Mistake(question["question"], expected or "no answer", answer or "no answer")
 
 
 def _n_best(candidates: Sequence[Candidate]) -> list[dict]:

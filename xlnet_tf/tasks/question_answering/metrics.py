@@ -133,6 +133,11 @@ def share_without_answer(examples: ExampleSet) -> float:
     return 100 * sum(question.answers == [] for question in questions) / len(questions)
 
 
+def is_right(prediction: Prediction, answer: str) -> bool:
+    """Returns whether an answer to a question with known answers is one of them, as SQuAD 2.0 compares."""
+    return score_v2(_dataset([prediction]), {prediction.question.id: answer})["exact"] == 100
+
+
 def score_v1(dataset: list[dict], answers: Mapping[str, str]) -> dict[str, float]:
     """Scores answers as SQuAD 1.1 does; `dataset` is the "data" of SQuAD's json."""
     scores = squad_evaluate_v1_1.evaluate(dataset, answers)

@@ -194,6 +194,10 @@ class QuestionAnsweringTask(FinetuningTask):
             f"{wish:g}"
         )
 
+    def find_mistakes(self, examples, predictions):
+        answers = {each.question.id: each for each in self._answers(examples, predictions)}
+        return squad_files.mistakes(examples.sidecar(), answers, self.refusal_threshold())
+
     def write_predictions(self, examples, predictions, folder):
         return squad_files.write_files(self._answers(examples, predictions), folder, self.refusal_threshold())
 

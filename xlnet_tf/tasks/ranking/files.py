@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from etils import epath
 
 from xlnet_tf import files
 from xlnet_tf.tasks.ranking.metrics import Judged, ranking
+from xlnet_tf.tasks.scoring import Mistake
 
 RUN_FILE, JSONL_FILE = "run.trec", "predictions.jsonl"
 TAG = "xlnet"  # name of the system in the run
@@ -74,6 +75,16 @@ def write_files(queries: Iterable[RankedQuery], folder: epath.PathLike) -> list[
             }
             jsonl.write(json.dumps(line, ensure_ascii=False) + "\n")
     return [str(folder / RUN_FILE), str(folder / JSONL_FILE)]
+
+
+def mistakes(queries: Iterable[RankedQuery], relevant_from: int) -> Iterator[Mistake]:
+    """Yields queries whose best candidate is not relevant, although another one is."""
+    for query in queries:
+        relevance = {name: grade for name, (_, _, grade) in query.passages.items()}
+        ranked = query.ranked()
+        relevant = [text for name, text, _ in ranked if relevance[name] >= relevant_from]
+        if relevant and relevance[ranked[0][0]] < relevant_from:
+            yield Mistake(query.text, relevant[0], ranked[0][1])
 
 
 def _word(name: str) -> str:

@@ -12,7 +12,7 @@ from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks.finetuning import FinetuningTask, register
 from xlnet_tf.tasks.model_config import SummaryModelConfig
 from xlnet_tf.tasks.ranking import losses as ranking_losses
-from xlnet_tf.tasks.ranking.files import ranked_queries, write_files
+from xlnet_tf.tasks.ranking.files import mistakes, ranked_queries, write_files
 from xlnet_tf.tasks.ranking.metrics import mean_metrics, query_metrics
 from xlnet_tf.tasks.scoring import is_constant, row_weights
 from xlnet_tf.tasks.settings import FinetuningConfig
@@ -84,6 +84,9 @@ class RankingTask(FinetuningTask):
 
     def score_units(self, units):
         return mean_metrics(units)
+
+    def find_mistakes(self, examples, predictions):
+        return mistakes(_queries(examples, predictions), examples.settings["relevant_from"])
 
     def write_predictions(self, examples, predictions, folder):
         return write_files(_queries(examples, predictions), folder)

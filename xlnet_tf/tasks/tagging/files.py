@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from seqeval.metrics.sequence_labeling import get_entities
 
 from xlnet_tf import files
 from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.tasks.scoring import Mistake
 from xlnet_tf.text.words import mark_entities
 
 TSV_FILE = "predictions.tsv"
@@ -93,3 +94,20 @@ def write_files(sentences: Iterable[TaggedSentence], folder: epath.PathLike) -> 
                 line["true_entities"] = entities(sentence, sentence.gold)
             jsonl.write(json.dumps(line, ensure_ascii=False) + "\n")
     return [str(folder / TSV_FILE), str(folder / JSONL_FILE)]
+
+
+def mistakes(sentences: Iterable[TaggedSentence]) -> Iterator[Mistake]:
+    """Yields sentences with wrong tags, those with the most first, and these tags."""
+
+    def wrong(sentence: TaggedSentence) -> list[int]:
+        pairs = zip(sentence.gold or (), sentence.predicted)
+        return [word for word, (gold, predicted) in enumerate(pairs) if gold != predicted]
+
+    for sentence in sorted(sentences, key=lambda sentence: -len(wrong(sentence))):
+        if not (words := wrong(sentence)):
+            return
+        spelled = (
+            ", ".join(f"{sentence.words[word]} {tags[word]}" for word in words)
+            for tags in (sentence.gold or (), sentence.predicted)
+        )
+        yield Mistake(sentence.text, *spelled)

@@ -125,6 +125,9 @@ class TaggingTask(FinetuningTask):
         tags = set(itertools.chain(*predicted))
         return len(tags) == 1 and not (self.has_answers(examples) and set(itertools.chain(*gold)) == tags)
 
+    def find_mistakes(self, examples, predictions):
+        return tagging_predictions.mistakes(tagging_predictions.tagged_sentences(examples, predictions))
+
     def write_predictions(self, examples, predictions, folder):
         sentences = tagging_predictions.tagged_sentences(examples, predictions)
         return tagging_predictions.write_files(sentences, folder)

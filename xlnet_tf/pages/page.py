@@ -1,4 +1,4 @@
-"""Results as one self-contained page; its pictures are embedded."""
+"""Results as one self-contained page; its pictures are embedded, and every text is escaped."""
 
 import base64
 import html
@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 
 from etils import epath
 
-from run_scripts.common import pictures
 from xlnet_tf import files
 
 TEMPLATE = pathlib.Path(__file__).with_name("page.html")
-_FIGURE = re.compile(r"[-+\d.,]+( ?%| s)?( \([\d.]+%\))?")
+INK = "#010203"  # in a picture, stands for the colour of the page's text
+_FIGURE = re.compile(r"[-+\d.,]+(e[-+]\d+)?( ?%| s)?( \([\d.]+%\))?")
 
 
 def write(path: epath.PathLike, title: str, parts: Iterable[str]) -> None:
@@ -22,9 +22,24 @@ def write(path: epath.PathLike, title: str, parts: Iterable[str]) -> None:
     files.write(path, template.substitute(title=html.escape(title), body="\n".join(parts)))
 
 
-def section(title: str, text: str) -> str:
-    """Returns a title and a paragraph below it."""
-    return f"<h2>{html.escape(title)}</h2>\n<p>{html.escape(text)}</p>"
+def section(title: str, text: str = "") -> str:
+    """Returns a title and a paragraph below it, if there is a text."""
+    return f"<h2>{html.escape(title)}</h2>" + paragraph(text) * bool(text)
+
+
+def paragraph(text: str) -> str:
+    """Returns a paragraph."""
+    return f"\n<p>{html.escape(text)}</p>"
+
+
+def commands(lines: Iterable[str]) -> str:
+    """Returns commands to copy, one a line."""
+    return f'<pre tabindex="0">{html.escape(chr(10).join(lines))}</pre>'
+
+
+def folded(title: str, part: str) -> str:
+    """Returns a part that is shown when its title is chosen."""
+    return f"<details>\n<summary>{html.escape(title)}</summary>\n{part}\n</details>"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -41,7 +56,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
     lines = [line('th scope="col"', head), *(line("td", row) for row in rows)]
     body = "\n".join(f"<tr>{line}</tr>" for line in lines)
-    return f'<div class="scroll"><table>\n{body}\n</table></div>'
+    return f'<div class="scroll" tabindex="0"><table>\n{body}\n</table></div>'
 
 
 def picture(path: pathlib.Path, caption: str) -> str:
@@ -49,7 +64,7 @@ def picture(path: pathlib.Path, caption: str) -> str:
     if path.suffix == ".svg":
         svg = path.read_text(encoding="utf-8")
         svg = re.sub("<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
-        svg = svg.replace(pictures.INK, "currentColor")
+        svg = svg.replace(INK, "currentColor")
         image = svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(caption)}"', 1)
     else:
         content = base64.b64encode(path.read_bytes()).decode()

@@ -1,0 +1,1 @@
+"""Results as self-contained pages for people, with curves. Begin with `page.py`."""
