@@ -40,7 +40,7 @@ MOST_IN_ALL = {
     "run_scripts": 6_800,
     "benchmarks": 3_250,
     "examples": 900,
-    "tests": 54_400,
+    "tests": 55_100,
 }
 # What is larger than it should be, with its size: nothing is added here, and it goes once it is small enough.
 LARGER: dict[str, int] = {}
