@@ -39,8 +39,8 @@ MOST_IN_ALL = {
     "tfrecord_builders": 13_100,
     "run_scripts": 6_800,
     "benchmarks": 3_250,
-    "examples": 900,
-    "tests": 55_100,
+    "examples": 1_010,
+    "tests": 55_150,
 }
 # What is larger than it should be, with its size: nothing is added here, and it goes once it is small enough.
 LARGER: dict[str, int] = {}
