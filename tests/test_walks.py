@@ -39,7 +39,7 @@ def test_from_a_text_to_a_record(tmp_path, small_tokenizer):
             )
         )
 
-    check(walks.entered(build), functions=245, files=48)
+    check(walks.entered(build), functions=241, files=47)
 
 
 def test_from_a_record_to_an_update(tmp_path):
@@ -71,4 +71,4 @@ def test_from_a_request_to_an_answer(tmp_path, small_tokenizer, monkeypatch):
         found.clear()
         ask()
         request = {file: set(names) for file, names in found.items()}  # without the server's end
-    check(request, functions=40, files=10)
+    check(request, functions=39, files=10)

@@ -48,10 +48,7 @@ def _imdb(path: pathlib.Path) -> Iterator[Review]:
 def write_corpus(
     corpora: pathlib.Path, folder: pathlib.Path, speeches: bool
 ) -> tuple[pathlib.Path, pathlib.Path]:
-    """Writes the packages' texts as a corpus; returns the files to train on and those held out.
-
-    A paragraph is a line; a blank line follows each document.
-    """
+    """Writes the texts, a paragraph a line and a blank line after each document; returns both files."""
     train, dev = folder / "train.txt", folder / "dev.txt"
     if train.exists() and dev.exists():
         return train, dev

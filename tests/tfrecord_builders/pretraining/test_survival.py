@@ -59,7 +59,7 @@ def test_what_a_whole_set_has_lost_is_built_again(build, tmp_path):
     shards[0].unlink()
     shards[1].write_bytes(shards[1].read_bytes()[:-1] + b"?")
     (folder / "spiece.model").write_bytes(b"")
-    for name in (shards[2].name + ".tmp123-0a1b", worker.done_name(shards[0].name)):
+    for name in (shards[2].name + ".tmp123-0a1b", shards[0].name + worker.DONE_SUFFIX):
         (folder / name).write_bytes(b"half")
     assert build(folder) == first
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == content
