@@ -114,7 +114,6 @@ def _measure(
 
 
 def _rate_and_start(amount: float, second: str, smaller: float, larger: float) -> dict[str, float | None]:
-    """Computes rate and start from the seconds of both runs."""
     more = (larger - smaller) / (LARGER - 1)
     rate, start = (amount / more, smaller - more) if more > 0 else (None, None)
     return {f"per {second}": rate, f"{second} to start": start}
@@ -145,7 +144,6 @@ def _beam(runner: str, *options: str) -> list[str]:
 
 
 def _run(*command: str) -> None:
-    """Runs a command to its end; a failure is a UserError."""
     done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True)
     if done.returncode:
         raise UserError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")

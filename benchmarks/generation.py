@@ -123,7 +123,7 @@ def measure(
     runtimes: Sequence[str] = (TENSORFLOW,),
     peer_python: str | None = None,
 ) -> dict[str, Any]:
-    """Measures generation of G tokens after B prompts of T pieces each.
+    """Measures generation of new tokens after B prompts of T pieces each.
 
     Returns a table: for each length and number of prompts seconds, also of all threads together, tokens per
     second, the speed to that of ours in TensorFlow and, with Hugging Face, to its, and which part of the

@@ -81,10 +81,7 @@ def machine() -> dict[str, Any]:
 
 
 def table(report: Mapping[str, Any]) -> str:
-    """Returns a readable report: the machine, then each title with its rows in columns.
-
-    Rows are column -> text or number; the first column names the row.
-    """
+    """Returns the machine, then each title with its rows: column -> value, the first column names the row."""
     where = report["machine"]
     lines = [
         f"{where['date']}, {where['cpu']} ({', '.join(where['bfloat16']) or 'no bfloat16 instructions'}), "

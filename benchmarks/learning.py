@@ -108,7 +108,6 @@ def target_weights(batch: Batch) -> np.ndarray:
 
 
 def make_ours(config: XLNetConfig, plan: TrainingSettings, hardware: str | None = None) -> Learner:
-    """Prepares our model for training."""
     from xlnet_tf.layers.kernels import device
 
     model = harness.our_model(config, plan.dropout, seed=plan.seed)
@@ -271,7 +270,6 @@ def tables(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def draw(report: Mapping[str, Any], path: pathlib.Path) -> None:
-    """Draws all curves."""
     figure = figures.new(8, 4.5)
     axes = figure.subplots()
     steps = [point["step"] for point in report["curve"]]

@@ -55,19 +55,12 @@ class Load:
 def measure(
     model: str, texts: str, load: Load, signature: str = "serving_default", server: str = ""
 ) -> dict[str, Any]:
-    """Puts a model under load.
-
-    Args:
-        model: folder of a version, or its name on the server.
-        texts: file from which the clients' texts are cut.
-        server: address, see client.connect; "": the model is loaded in this process.
+    """Puts a model under load: a version's folder, loaded in this process, or its name on a server.
 
     Returns:
-        requests; clients: requests of each; rows; errors: message -> count; seconds: percentile -> of a
-        request;
-        memory: bytes over time, evenly spaced, of the process with the model, empty if a server does not
-            export
-        them; growth: bytes, the median of the memory's last quarter minus that of its second one.
+        requests: also of each of the clients; rows; errors: message -> count; seconds: percentile -> of a
+        request; memory: bytes of the process with the model, evenly spaced over time, empty if a server does
+        not export them; growth: the median of the memory's last quarter minus that of its second one.
     """
     inputs, ask = _of_server(server, model, signature) if server else _of_folder(model, signature)
     clients = [_Client(number, load, inputs, texts, ask) for number in range(load.clients)]
@@ -131,9 +124,8 @@ def _of_folder(model: str, signature: str) -> tuple[list[str], Callable]:
 class _Client:
     """Sends requests all the time, and records the results.
 
-    It sends its first request before the load, alone, and compares the answer later: models that take only
-    texts are deterministic. Each client has another first request, so that answers mixed up between two
-    clients differ.
+    It sends its first request before the load, alone, and compares the answer later. Each client has another
+    first request, so that answers mixed up between two clients differ.
     """
 
     def __init__(self, number: int, load: Load, inputs: Sequence[str], texts: str, ask: Callable):

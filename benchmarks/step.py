@@ -109,14 +109,10 @@ class TrainingStep:
         self._step = step
 
     def __call__(self) -> float:
-        """Trains once; returns the loss before the update."""
         return float(self._step(*self._inputs))
 
     def temporaries(self) -> int:
-        """Compiles the step once more with XLA and returns the bytes planned for intermediate results.
-
-        These are the buffers that hold no argument, variable, constant or output.
-        """
+        """Returns the bytes that XLA plans for buffers without an argument, variable, constant or output."""
         import tensorflow as tf
         from tensorflow.compiler.xla.service import hlo_pb2
 
@@ -190,10 +186,7 @@ def hugging_face_steps(
     modes: Sequence[str],
     python: str | None,
 ) -> Iterator[dict[str, Callable[[], float]]]:
-    """Yields mode -> step of Hugging Face's XLNetLMHeadModel with our initial weights; none without a Python.
-
-    All modes train the same variables; both directions are read forward.
-    """
+    """Yields mode -> step from our initial weights, all of the same variables; empty without a Python."""
     make_model = functools.partial(our_model, config, dropout)
     with peers.hugging_face_like(python, HUGGING_FACE_PROGRAM, make_model) as peer:
         if peer is None:

@@ -69,7 +69,8 @@ class TpuStepOptions(harness.SegmentOptions, harness.ModelOptions):
 
 
 def main(_: Sequence[str]) -> None:
-    from xlnet_tf.tpu import compilation, report, search, topologies
+    from run_scripts.tpu_compile.plan import compile_rows
+    from xlnet_tf.tpu import compilation, report, topologies
 
     options = from_flags(TpuStepOptions)
     if options.batch_per_core % 2:
@@ -86,13 +87,7 @@ def main(_: Sequence[str]) -> None:
         def outcome(rows: int, topology=topology):
             return compilation.compile_program(program(rows).hlo, topology, options.memory_only)
 
-        if options.find_max_batch:
-            largest, tried = search.largest_batch(outcome, topology.hbm_bytes, options.batch_per_core, 2)
-        else:
-            largest, tried = None, {options.batch_per_core: outcome(options.batch_per_core)}
-        batches += [
-            report.CompiledBatch(topology, rows, tried[rows], rows == largest) for rows in sorted(tried)
-        ]
+        batches += compile_rows(outcome, topology, options.batch_per_core, options.find_max_batch, 2)
     print(report.table(batches, program(options.batch_per_core).loops_with_products()))
 
 

@@ -13,7 +13,7 @@ import python_reference
 
 project = "XLNet on TensorFlow 2"
 copyright = "the authors of this project, Apache License 2.0"  # noqa: A001 (Sphinx's name)
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx_copybutton"]
 # The folder of the sources is the repository, so that pages can link to its files.
 root_doc = "docs/index"
 include_patterns = ["docs/**.md", "BUILD.md", "CONTRIBUTING.md", "CHANGELOG.md"]
@@ -27,6 +27,7 @@ html_css_files = ["site.css"]
 pygments_dark_style = "a11y-high-contrast-dark"  # the theme's own has too little contrast
 smartquotes = False  # "--flag" is two dashes
 html_math_renderer = "mathml"
+copybutton_selector = "div.highlight-bash pre, div.highlight-python pre"  # not of outputs
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False

@@ -48,14 +48,7 @@ class ConvertOptions:
 def convert(
     source: str, output: str | None, target_format: str, config_file: str | None, strict: bool
 ) -> str:
-    """Converts a checkpoint; returns a description of the result and the coverage.
-
-    Args:
-        source: see xlnet_tf.checkpoints.open_checkpoint.
-        output: folder to write to; None only checks.
-        config_file: the architecture's file, if it is not next to the weights.
-        strict: refuse checkpoints with missing or unknown variables.
-    """
+    """Converts a checkpoint, or only checks it if output is None; returns a description and the coverage."""
     import tensorflow as tf  # which --help need not wait for
 
     from xlnet_tf import checkpoints
@@ -90,7 +83,9 @@ def main(_: Sequence[str]) -> None:
         name, target_format = output.removeprefix(uploads.HUB), options.format or "hugging_face"
         uploads.upload(options.input, name, target_format, to_upload)
         return
-    uploads.refuse(given_of(uploads.UploadOptions))
+    if given := given_of(uploads.UploadOptions):
+        names = ", ".join(f"--{name}" for name in given)
+        raise UserError(f"{names}: for an upload to the hub: give --output={uploads.HUB}OWNER/NAME")
     if options.output is None and options.format:
         raise UserError(f"--format={options.format} writes nothing without --output: give --output=FOLDER")
     if options.output is not None:

@@ -187,7 +187,6 @@ def served_module(options: ExportOptions, module_options: dict[str, Any]):
 
 
 def numbers(flag: str, values: Sequence[str]) -> list[int]:
-    """Reads a flag's list of numbers."""
     try:
         return [int(value) for value in values]
     except ValueError:

@@ -34,7 +34,6 @@ class FillOptions:
 
 
 def fill(options: FillOptions) -> Iterator[str]:
-    """Yields a description of each filled-in text."""
     model = computing.load_language_model(options.model_dir)
     for text, filled in zip(options.text, model.fill_mask(options.text, top_k=options.top_k), strict=True):
         yield describe(text, filled)

@@ -18,6 +18,7 @@ from absl import flags, logging
 
 from run_scripts.common import experiment, help_screens, own_tables, training_flags
 from run_scripts.common.sweeps import variants
+from tfrecord_builders.common.tables import default_model_dir
 from xlnet_tf import errors, files, folders, hub, task_registry
 from xlnet_tf import flags as flags_lib
 from xlnet_tf.cli import command_line
@@ -126,11 +127,8 @@ def check_data(options: FinetuneOptions, model_dir: str):
 
 
 def set_data(params, options: FinetuneOptions):
-    """Puts the folders of examples into the settings."""
-    for config, split in (
-        (params.task.train_data, "train"),
-        (params.task.validation_data, options.dev_split),
-    ):
+    task = params.task
+    for config, split in ((task.train_data, "train"), (task.validation_data, options.dev_split)):
         if config.input_path and config.input_path != options.folder(split):
             logging.warning("--data and --dev_split count, not %s of the settings", config.input_path)
         config.input_path = options.folder(split)
@@ -142,7 +140,7 @@ def main(_: Sequence[str]):
     options, checks = from_flags(FinetuneOptions), from_flags(experiment.DryRunOptions)
     own, init_checkpoint = from_flags(own_tables.TableOptions), flags.FLAGS.init_checkpoint
     own_tables.check(own, options.data, init_checkpoint, bool(options.sweep) or options.num_seeds > 1)
-    flags.FLAGS.model_dir = flags.FLAGS.model_dir or own_tables.default_model_dir(own)
+    flags.FLAGS.model_dir = flags.FLAGS.model_dir or default_model_dir(own.train)
     model_dir, of_tasks = flags.FLAGS.model_dir, task_registry.settings("settings")
     folders.claim(model_dir, folders.RUN, folders.RUNS, flag="--model_dir")
     built = None
@@ -159,15 +157,17 @@ def main(_: Sequence[str]):
 
     from official.core import task_factory  # TensorFlow is loaded once the examples are known to be good
 
-    from xlnet_tf.tasks import seeds, sweep
+    from xlnet_tf.tasks import seeds, sweep, tables
     from xlnet_tf.training import runtime
 
-    derived = own_tables.suggested(options.folder("train"), init_checkpoint) if built else {}
+    derived = {}
+    if built and init_checkpoint:
+        found = tables.suggested(options.folder("train"), init_checkpoint)
+        derived[found.origin] = found.settings
     params = experiment.load(entry.experiment, settings, run, derived)
     set_data(params, options)
     task_class = task_factory.get_task_cls(type(params.task))
-    sweeps = options.sweep, options.sweep_samples
-    runs = variants(params, entry.experiment, settings, *sweeps, run.given)
+    runs = variants(params, entry.experiment, settings, options.sweep, options.sweep_samples, run.given)
     if options.show_config:
         from run_scripts.common import show_config
 
@@ -188,10 +188,10 @@ def main(_: Sequence[str]):
         print(sweep.table(trials))
         sweep.draw_picture(trials, f"{model_dir}/{sweep.PICTURE}")
         print(f"\nwritten to {model_dir}: {sweep.SUMMARY}, {sweep.PICTURE}")
-        return
-    print(seeds.table(seeds.finetune_seeds(params, task_class, strategy, model_dir, options.num_seeds)))
-    if built and options.num_seeds == 1:
-        own_tables.print_outcome(own, built, model_dir, strategy)
+    else:
+        print(seeds.table(seeds.finetune_seeds(params, task_class, strategy, model_dir, options.num_seeds)))
+        if built and options.num_seeds == 1:
+            own_tables.print_outcome(own, built, model_dir, strategy)
 
 
 if __name__ == "__main__":

@@ -122,7 +122,6 @@ def page_routes(language_model: str | None):
 
 
 def describe(running) -> str:
-    """Describes a server that has started."""
     lines = [f"Page  http://{running.rest}/", f"REST  http://{running.rest}", f"gRPC  {running.grpc}", ""]
     for name, version in (available := [*running.service.models.available()]):
         lines.append(f"{name}, version {version.number}: {', '.join(sorted(version.model.signatures))}")

@@ -7,13 +7,14 @@ CONTRIBUTING.md.
 import http.client
 import json
 
+import pytest
+
 from tests.conftest import invent_texts
 from tests.helpers import walks
-from tests.helpers.serving.exports import KINDS
+from tests.helpers.serving.requests import shared_exports
 from tests.helpers.training import toy
 from tfrecord_builders.pretraining.build import build_sets
 from tfrecord_builders.pretraining.options import PretrainingOptions
-from xlnet_tf.serving.export import export
 from xlnet_tf.serving.local import server, versions
 from xlnet_tf.tasks.pretraining import task as pretraining
 
@@ -39,9 +40,10 @@ def test_from_a_text_to_a_record(tmp_path, small_tokenizer):
             )
         )
 
-    check(walks.entered(build), functions=245, files=48)
+    check(walks.entered(build), functions=241, files=47)
 
 
+@pytest.mark.integration
 def test_from_a_record_to_an_update(tmp_path):
     toy.make_records(tmp_path / "records")
 
@@ -54,21 +56,22 @@ def test_from_a_record_to_an_update(tmp_path):
     check(walks.entered(train), functions=417, files=63)
 
 
-def test_from_a_request_to_an_answer(tmp_path, small_tokenizer, monkeypatch):
+def test_from_a_request_to_an_answer(made_once, small_tokenizer, monkeypatch):
     monkeypatch.setattr(versions, "POLL_SECONDS", 600)  # else it looks for new versions meanwhile
-    kind = KINDS["regression"]
-    export(kind.module(kind.model(small_tokenizer), small_tokenizer), str(tmp_path / "rated"))
+    folder = shared_exports(made_once, small_tokenizer)["regression"]
     body = json.dumps({"instances": [{"text_a": "ba", "text_b": "ne"}]})
 
     def ask():
         connection = http.client.HTTPConnection(running.rest)
-        connection.request("POST", "/v1/models/rated:predict", body, {"Content-Type": "application/json"})
+        connection.request(
+            "POST", "/v1/models/regression:predict", body, {"Content-Type": "application/json"}
+        )
         with connection.getresponse() as response:
             assert response.status == 200, response.read()
 
-    with walks.recording() as found, server.serving([versions.of_folder(str(tmp_path / "rated"))]) as running:
+    with walks.recording() as found, server.serving([versions.of_folder(str(folder))]) as running:
         ask()  # threads and caches
         found.clear()
         ask()
         request = {file: set(names) for file, names in found.items()}  # without the server's end
-    check(request, functions=40, files=10)
+    check(request, functions=39, files=10)

@@ -96,11 +96,7 @@ _UNREAD_OUTPUT = 128 + signal.SIGPIPE  # as a shell reports a program that a bro
 
 @contextlib.contextmanager
 def tf_errors_as_user_errors() -> Iterator[None]:
-    """Turns TensorFlow's errors about files (gs://, summaries), which are not OSErrors, into UserErrors.
-
-    The same applies to etils' error about an unsupported scheme, such as https://. Other TensorFlow
-    operations raise errors of the same types, which pass unchanged.
-    """
+    """Turns errors of TensorFlow and etils about files, which are not OSErrors, into UserErrors."""
     try:
         yield
     except Exception as error:
@@ -125,10 +121,7 @@ def tf_errors_as_user_errors() -> Iterator[None]:
 
 
 def quiet() -> None:
-    """Limits TensorFlow's output to errors; it logs with absl, too.
-
-    On a terminal, log lines appear above the progress bars.
-    """
+    """Limits TensorFlow's output to errors; on a terminal, log lines appear above the progress bars."""
     log, handler = logging.getLogger(), absl_logging.get_absl_handler()
     if handler in log.handlers and sys.stderr and sys.stderr.isatty():
         from xlnet_tf.progress_bar import LogAboveBars  # here, as its import takes as long as the rest

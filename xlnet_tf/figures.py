@@ -57,11 +57,7 @@ def new(width: float, height: float) -> Any:
 
 
 def save(figure: Any, path: epath.PathLike, dpi: int) -> None:
-    """Writes a matplotlib figure in the format of the file's name; texts are not parsed as formulas.
-
-    Fonts are chosen to cover the texts. Characters that no installed font has appear as boxes, with a
-    warning; SVG leaves the fonts to the viewer.
-    """
+    """Writes a figure, its texts not parsed as formulas and in fonts that cover them, or else a warning."""
     kind, known = epath.Path(path).suffix[1:] or "png", figure.canvas.get_supported_filetypes()
     if kind not in known:
         raise UserError(f"{path}: expected a name that ends in .{', .'.join(sorted(known))}")

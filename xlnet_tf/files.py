@@ -56,10 +56,7 @@ def write(path: epath.PathLike, content: str | bytes) -> None:
 
 @contextlib.contextmanager
 def replacing(path: epath.PathLike, mode: str = "w") -> Iterator[IO]:
-    """Opens a file ("w" or "wb") that replaces the existing one when the block ends without an error.
-
-    If the process is killed, either the old or the new file is there.
-    """
+    """Opens a file ("w" or "wb") that replaces the existing one when the block ends without an error."""
     encoding = None if "b" in mode else "utf-8"
     with temporary(path) as unfinished, unfinished.open(mode, encoding=encoding) as file:
         yield file
@@ -95,10 +92,7 @@ def is_unfinished(name: str) -> bool:
 
 @contextlib.contextmanager
 def writing(path: epath.PathLike) -> Iterator[None]:
-    """Turns errors of writing a file or folder (TensorFlow's or the system's) into one for the user.
-
-    Errors about other files, and of machines that may answer later, pass unchanged.
-    """
+    """Turns errors of writing this file or folder into one for the user; others pass unchanged."""
     try:
         yield
     except (ConnectionError, TimeoutError, *_of_tensorflow(*_TRANSIENT)):
@@ -187,10 +181,7 @@ def read_yaml(path: epath.PathLike) -> dict[str, Any]:
 
 
 def read_json(path: epath.PathLike, content: bytes | None = None, fix: str = "") -> dict[str, Any]:
-    """Reads a json file that holds an object; a duplicate key is an error.
-
-    `content` is the file's content if it was read already; `fix`, what to do about a damaged file.
-    """
+    """Reads a json file, or its `content`, that holds an object; `fix` says what to do if it is damaged."""
     text = read_text(path, content)
     try:
         values = json.loads(text, object_pairs_hook=unique_keys)
@@ -218,8 +209,7 @@ def without_nan(value: Any) -> Any:
 def fields_reader(folder: epath.PathLike, known: Mapping[str, Any] | None = None) -> FieldsReader:
     """Returns a function from the name of a json or yaml file in a folder to its fields; None: no such file.
 
-    It opens each file once. `known` has fields of files that need not be opened; None means that a file does
-    not exist.
+    It opens each file once, and none of `known`.
     """
 
     @functools.cache

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from etils import epath
 
-from xlnet_tf import files, ownership
+from xlnet_tf import files, model_folders, ownership
 from xlnet_tf.errors import UserError
 
 RECORDS, EXAMPLES = "pretraining records", "fine-tuning examples"
@@ -42,11 +42,7 @@ def claim(folder: epath.PathLike, *kinds: str, flag: str) -> None:
 
 
 def look(folder: epath.PathLike) -> tuple[str, str]:
-    """Returns what a folder holds, and the file name that shows it.
-
-    A tokenizer alone counts as nothing, as each set, run and model begins with one. For other files, the name
-    is one that a writer would replace.
-    """
+    """Returns what a folder holds, other than a tokenizer alone, and the file that shows it."""
     folder = epath.Path(folder)
     whole = folder if "://" in os.fspath(folder) else epath.Path(os.path.realpath(folder))
     for path in (whole, *whole.parents):
@@ -81,8 +77,8 @@ def _signs(folder: epath.Path, names: list[str]) -> Iterator[tuple[str, str]]:
     settings = first("params.yaml") if _fields(folder / "params.yaml").keys() >= _OF_RUNS else ""
     yield ADAPTATION, first("adaptation.json")
     yield RUN, next(matching(r"ckpt-\d+\.index"), settings and first("best"))
-    yield SAVED_MODEL, first("saved_model.pb")  # one version of an export, or Keras' own
-    yield EXPORT, first("openvino_model.xml")  # likewise
+    yield SAVED_MODEL, first(model_folders.SAVED_MODEL)  # one version of an export, or Keras' own
+    yield EXPORT, first(model_folders.OPENVINO_MODEL)  # likewise
     yield WEIGHTS, next(matching(_OF_WEIGHTS), "")
     yield RUN, settings or (manifest and first("xlnet_config.json"))  # a run that has saved nothing yet
     yield WEIGHTS, first("model.json") if "format_version" in _fields(folder / "model.json") else ""
@@ -90,19 +86,12 @@ def _signs(folder: epath.Path, names: list[str]) -> Iterator[tuple[str, str]]:
         yield kind, manifest
     yield EXAMPLES, next(matching(r"shard-\d+\.tfrecord"), "")
     yield RECORDS, next(matching(r"build\.json|.*\.tfrecord"), "")
-    files_of_versions = ("saved_model.pb", "openvino_model.xml")
-    versions = (
-        name
-        for name in matching(r"\d+")
-        if any((folder / name / file).exists() for file in files_of_versions)
-    )
+    versions = (name for name in matching(r"\d+") if model_folders.model_file(folder / name))
     yield EXPORT, first("models.config") or next(versions, "")
     runs = (name for name in matching(r"seed-\d+|\w[\w.]*=.+") if look(folder / name)[0] in (RUN, RUNS))
     yield RUNS, first("seeds.json", "sweep.json") or next(runs, "")
-    yield (
-        FOREIGN,
-        first("manifest.json", "model.json", "params.yaml"),
-    )  # files that sets, runs and weights would replace
+    # Files that sets, runs and weights would replace.
+    yield FOREIGN, first("manifest.json", "model.json", "params.yaml")
 
 
 def _fields(path: epath.Path) -> dict:

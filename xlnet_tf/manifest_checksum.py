@@ -15,10 +15,7 @@ FIELD = "manifest_sha256"
 
 
 def with_checksum(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a manifest's fields with their checksum, for writing.
-
-    The checksum comes first: if bytes between two fields are lost and leave valid json, it survives.
-    """
+    """Adds a checksum to a manifest's fields, as the first, where bytes lost between two fields spare it."""
     return {FIELD: _sha256(values), **values}
 
 

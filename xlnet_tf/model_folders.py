@@ -16,7 +16,7 @@ def versions(folder: str) -> list[int]:
     return sorted(number for number in numbers if number < 1 << 63)
 
 
-def model_file(version: str) -> str | None:
+def model_file(version: epath.PathLike) -> str | None:
     """Returns the name of the file that a version's runtime loads; None if the folder is not a version."""
     return next((name for name in MODEL_FILES if (epath.Path(version) / name).exists()), None)
 
@@ -27,18 +27,12 @@ def newest_version(folder: str) -> str | None:
 
 
 def exported_version(folder: str) -> str | None:
-    """Returns the folder of the newest version, or the folder itself if it is one, of a SavedModel.
-
-    None: the folder has no version, or the newest is for another runtime.
-    """
+    """Returns a SavedModel's newest version, or the folder itself if it is one; None if neither is there."""
     return _newest(folder, SAVED_MODEL)
 
 
 def openvino_version(folder: str) -> str | None:
-    """Returns the folder of the newest version, or the folder itself if it is one, of an OpenVINO model.
-
-    None: the folder has no version, or the newest is for another runtime.
-    """
+    """Returns OpenVINO's newest version, or the folder itself if it is one; None if neither is there."""
     return _newest(folder, OPENVINO_MODEL)
 
 

@@ -57,10 +57,7 @@ class Ownership:
         self._renewed = -math.inf
 
     def check(self) -> None:
-        """Raises UserError if another process has taken the folder over; call it before each write.
-
-        That can happen if this process or its machine stood still for longer than a lease is valid.
-        """
+        """Raises UserError if another took the folder over, after a standstill; call it before each write."""
         if self._clock.monotonic() - self._renewed > 2 * BEAT_SECONDS:
             with contextlib.suppress(Exception):  # if the file system does not answer, writing will fail, too
                 self.renew()
@@ -71,7 +68,6 @@ class Ownership:
             )
 
     def beat(self) -> None:
-        """Renews the lease, if there is one."""
         if self._beats:
             self.renew()
 
@@ -87,10 +83,7 @@ class Ownership:
                 self._renewed = self._clock.monotonic()
 
     def take(self, locked: bool, at_once: bool) -> None:
-        """Writes the first lease, unless another process owns the folder.
-
-        `locked` is whether this process has the folder's lock; for `at_once` see `folder_lease`.
-        """
+        """Writes the first lease, unless another process owns the folder; see `folder_lease`."""
         there = _read(self._path)
         # A living owner on this machine would hold the lock.
         if there and not (locked and there.get("kernel") == self._lease["kernel"]):
@@ -137,22 +130,17 @@ class Ownership:
 def folder_lease(
     folder: epath.PathLike, what: str, flag: str, clock: Any = time, at_once: bool = True
 ) -> Iterator[Ownership]:
-    """Keeps other processes out of a folder while the block runs.
+    """Keeps other processes out of a folder while the block runs; a UserError names one at work there.
 
     A killed process leaves its lease. On the same machine, and a disk with locks, the folder is free at once;
     elsewhere when the lease has not changed for LEASE_SECONDS, which this function waits for. Unfinished
     files are removed.
 
     Args:
-        folder: an existing folder.
-        what: the activity, for messages to others: "training".
-        flag: the flag that chooses the folder.
+        what: the activity, for messages to others: "training"; `flag` chooses the folder.
         clock: has monotonic() and sleep(seconds).
         at_once: whether to write the lease now. If not, and this process has the folder's lock, the first
             `check` writes it: a folder that turns out to need nothing is left unchanged.
-
-    Raises:
-        UserError: another process is at work there. The message names it.
     """
     folder = epath.Path(folder)
     ended = threading.Event()

@@ -133,30 +133,20 @@ def limits_of(field: dataclasses.Field) -> Limits:
 
 
 def check_fields(instance: Any, where: str = "") -> None:
-    """Raises UserError if a field of a dataclass instance has a wrong type or violates its limits.
-
-    `where` is put before the field's name in the message.
-    """
+    """Raises UserError if a field of a dataclass instance has a wrong type or violates its limits."""
     for name, kind in _kinds(type(instance)).items():
         if text := _problem(where + name, getattr(instance, name), kind):
             raise UserError(text)
 
 
 def check_object(values: Any, cls: type, where: str, fix: str = "", optional: Collection[str] = ()) -> None:
-    """Raises UserError unless a JSON object has exactly the fields of a dataclass.
-
-    Fields that are not compared (`compare=False`) are not in files. `where` and `fix` begin and end the
-    message; fields in `optional` may be missing.
-    """
+    """Raises UserError unless a JSON object has exactly the compared fields of a dataclass, or `optional`."""
     if text := _problem_of_object("", values, cls, optional):
         raise UserError(f"{where}: {text}{fix and f': {fix}'}")
 
 
 def problem(name: str, value: Any, hint: Any, limits: Limits = UNLIMITED) -> str:
-    """Returns what is wrong with a value, such as "size is 0, expected at least 1"; "" if nothing is.
-
-    If `hint` is a dataclass, the value is a JSON object with its fields.
-    """
+    """Returns what is wrong with a value, such as "size is 0, expected at least 1"; "" if nothing is."""
     return _problem(name, value, kind_of(hint, limits))
 
 

@@ -14,7 +14,7 @@ import pathlib
 import time
 from collections.abc import Sequence
 
-from examples.demo import corpus, page, pretraining
+from examples.demo import centuries, corpus, page, pretraining
 from examples.demo.capitals import Capitals
 from examples.demo.finetuning import DemoTask, FineTuning
 from examples.demo.outcome import DemoOutcome
@@ -76,6 +76,8 @@ def run(corpora: pathlib.Path, output: pathlib.Path, settings: DemoSettings) -> 
 
     entropy = pretraining.unigram_entropy(dev)
     outcome = DemoOutcome(output, history, entropy, filled, result, round(time.monotonic() - began))
+    if settings.speeches:
+        centuries.write(corpora, output / "centuries")
     page.write(outcome, train)
     outcome.write_report()
     print("", *outcome.lines(), sep="\n")

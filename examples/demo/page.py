@@ -4,22 +4,35 @@ import html
 import pathlib
 from collections.abc import Sequence
 
+from examples.demo import masks
 from examples.demo.outcome import DemoOutcome
 from run_scripts.common.pictures import COLORS, INK, axes_of, draw_scores
-from tfrecord_builders.inspection import plot_mask
 from xlnet_tf.pages import page as pages
 from xlnet_tf.pages.page import picture, section, table
 from xlnet_tf.records.manifest import Manifest
 
-MASK_POSITIONS = 32
+MASK_POSITIONS = 22  # as many as a telephone shows
 EXAMPLES = 5  # test texts to show
+TERMS = {
+    "piece": "A word or a part of a word: what the model reads and predicts.",
+    "target": "A piece that is hidden and has to be predicted; the other pieces are context.",
+    "mask": "Which positions a position may see. Targets are predicted in a random order.",
+    "content stream": "A reading of the text in which each position knows its own piece.",
+    "query stream": "A reading in which it does not, so that it can predict it.",
+    "loss in nats": "How surprised the model is by the right pieces, on average: less is better.",
+    "held out": "Not trained on. Only such texts show what a model has learned.",
+    "word frequencies alone": "The loss of guessing by how common each piece is, whatever the text.",
+    "forward, backward": "Half of the texts are read from their end to their beginning.",
+    "F1, accuracy": "The share of right answers. F1 counts only words with a tag, found and missed.",
+    "from scratch": "The same model without pretraining: its weights are random at first.",
+    "seed": "The number that random choices begin with. Several seeds show how much is chance.",
+}
 
 
 def write(outcome: DemoOutcome, records: Manifest) -> None:
     """Draws the pictures and writes index.html."""
     folder, figures = outcome.folder, outcome.pretraining
     _draw_losses(outcome.history, outcome.unigram_entropy, folder / "loss")
-    plot_mask.draw(records, 0, str(folder / "mask.png"), count=MASK_POSITIONS)
     result, task = outcome.result, outcome.result.task
     draw_scores(result.scores, task.METRIC, folder / "scores")
     medians = ", ".join(f"{name}: {median:.1%}" for name, median in result.medians.items())
@@ -32,19 +45,36 @@ def write(outcome: DemoOutcome, records: Manifest) -> None:
     parts = [
         section(task.TITLE, f"Learned from {task.LABELS}. {task.METRIC} on test texts: {medians}."),
         picture(folder / "scores.svg", f"{task.METRIC}: medians as bars, single seeds as points."),
-        table(("Test text", "True answer", "Pretrained model's answer"), result.answers[:EXAMPLES]),
+        "<p>The pretrained model's answers; wrong words are <mark>red and underlined</mark>:</p>",
+        *(_answer(*answer) for answer in result.answers[:EXAMPLES]),
         section("Pretraining", "Loss on training batches and on documents held out from them."),
         picture(folder / "loss.svg", "Loss in nats per target. Dotted: the best guess that ignores context."),
         section("Filled gaps", "What the pretrained model expects at each <mask>, given the gaps before it."),
         table(("Sentence", "Likeliest pieces"), gaps),
-        section("Permutation mask", "Which positions each position of a record sees, in both streams."),
-        picture(folder / "mask.png", f"The first {MASK_POSITIONS} positions of a pretraining record."),
+        section(
+            "Permutation mask",
+            f"The first {MASK_POSITIONS} positions of a pretraining record. A row shows what its position "
+            "sees; (1), (2), ... is the order in which the targets are predicted.",
+        ),
+        masks.draw(records, 0, MASK_POSITIONS),
         section("Figures", f"All steps together took {outcome.seconds} s."),
         table(("Figure", "Value"), rows),
+        section("Terms", "What the words on this page mean."),
+        table(("Term", "Meaning"), TERMS.items()),
         section("Try next", "These commands use what the demo has made."),
         "<pre>" + html.escape("\n".join(outcome.commands())) + "</pre>",
     ]
     pages.write(folder / "index.html", "XLNet, from raw text to a fine-tuned model", parts)
+
+
+def _answer(text: str, truth: str, answer: str) -> str:
+    """Returns a text with the true answer and the model's, whose wrong words are marked."""
+    words = [
+        html.escape(word) if word == right else f"<mark>{html.escape(word)}</mark>"
+        for word, right in zip(answer.split(), truth.split(), strict=True)
+    ]
+    rows = {"Text": html.escape(text), "True answer": html.escape(truth), "Model's answer": " ".join(words)}
+    return "<dl>" + "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in rows.items()) + "</dl>"
 
 
 def _draw_losses(history: Sequence[dict], entropy: float, path: pathlib.Path) -> None:

@@ -28,10 +28,7 @@ def make_tokenizer(text: pathlib.Path, path: pathlib.Path) -> None:
 
 
 def make_records(text: pathlib.Path, tokenizer: pathlib.Path, folder: pathlib.Path, split: str) -> Manifest:
-    """Builds records of 128 tokens, half of them reused through the memory, with 32 single targets each.
-
-    Single pieces and many of them, rather than the paper's word spans, teach most in a few minutes.
-    """
+    """Builds records of 128 tokens, 32 of them targets: single pieces, which teach most in a few minutes."""
     options = builder.PretrainingOptions(
         input=[str(text)],
         tokenizer=str(tokenizer),

@@ -32,8 +32,7 @@ from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.tasks.pretraining.config import ModelConfig
 from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 from xlnet_tf.training import checks, runtime
-from xlnet_tf.training.early_stopping import read_metrics
-from xlnet_tf.training.progress import HISTORY, read_history
+from xlnet_tf.training.early_stopping import first_evaluation, read_metrics
 
 WORK, NOTE, COUNTS, REPORT = "adaptation", "adaptation.json", "counts.json", "report.json"
 _SAME = ("use_eod", "sentence_split", "seq_len", "reuse_len", "num_predict", "perm_size", "objective",
@@ -43,10 +42,7 @@ _EVALUATIONS, _WARMUP = 8, 0.1
 
 
 class Adaptation:
-    """An adaptation in a folder; finished steps of an earlier start are not repeated.
-
-    The constructor refuses whatever can be checked without reading the texts.
-    """
+    """An adaptation in a folder; the constructor refuses what can be checked without reading the texts."""
 
     def __init__(
         self, run: RunOptions, texts: texts.TextOptions, options: AdaptOptions, settings: Sequence[Setting]
@@ -200,7 +196,7 @@ class Adaptation:
         folder = str(self.folder)
         pretraining.pretrain(self.params, folder, self._strategy)
         kept = read_metrics(f"{folder}/{BEST}")
-        first = next(line for line in read_history(f"{folder}/{HISTORY}") if line["kind"] == "dev")
+        first = first_evaluation(folder)
         if not kept:
             raise UserError(
                 "at the first evaluation, the loss on general text had risen by more than "

@@ -37,7 +37,6 @@ class AdaptOptions:
 
 
 def define_flags(settings: Sequence[Setting]) -> None:
-    """Defines all flags of the command."""
     experiment.define_flags(settings)
     flags_lib.define_flags(TextOptions)
     flags_lib.define_flags(AdaptOptions)

@@ -22,10 +22,7 @@ _CONTROLS = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}  # those that
 
 
 def rows_of_flags(pairs: Sequence[str], columns: Mapping[str, TensorInfo]) -> list[dict[str, Any]]:
-    """Reads rows from --input flags NAME=VALUE; the second VALUE of a NAME is for the second row.
-
-    Single strings are given as they are, other values as JSON.
-    """
+    """Reads --input=NAME=VALUE, a text or JSON; the second VALUE of a NAME is for the second row."""
     values: dict[str, list[Any]] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -51,10 +48,7 @@ def rows_of_flags(pairs: Sequence[str], columns: Mapping[str, TensorInfo]) -> li
 
 
 def rows_of_file(path: str) -> Iterator[dict[str, Any]]:
-    """Yields rows from a .csv or .tsv file with named columns, or from a file with a JSON object a line.
-
-    Blank lines of a JSON file are skipped. A file without rows is an error.
-    """
+    """Yields the rows, at least one, of a .csv or .tsv file with a header, or of a file of JSON objects."""
     rows = _read_rows(path)
     if (first := next(rows, None)) is None:
         raise UserError(f"{path} has no rows: expected some with the model's inputs by name")
@@ -94,15 +88,10 @@ def answered_lines(
     inputs: Collection[str],
     first: int = 0,
 ) -> Iterator[str]:
-    """Yields the rows of a file with their answers, as JSON lines.
+    """Yields the rows of a file, from number `first` on, with their answers, as JSON lines.
 
-    A row's column with the name of an answer, such as the label to compare with, becomes "given_" and that
-    name, which is noted once on stderr.
-
-    Args:
-        answer: rows -> the answer to each, in their order.
-        inputs: names of the model's inputs, which an answer may repeat.
-        first: number of the first row, from 0.
+    A row's column with the name of an answer, unless it is one of the model's inputs, becomes "given_" and
+    that name, which is noted once on stderr.
     """
     noted = set()
     rows, copies = itertools.tee(itertools.islice(rows_of_file(path), first, None))
@@ -196,7 +185,6 @@ def parsed(value: Any) -> Any:
 
 
 def describe(answer: Mapping[str, Any]) -> str:
-    """Returns an answer as a table, one output a line."""
     width = max(map(len, answer))
     return "\n".join(f"{printable(name):<{width}}  {_show(value)}" for name, value in sorted(answer.items()))
 

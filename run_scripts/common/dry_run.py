@@ -62,17 +62,13 @@ def machines(config: runtime.RuntimeConfig, topology: str | None) -> Machines:
 
 
 def check_and_print(params, task: Task, topology: str | None, model_dir: str, price: float | None = None):
-    """Checks and prints a training, as --dry_run promises."""
     check_and_print_all([Training("", params, task, [(params, model_dir)])], topology, price)
 
 
 def check_and_print_all(
     trainings: Iterable[Training], topology: str | None, price_per_hour: float | None = None
 ):
-    """Checks each training of a sweep and prints it; of all but the first, only what differs.
-
-    The price is for the whole TPU slice of the topology.
-    """
+    """Checks and prints each training of a sweep; of all but the first, only what differs."""
     first: list[str] = []
     for training in trainings:
         params, task = training.params, training.task
@@ -108,7 +104,6 @@ def _still_needed(config: runtime.RuntimeConfig, where: Machines) -> str:
 
 
 def check(params, task: Task, where: Machines, model_dir: str) -> str:
-    """Checks a training and describes it in a table."""
     checks.check_batch_sizes(params, where.replicas)
     checks.check_settings(params, model_dir)
     if where.hosts == 1 and not where.slice:
@@ -123,10 +118,7 @@ def check(params, task: Task, where: Machines, model_dir: str) -> str:
 
 
 def compiled(params, task: Task, where: Machines, price_per_hour: float | None = None) -> str:
-    """Compiles the training step for one core of the TPU and describes its needs.
-
-    It must fit a core along with an evaluation's memory.
-    """
+    """Compiles the step for one core of the TPU, which must hold an evaluation's memory as well."""
     alone = copy.deepcopy(params)
     rows = params.task.train_data.global_batch_size // where.replicas
     alone.task.train_data.global_batch_size = rows
@@ -162,7 +154,6 @@ def compiled(params, task: Task, where: Machines, price_per_hour: float | None =
 def _duration(
     params, task: Task, where: Machines, batches: Sequence[report.CompiledBatch], price_per_hour: float | None
 ) -> str:
-    """Returns lines with the time of the training and its price."""
     seconds = {batch.length: batch.outcome.estimated_seconds for batch in batches}
     steps = -(-_records(task) // params.task.train_data.global_batch_size)
     total = sum(seconds[length] for length in _batching(params, task, where).lengths_of_steps(0, steps))

@@ -21,11 +21,7 @@ _MOST_CURVES = 10  # of labels in one picture
 class Report(NamedTuple):
     """Statistics of one checkpoint's predictions; empty where not asked for or without probabilities.
 
-    Attributes:
-        differences: to another run's metrics.
-        calibration: scores by name.
-        bins: confidence against frequency.
-        curves: precision and recall over thresholds, by label.
+    Scores, precision and recall are by label's or metric's name; differences are to another run's metrics.
     """
 
     intervals: Mapping[str, Interval]
@@ -36,10 +32,7 @@ class Report(NamedTuple):
 
 
 def report(task, examples, predictions, against=None, samples: int = resampling.SAMPLES) -> Report:
-    """Examines a Predictor's predictions for a set with answers; without samples there are no intervals.
-
-    `against` is the task of another run and its predictions for the same set.
-    """
+    """Examines predictions for a set with answers; `against` is another run's task and its predictions."""
     units, score = task.units(examples, predictions), _scorer(task)
     intervals = resampling.intervals(score, units, samples) if samples else {}
     differences: Mapping[str, Difference] = {}
@@ -73,11 +66,7 @@ def _scorer(task) -> resampling.Scorer:
 def _differences(
     task, units: resampling.Units, other_task, others: resampling.Units, samples: int
 ) -> dict[str, Difference]:
-    """Compares two runs by the metrics that both have.
-
-    Each run uses its own thresholds, which its units include. Metrics that need more than the shared units,
-    such as those of one run's alerts, are left out.
-    """
+    """Compares two runs, each by its own thresholds, by the metrics that both have and the units decide."""
     score, names = _scorer(task), [name for name in units if name in others]
     first, second = ({name: each[name] for name in names} for each in (units, others))
     before, now = (score(units), _scorer(other_task)(others)), (score(first), score(second))

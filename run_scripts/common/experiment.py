@@ -84,10 +84,7 @@ def split_checkpoint(options: Options) -> Options:
 
 
 def run_and_checkpoint(path: str) -> tuple[str, str]:
-    """Splits RUN/ckpt-STEP of a fine-tuned run into RUN and ckpt-STEP; other paths have checkpoint "".
-
-    Only the run has the settings for its texts, and its thresholds.
-    """
+    """Splits RUN/ckpt-STEP of a fine-tuned run into RUN and ckpt-STEP; other paths have no checkpoint."""
     folder, _, name = path.rstrip("/").rpartition("/")
     if not re.fullmatch(r"ckpt-[0-9]+(\.index)?", name):
         return path, ""
@@ -122,7 +119,6 @@ def check_config_file():
 
 
 def define_dry_run_flags():
-    """Defines the flags of DryRunOptions."""
     flags_lib.define_flags(DryRunOptions)
     for flag, needed in (("topology", "dry_run"), ("price_per_hour", "topology")):
         flags.register_multi_flags_validator(
@@ -190,7 +186,6 @@ def _fit_warmup(trainer, recipe):
 
 
 def override_by_flags(params, settings: Sequence[Setting], given: Mapping[str, Any]):
-    """Overrides an experiment's settings with the given flags."""
     from xlnet_tf.training.config import override
 
     for setting in settings:

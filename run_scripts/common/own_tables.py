@@ -1,12 +1,12 @@
 """`finetune --train`: examples from a table of one's own, settings that suit them, and what to do next."""
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 from etils import epath
 
 from run_scripts.common import experiment
+from tfrecord_builders.automatic.columns import TASKS
 from tfrecord_builders.common import tables
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import given_of, option
@@ -15,10 +15,6 @@ from xlnet_tf.flags import given_of, option
 
 _COLUMN = "_column"
 _ROLE = "With --train: column of the {}, if its name does not tell."
-TASKS = (
-    *("classification", "multi_label", "regression", "question_answering", "multiple_choice", "tagging"),
-    "ranking",
-)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,13 +78,6 @@ def check(options: TableOptions, data: str, init_checkpoint: str | None, several
         raise UserError("--test is evaluated after a single run: leave it out with --sweep and --num_seeds")
 
 
-def default_model_dir(options: TableOptions) -> str:
-    """Returns the folder of a run on the table."""
-    from tfrecord_builders.automatic.build import default_model_dir as default_for
-
-    return default_for(options.train)
-
-
 def build(options: TableOptions, model_dir: str, init_checkpoint: str | None) -> Any:
     """Builds the examples in the run's folder, or finds them there; returns an automatic.build.Built."""
     from tfrecord_builders.automatic.build import Sources
@@ -106,16 +95,6 @@ def build(options: TableOptions, model_dir: str, init_checkpoint: str | None) ->
     built = build_examples(sources, tokenizer, epath.Path(model_dir) / "examples", progress=True)
     print(f"{built.description}{'; examples as before' if built.reused else ''}", flush=True)
     return built
-
-
-def suggested(train: str, init_checkpoint: str | None) -> dict[str, Mapping[str, Any]]:
-    """Returns settings that suit the model and the examples in a folder, by what they follow from."""
-    from xlnet_tf.tasks.tables import suggested as suggested_for
-
-    if not init_checkpoint:
-        return {}
-    found = suggested_for(train, init_checkpoint)
-    return {found.origin: found.settings}
 
 
 def print_outcome(options: TableOptions, built: Any, model_dir: str, strategy) -> None:

@@ -20,15 +20,15 @@ def origins(
     """Returns path -> (value, origin) of an experiment's settings as given; for the arguments see `load`."""
     from official.core import exp_factory
 
-    from xlnet_tf.training.config import override
+    from xlnet_tf.training.config import flatten, override
 
     params = exp_factory.get_exp_config(name)
-    found = {path: (value, _DEFAULT) for path, value in _flat(params.as_dict()).items()}
+    found = {path: (value, _DEFAULT) for path, value in flatten(params.as_dict()).items()}
 
     def apply(origin: str, changes: str | Mapping[str, Any]) -> None:
         override(params, changes, origin)
-        named = () if isinstance(changes, str) else _flat(changes)
-        for path, value in _flat(params.as_dict()).items():
+        named = () if isinstance(changes, str) else flatten(changes)
+        for path, value in flatten(params.as_dict()).items():
             if path in named or path not in found or found[path][0] != value:
                 found[path] = value, origin
 
@@ -47,22 +47,14 @@ def origins(
 def table(params, task_class: type, model_dir: str, given: Mapping[str, tuple[Any, str]]) -> str:
     """Returns a table of all settings of a run: path, value and origin."""
     from xlnet_tf.tasks.finetuning import build_task
+    from xlnet_tf.training.config import flatten
 
     task = build_task(params, task_class, model_dir)
     params.task.model.override(task.xlnet_config.to_dict())
     rows = []
-    for path, value in _flat(params.as_dict()).items():
+    for path, value in flatten(params.as_dict()).items():
         before, origin = given.get(path, (None, _FOLLOWS))
         rows.append((path, str(value), origin if before == value else _FOLLOWS))
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     lines = (f"{path:<{widths[0]}}  {value:<{min(widths[1], 40)}}  {origin}" for path, value, origin in rows)
     return "\n".join(line.rstrip() for line in lines)
-
-
-def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Returns the values of nested settings by their paths."""
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        path = f"{above}{name}"
-        found |= _flat(value, f"{path}.") if isinstance(value, Mapping) and value else {path: value}
-    return found

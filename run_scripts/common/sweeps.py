@@ -24,10 +24,7 @@ def variants(
     samples: int,
     given: Collection[str],
 ):
-    """Returns the points of a sweep, each with its settings; without a sweep, the settings alone.
-
-    For params, name and settings see `experiment.load`; `samples` points are drawn at random (0: all).
-    """
+    """Returns the points of a sweep, each with its settings; `samples` of them, or all if it is 0."""
     from xlnet_tf.tasks import sweep
 
     if not (sweeps or samples):

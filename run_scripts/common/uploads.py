@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
 
 HUB = "hf://"
@@ -48,10 +47,3 @@ def upload(source: str, name: str, target_format: str, options: UploadOptions) -
         for path in paths:
             print(f"  {path.name:<28}{path.stat().length:>16,} bytes")
         print(f"\n{(folder / publishing.README).read_text()}\nnothing was uploaded: --dry_run")
-
-
-def refuse(given: dict[str, object]) -> None:
-    """Raises UserError if upload flags are given without an upload."""
-    if given:
-        names = ", ".join(f"--{name}" for name in given)
-        raise UserError(f"{names}: for an upload to the hub: give --output={HUB}OWNER/NAME")

@@ -170,10 +170,7 @@ def lengths_of_flags(options: CompileOptions) -> list[int | None]:
 
 
 def lower_step(params, options: CompileOptions, rows: int, length: int | None = None):
-    """Lowers a training step of this many rows, cut to `length` if given, to a lowering.Program.
-
-    `params` are from `load_params`; their data are replaced.
-    """
+    """Lowers a training step of some rows, cut to a length if given; replaces the data of `params`."""
     from xlnet_tf.tpu import steps, synthetic
 
     data = params.task.train_data
@@ -251,10 +248,7 @@ class Lowered(NamedTuple):
 
 
 def lower(arguments: Sequence[str], rows: int, length: int | None = None) -> Lowered:
-    """Lowers the program of the script's arguments, of this many rows, cut to a length.
-
-    Raises MemoryError if this machine's memory is too small.
-    """
+    """Lowers the program of the script's arguments; MemoryError if this machine's memory is too small."""
     import tensorflow as tf
 
     errors.quiet()  # in a process of its own, too
@@ -268,10 +262,7 @@ def lower(arguments: Sequence[str], rows: int, length: int | None = None) -> Low
 
 
 def lower_apart(arguments: Sequence[str], rows: int, length: int | None = None) -> Lowered | NotCompiled:
-    """Runs `lower` in a process of its own, as TensorFlow does not give back the memory of Large's variables.
-
-    Returns NotCompiled if the process was killed or ran out of memory.
-    """
+    """Runs `lower` in a process, which gives back Large's memory; NotCompiled if the process was killed."""
     with futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         try:
             return signals.blocked(pool.submit, lower, arguments, rows, length).result()
@@ -287,13 +278,7 @@ def lower_apart(arguments: Sequence[str], rows: int, length: int | None = None) 
 
 
 class Results(NamedTuple):
-    """The results of all compilations so far.
-
-    Attributes:
-        rows: each topology's, by rows of the batch.
-        loops: number of the program's loops that multiply matrices.
-        lengths: the program's lengths by name; empty if none could be traced.
-    """
+    """Each topology's outcomes by rows so far, the program's loops with matrix products, and its lengths."""
 
     rows: list[CompiledBatch]
     loops: int
@@ -306,7 +291,6 @@ class Results(NamedTuple):
         files.write_json(path, figures)
 
     def table(self) -> str:
-        """Returns the figures for people."""
         lengths = ", ".join(f"{name} {value}" for name, value in self.lengths.items())
         return "\n".join([*[lengths] * bool(lengths), report.table(self.rows, self.loops)])
 
@@ -314,22 +298,15 @@ class Results(NamedTuple):
 def compile_rows(
     compile_batch: Callable[[int], Outcome],
     topology: Topology,
-    options: CompileOptions,
+    rows: int,
+    find_largest: bool,
     multiple: int,
     length: int | None = None,
 ) -> list[CompiledBatch]:
-    """Compiles the requested batch for one topology, or those of a search; returns each outcome.
-
-    Args:
-        compile_batch: from rows to the outcome for the topology.
-        multiple: search only multiples of this many rows.
-        length: rows are cut to it, if given.
-    """
-    if not options.find_max_batch:
-        rows = options.batch_per_core
+    """Compiles a batch of some rows, or those that a search from it tries; returns each outcome, by rows."""
+    if not find_largest:
         return [CompiledBatch(topology, rows, compile_batch(rows), length=length)]
-    first = options.batch_per_core
-    largest, tried = search.largest_batch(compile_batch, topology.hbm_bytes, first, multiple)
+    largest, tried = search.largest_batch(compile_batch, topology.hbm_bytes, rows, multiple)
     [*_, last] = tried
     return [
         CompiledBatch(topology, rows, tried[rows], rows == largest, largest is None and rows == last, length)
@@ -365,6 +342,7 @@ def run(options: CompileOptions, arguments: Sequence[str]) -> Iterator[Results]:
                 bar.update()
                 return result
 
-            made += compile_rows(outcome, topology, options, multiple, length)
+            sizes = options.batch_per_core, options.find_max_batch, multiple
+            made += compile_rows(outcome, topology, *sizes, length)
             loops, lengths = (traced[0].loops, traced[0].lengths) if traced else (0, {})
             yield Results(list(made), loops, lengths)

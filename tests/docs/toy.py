@@ -12,7 +12,7 @@ import pathlib
 import random
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 TOYS: dict[str, Callable[["Toys", pathlib.Path], None]] = {}
 # Learns something in seconds: narrow layers want a wide initializer and a high learning rate.
@@ -34,6 +34,18 @@ WHEN = ("early in the morning", "late at night", "on Sunday", "every spring", "a
 WEATHER = ("cold", "bright", "quiet", "windy", "golden", "grey", "warm", "clear")
 GOOD = ("wonderful", "moving", "brilliant", "charming", "fresh", "funny")
 BAD = ("dull", "tedious", "clumsy", "shallow", "noisy", "pointless")
+EARLY = (
+    "the secretary of the treasury", "the receipts of the customs", "vessels and tonnage",
+    "the indian tribes", "our frontier", "the public debt",
+)  # fmt: skip
+LATE = (
+    "new jobs",
+    "better schools",
+    "health care",
+    "every family",
+    "computers in the classroom",
+    "our children",
+)
 PARTS = ("plot", "acting", "music", "ending", "dialogue", "photography")
 
 
@@ -166,7 +178,7 @@ def _review_texts(toys: Toys, path: pathlib.Path):
 
 @toy("texts.jsonl")
 def _texts(toys: Toys, path: pathlib.Path):
-    path.write_text("".join(json.dumps({"text": text}) + "\n" for text, _ in _reviews(5, 8)))
+    _write_rows(path, ({"text": text} for text, _ in _reviews(5, 8)))
 
 
 @toy("glue/SST-2/")
@@ -182,8 +194,7 @@ def _sst2(toys: Toys, path: pathlib.Path):
 @toy("corpus.jsonl")
 def _corpus_of_objects(toys: Toys, path: pathlib.Path):
     rng = random.Random(6)
-    rows = [{"text": document(rng).strip().replace("\n", " ")} for _ in range(60)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    _write_rows(path, ({"text": document(rng).strip().replace("\n", " ")} for _ in range(60)))
 
 
 @toy("texts.csv")
@@ -226,11 +237,35 @@ def _conll(toys: Toys, path: pathlib.Path):
     for name, seed, count in (("train", 9, 48), ("dev", 10, 12), ("test", 11, 12)):
         rng, lines = random.Random(seed), ["-DOCSTART- -X- -X- O", ""]
         for _ in range(count):
-            for word in sentence(rng).replace(",", " ,").replace(".", " .").split():
-                tag = "B-PER" if word in PEOPLE else "B-LOC" if word in PLACES else "O"
-                lines.append(f"{word} X X {tag}")
-            lines.append("")
+            lines += [f"{word} X X {tag}" for word, tag in zip(*_tagged(rng))] + [""]
         (path / f"{name}.txt").write_text("\n".join(lines) + "\n")
+
+
+def _tagged(rng: random.Random) -> tuple[list[str], list[str]]:
+    """Returns the words of a sentence and their tags."""
+    words = sentence(rng).replace(",", " ,").replace(".", " .").split()
+    return words, ["B-PER" if word in PEOPLE else "B-LOC" if word in PLACES else "O" for word in words]
+
+
+def _write_rows(path: pathlib.Path, rows: Iterable[dict]):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@toy("entities.jsonl")
+def _entities(toys: Toys, path: pathlib.Path):
+    rng = random.Random(16)
+    _write_rows(path, (dict(zip(("tokens", "tags"), _tagged(rng))) for _ in range(240)))
+
+
+@toy("questions.jsonl")
+def _table_of_questions(toys: Toys, path: pathlib.Path):
+    _write_rows(
+        path,
+        (
+            {"question": question, "context": passage, "answers": {"text": [answer], "answer_start": [start]}}
+            for passage, question, answer, start in _questions(17, 240)
+        ),
+    )
 
 
 @toy("race/")
@@ -246,7 +281,7 @@ def _race(toys: Toys, path: pathlib.Path):
             rows.append(
                 {"context": passage, "question": question, "options": options, "answer": "ABCD"[place]}
             )
-        (path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        _write_rows(path / f"{name}.jsonl", rows)
 
 
 @toy("ranking/")
@@ -305,6 +340,16 @@ TOYS["hugging_face/"] = _made_by(
 @toy("runs/demo/model/")
 def _demo_model(toys: Toys, path: pathlib.Path):
     shutil.copytree(toys["runs/pretrained/"], path)
+
+
+@toy("runs/demo/centuries/")
+def _centuries(toys: Toys, path: pathlib.Path):
+    path.mkdir(parents=True)
+    for split, seed, count in (("train", 18, 200), ("test", 19, 40)):
+        rng = random.Random(seed)
+        drawn = [rng.choice(((EARLY, "before 1860"), (LATE, "after 1960"))) for _ in range(count)]
+        rows = [(" and ".join(rng.sample(phrases, 3)), label) for phrases, label in drawn]
+        _write_table(path / f"{split}.csv", ("text", "label"), rows)
 
 
 @toy("xlnet_cased_L-12_H-768_A-12/")

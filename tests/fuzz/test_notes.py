@@ -13,7 +13,7 @@ from tests.conftest import invent_texts
 from tests.helpers.records import mutations
 from tfrecord_builders.pretraining import output_folder
 from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records
-from tfrecord_builders.pretraining.worker import done_name
+from tfrecord_builders.pretraining.worker import DONE_SUFFIX
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
@@ -48,7 +48,7 @@ def contents(folder) -> dict[str, bytes]:
 
 def harm(rng: random.Random, begun: dict[str, bytes], files: dict[str, bytes]) -> str:
     """Changes one of the files that a build has begun with; returns what was done."""
-    notes = [name for name in begun if name.endswith(done_name(""))]
+    notes = [name for name in begun if name.endswith(DONE_SUFFIX)]
     name = rng.choice(notes)
     how = rng.choice(("changed", "changed", "damaged", "of another", "gone", "shard", "build.json"))
     if how == "changed":
@@ -60,9 +60,9 @@ def harm(rng: random.Random, begun: dict[str, bytes], files: dict[str, bytes]) -
     elif how == "gone":
         files.pop(name, None)
     elif how == "shard":
-        shard = name.removesuffix(done_name(""))
+        shard = name.removesuffix(DONE_SUFFIX)
         files[shard] = rng.choice(
-            (mutations.damaged(rng, begun[shard]), begun[rng.choice(notes).removesuffix(done_name(""))])
+            (mutations.damaged(rng, begun[shard]), begun[rng.choice(notes).removesuffix(DONE_SUFFIX)])
         )
     else:
         change = rng.choice((mutations.under_its_checksum, mutations.damaged))
@@ -81,7 +81,7 @@ def test_builds_resume_from_damaged_notes(options, tmp_path, monkeypatch, count)
         patch.setattr(output_folder, "finish", interrupt)
         build_pretraining_records(options)
     begun = dict(sorted(contents(folder).items()))
-    assert sum(name.endswith(done_name("")) for name in begun) == 10 and "manifest.json" not in begun
+    assert sum(name.endswith(DONE_SUFFIX) for name in begun) == 10 and "manifest.json" not in begun
     build_pretraining_records(options)
     expected = contents(folder)
     assert "manifest.json" in expected

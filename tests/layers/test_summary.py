@@ -90,9 +90,3 @@ def test_weights_begin_small():
 def test_last_position():
     mask = [[0, 0, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0]]
     np.testing.assert_array_equal(last_position(tf.constant(mask, tf.uint8)), [3, 1, 3, 3])
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_config_round_trip(method):
-    config = random_summary(method, projection=method == "last", pool_padding=method == "mean").get_config()
-    assert SequenceSummary.from_config(config).get_config() == config

@@ -161,12 +161,6 @@ def test_pretrainer_round_trips(tmp_path, next_sentence):
         np.testing.assert_array_equal(outputs[name], value)
 
 
-def test_a_config_can_be_used_again():
-    config = random_encoder(clamp_len=3, memory_len=5, reuse_len=4).get_config()
-    first, second = (XLNetEncoder.from_config(config) for _ in range(2))
-    assert first.get_config() == second.get_config() == config
-
-
 def test_ranks_without_targets_are_refused():
     features = random_features(np.random.default_rng(13))
     del features["target_positions"]

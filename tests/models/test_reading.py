@@ -23,13 +23,6 @@ def random_encoder(n_layer=1, **options):
     return encoder
 
 
-def test_one_segment_is_plain_reading():
-    features = heads.random_texts(np.random.default_rng(0))
-    plain = encode_long(random_encoder(), features)
-    np.testing.assert_array_equal(plain, random_encoder()(features)["sequence_output"])
-    np.testing.assert_allclose(encode_long(random_encoder(memory_len=5), features, heads.T), plain, atol=1e-6)
-
-
 @pytest.mark.parametrize("way", ["at once", "in segments", "packed"])
 def test_output_positions_choose_vectors(way):
     rng = np.random.default_rng(3)

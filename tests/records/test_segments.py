@@ -115,16 +115,6 @@ def test_the_reversed_stream_mirrors_sentences_documents_and_words():
     assert found == [word[::-1] for word in words[::-1]]
 
 
-def test_the_same_seed_gives_the_same_segments():
-    tokens, ends, word_start = draw_stream(np.random.default_rng(1), 5000, 20)
-    first, second = (
-        lib.sample_segments(np.random.Generator(np.random.Philox(7)), tokens, ends, 64, 32, word_start)
-        for _ in range(2)
-    )
-    np.testing.assert_array_equal(first.ids, second.ids)
-    np.testing.assert_array_equal(first.next_sentence, second.next_sentence)
-
-
 @pytest.mark.parametrize(("seq_len", "reuse_len"), [(64, 0), (64, 60), (64, 64), (4, 2)])
 def test_lengths_without_room_are_refused(seq_len, reuse_len):
     with pytest.raises(UserError, match=f"seq_len {seq_len} with reuse_len {reuse_len} leaves no room"):

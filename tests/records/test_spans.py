@@ -166,15 +166,6 @@ def test_settings_out_of_range_are_refused(changes, message):
         spans.sample_targets(np.random.default_rng(0), everywhere, everywhere, **arguments)
 
 
-def test_the_same_seed_gives_the_same_targets():
-    word_start, eligible = draw_row(np.random.default_rng(0), 50, 100, 0.7)
-    draws = [
-        spans.sample_targets(np.random.Generator(np.random.Philox(3)), word_start, eligible, 17, 6, 1)
-        for _ in range(2)
-    ]
-    np.testing.assert_array_equal(*draws)
-
-
 def test_only_the_ratio_of_alpha_and_beta_counts():
     word_start, eligible = draw_row(np.random.default_rng(0), 50, 100, 0.7)
     expected, other = (

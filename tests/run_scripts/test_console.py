@@ -174,8 +174,3 @@ def test_each_shell_has_its_script(shell):
     pytest.importorskip("argcomplete")
     script = console.answer(["completion", shell])
     assert {"bash": "complete -o", "zsh": "#compdef xlnet-tf", "fish": "complete --command"}[shell] in script
-
-
-def test_help_writes_commands_by_their_listed_names():
-    text = "python -m run_scripts.inspect_records, python -m tfrecord_builders.squad"
-    assert console.spelled(text) == "xlnet-tf inspect, xlnet-tf build squad"

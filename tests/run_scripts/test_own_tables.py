@@ -6,10 +6,9 @@ import re
 
 import pytest
 
-from run_scripts.common import own_tables
-from run_scripts.common.own_tables import TableOptions
 from run_scripts.common.predicting.options import PredictOptions
 from tests.helpers.commands import run_in_fork
+from tfrecord_builders.common.tables import default_model_dir
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks.suggestions import suggest
 
@@ -195,7 +194,7 @@ def test_what_people_guess_is_answered_in_one_line(content, arguments, message, 
     ],
 )
 def test_a_run_has_the_name_of_its_table(train, folder):
-    assert own_tables.default_model_dir(TableOptions(train=train)) == folder
+    assert default_model_dir(train) == folder
 
 
 def test_a_small_model_has_a_higher_rate_and_few_examples_more_epochs():

@@ -6,6 +6,7 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
+from tests.helpers.serving.answering import assert_near, columns_of
 from tests.helpers.serving.exports import KINDS
 from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint
@@ -27,6 +28,7 @@ OPTIONS = {
     "ranking": {"max_query_len": 7},
     "question_answering": {"threshold": 0.0, "max_question_len": 10, "stride": 9},
 }
+CLOSE = {"rel": 3e-6, "abs": 1e-6}  # a few float32 roundings
 CHOICES = {"multiple_choice": {"num_choices": 2}, "ranking": {"num_choices": 2}}
 
 
@@ -39,28 +41,6 @@ def example_texts(task):
         "ranking": ["query", "candidates"],
     }
     return {name: many.get(name, "ba ne ba tor") for name in names.get(task, ["text"])}
-
-
-def columns_of(kind, module):
-    def text(value):
-        return value.decode(errors="replace") if isinstance(value, bytes) else value
-
-    return {
-        name: [[*map(text, value)] if isinstance(value, list) else text(value) for value in values]
-        for name, values in kind.rows(module).items()
-    }
-
-
-def same(found, expected):
-    """Compares answers, numbers to a few float32 roundings."""
-    if isinstance(expected, dict):
-        assert found.keys() == expected.keys()
-        return all(same(found[name], expected[name]) for name in expected)
-    if isinstance(expected, list):
-        assert len(found) == len(expected)
-        return all(map(same, found, expected))
-    assert found == (pytest.approx(expected, rel=3e-6, abs=1e-6) if isinstance(expected, float) else expected)
-    return True
 
 
 @pytest.mark.integration
@@ -87,12 +67,12 @@ def test_a_saved_model_answers_as_the_exported_one(tmp_path, small_tokenizer, ta
     assert first.current_card().serving == found.current_card().serving
     for weights, converted in zip(first.get_weights(), found.get_weights(), strict=True):
         np.testing.assert_array_equal(weights, converted)
-    assert same(found.answer(**columns), expected)
-    assert same(found.answer(*rows[-1].values()), expected[-1])
+    assert_near(found.answer(**columns), expected, **CLOSE)
+    assert_near(found.answer(*rows[-1].values()), expected[-1], **CLOSE)
     found.save(tmp_path / "model.keras")
     loaded = tf_keras.models.load_model(tmp_path / "model.keras")
     assert loaded.tokenizer.fingerprint == small_tokenizer.fingerprint
-    assert same(loaded.answer(**columns), expected)
+    assert_near(loaded.answer(**columns), expected, **CLOSE)
 
 
 @pytest.fixture
@@ -111,7 +91,8 @@ def test_answers_are_by_name(classifier):
     logits = classifier(classifier.tokenizer(["ba ne", "tor"], seq_len=16)).numpy()
     for row, answer in zip(tf.nn.softmax(logits).numpy(), (one, other)):
         np.testing.assert_allclose([*answer["probabilities"].values()], row, atol=1e-6)
-    assert same(classifier.answer("tor"), other) and classifier.answer([]) == []
+    assert_near(classifier.answer("tor"), other, **CLOSE)
+    assert classifier.answer([]) == []
 
 
 def test_several_labels(small_tokenizer):
@@ -146,7 +127,8 @@ def test_answers_are_of_the_weights_as_they_are_now(small_tokenizer, task):
     before = asked.answer(**texts)
     asked.set_weights(other.get_weights())
     expected = other.answer(**texts)
-    assert same(asked.answer(**texts), expected) and str(before) != str(expected)
+    assert_near(asked.answer(**texts), expected, **CLOSE)
+    assert str(before) != str(expected)
 
 
 def test_answers_follow_the_model_as_it_is_now(classifier, eager):
@@ -373,7 +355,7 @@ def test_what_weights_were_trained_for_is_found(tmp_path, classifier):
 def test_a_keras_file_is_a_model_by_its_path(tmp_path, classifier):
     expected = classifier.answer(["ba ne"])
     classifier.save(path := str(tmp_path / "model.keras"))
-    assert same(XLNetClassifier.from_pretrained(path).answer(["ba ne"]), expected)
+    assert_near(XLNetClassifier.from_pretrained(path).answer(["ba ne"]), expected, **CLOSE)
     module = open_served(path).load()
     assert module.labels == tuple(classifier.labels)
     assert module.card.origin == {"exported_from": path}

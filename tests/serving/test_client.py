@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.helpers.serving.fake_server import grpc_server, rest_server
 from tests.helpers.serving.local_server import local_server
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.client import connect
@@ -57,16 +56,10 @@ def local(folder):
         yield running
 
 
-@pytest.fixture(scope="module", params=["rest", "grpc", "local rest", "local grpc"])
-def address(request, folder):
-    """The address of a server of each kind: one that stands in for TensorFlow Serving, and the local one."""
-    if request.param.startswith("local"):
-        local = request.getfixturevalue("local")
-        yield local.rest if request.param == "local rest" else f"grpc://{local.grpc}"
-        return
-    server = rest_server if request.param == "rest" else grpc_server
-    with server(folder, "toy") as found:
-        yield found if request.param == "rest" else f"grpc://{found}"
+@pytest.fixture(params=["rest", "grpc"])
+def address(request, local):
+    """The address of the local server over each protocol."""
+    return local.rest if request.param == "rest" else f"grpc://{local.grpc}"
 
 
 def test_answers_have_their_types(address):

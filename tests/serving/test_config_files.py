@@ -79,16 +79,6 @@ def test_edited_files_are_kept(tmp_path):
         config_files.check_limit(str(folder), 8)
 
 
-def test_a_settings_file_that_is_not_text_is_named(tmp_path):
-    (tmp_path / config_files.BATCHING_FILE).write_bytes(b"max_batch_size \xff")
-    for use in (
-        lambda: config_files.check_limit(str(tmp_path), 8),
-        lambda: config_files.write(str(tmp_path), [8]),
-    ):
-        with pytest.raises(UserError, match="batching.config is not a text file"):
-            use()
-
-
 @pytest.mark.parametrize("length", [0, 10, -1])
 def test_files_that_break_off_are_written_anew(tmp_path, length):
     folder = tmp_path / "reviews"

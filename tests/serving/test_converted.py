@@ -149,7 +149,9 @@ def test_labels_of_a_saved_model_are_served(tmp_path, small_tokenizer, format):
     assert answers(folder)["labels"][0].tolist() == [label.encode() for label in LABELS]
 
 
-@pytest.mark.parametrize("summary", ["first", "mean", "last"])
+@pytest.mark.parametrize(
+    "summary", ["mean", *(pytest.param(kind, marks=pytest.mark.integration) for kind in ("first", "last"))]
+)
 def test_no_answer_depends_on_padding(tmp_path, small_tokenizer, summary):
     """Not of Hugging Face's weights, whose models pool padding, nor of a model that does so in training."""
     folder = theirs(tmp_path, small_tokenizer, {"summary_type": summary})
@@ -317,7 +319,11 @@ def test_all_hugging_face_fields_round_trip(tmp_path, small_tokenizer):
 
 @pytest.mark.parametrize(
     ("task", "head_name"),
-    [("glue/sst2", "glue-sst2"), ("sentiment analysis: v2", "sentiment-analysis--v2"), ("ü_1.b", "-_1.b")],
+    [
+        ("sentiment analysis: v2", "sentiment-analysis--v2"),
+        pytest.param("glue/sst2", "glue-sst2", marks=pytest.mark.integration),
+        pytest.param("ü_1.b", "-_1.b", marks=pytest.mark.integration),
+    ],
 )
 def test_any_finetuning_task_names_a_head_and_is_kept(tmp_path, small_tokenizer, task, head_name):
     source = theirs(tmp_path, small_tokenizer, {"finetuning_task": task})

@@ -65,11 +65,6 @@ def test_few_texts_are_looked_at_by_themselves():
     assert cleaning._changing(texts, CleaningConfig()) == [2, 4, 5, 6, 7]
 
 
-def test_settings_survive_a_dict():
-    config = CleaningConfig(lower=True, collapse_whitespace=False)
-    assert CleaningConfig.from_dict(config.to_dict()) == config
-
-
 @pytest.mark.parametrize(
     ("settings", "message"), [({"uncased": True}, "'uncased'"), ({"lower": "yes"}, "'lower' is 'yes'")]
 )

@@ -1,7 +1,5 @@
 """Spans of pieces in raw texts: in order, complete, and each spelling its piece."""
 
-import gzip
-import json
 import unicodedata
 
 import numpy as np
@@ -116,17 +114,3 @@ def test_pieces_that_do_not_spell_the_text(small_tokenizer, monkeypatch):
     monkeypatch.setattr(small_tokenizer, "encode_pieces", lambda text: ["<0x61>"], raising=False)
     with pytest.raises(UserError, match="byte fallback"):
         encode_with_offsets(small_tokenizer, "a")
-
-
-def test_words_of_real_paragraphs(shared):
-    tokenizer = XLNetTokenizer(shared("data/xlnet_cased/spiece.model"))
-    with gzip.open(shared("data/squad/dev-v2.0.from-explorer.json.gz")) as file:
-        articles = json.load(file)["data"]
-    for paragraph in articles[3]["paragraphs"]:
-        check_spans(tokenizer, paragraph["context"])
-
-
-def test_chinese_characters(shared):
-    tokenizer = XLNetTokenizer(shared("data/xlnet_chinese/spiece.model"))
-    for line in shared("data/chnsenticorp/dev.tsv").read_text(encoding="utf-8").splitlines()[1:60]:
-        check_spans(tokenizer, line)

@@ -67,15 +67,6 @@ def test_a_single_text_is_cut_at_its_end():
     assert pack([10, 11, 12, 13], seq_len=5).input_ids.tolist() == [10, 11, 12, SEP_ID, CLS_ID]
 
 
-def test_arrays_are_packed_like_lists():
-    ids_a, ids_b = np.arange(10, 30), np.arange(40, 45)
-    from_arrays, from_lists = (
-        pack(a, b, seq_len=12) for a, b in ((ids_a, ids_b), (list(ids_a), list(ids_b)))
-    )
-    np.testing.assert_array_equal(from_arrays, from_lists)
-    assert (from_arrays.input_ids.dtype, from_arrays.segment_ids.dtype) == (np.int32, np.uint8)
-
-
 def test_impossible_settings_are_named():
     with pytest.raises(UserError, match="seq_len is 2, which leaves no room"):
         pack([10], seq_len=2)

@@ -138,6 +138,7 @@ def test_a_graph_refuses_a_library_with_other_ties(tied_model, monkeypatch):
         GraphTokenizer(tokenizer)
 
 
+@pytest.mark.integration
 def test_a_saved_model_checks_ties_where_it_is_loaded(tied_model, tmp_path, monkeypatch):
     tokenizer = XLNetTokenizer(model_proto=tied_model)
     module = GraphTokenizer(tokenizer)

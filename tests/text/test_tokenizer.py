@@ -12,7 +12,6 @@ import pytest
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
-from tests.conftest import invent_texts
 from xlnet_tf.errors import UserError
 from xlnet_tf.text import special_tokens
 from xlnet_tf.text.cleaning import CleaningConfig, clean_text
@@ -125,17 +124,6 @@ def test_chinese_text_in_batches(shared):
     tokenizer = XLNetTokenizer(shared("data/xlnet_chinese/spiece.model"))
     texts = shared("data/chnsenticorp/dev.tsv").read_text(encoding="utf-8").splitlines()[:500]
     assert rows_of(*tokenizer.encode_batch(texts)) == [tokenizer.encode(text) for text in texts]
-
-
-def test_batches_of_any_size(small_tokenizer):
-    texts = invent_texts(50, seed=3) + ["", "5, 12, 1999,"]
-    ids, lengths = small_tokenizer.encode_batch(texts)
-    assert ids.dtype == lengths.dtype == np.int32
-    assert any(len(small_tokenizer._processor.encode(text)) != length for text, length in zip(texts, lengths))
-    one_by_one = [small_tokenizer.encode_batch([text])[0] for text in texts]
-    np.testing.assert_array_equal(ids, np.concatenate(one_by_one))
-    ids, lengths = small_tokenizer.encode_batch([])
-    assert ids.shape == lengths.shape == (0,)
 
 
 def test_unknown_characters_may_hide_a_comma():

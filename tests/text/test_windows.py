@@ -54,12 +54,6 @@ def test_each_token_has_one_best_window(sizes):
         assert contexts.index(max(contexts)) == index
 
 
-def test_a_long_passage():
-    windows = split_windows(10, room=6, stride=3)
-    assert windows == [(0, 6), (3, 6), (6, 4)]
-    assert best_windows(windows, 10).tolist() == [0, 0, 0, 0, 0, 1, 1, 1, 2, 2]
-
-
 @given(
     window=st.builds(Window, st.integers(0, 5), st.integers(0, 60)),
     question_len=st.integers(0, 6),

@@ -25,11 +25,6 @@ def _context(lengths, window, word):
     return min(sum(lengths[window.start : word]), sum(lengths[word + 1 : window.stop]))
 
 
-def test_a_text_that_fits_is_one_window():
-    assert windows([3, 4, 5], room=12, stride=6) == [(0, 3, 0, 3)]
-    assert windows([3, 4, 5, 1], room=12, stride=6) == [(0, 3, 0, 3), (2, 4, 3, 4)]
-
-
 def test_half_strides_leave_a_quarter_of_a_window_around_each_word():
     found = windows([1] * 1000, room=100, stride=50)
     assert len(found) == 19

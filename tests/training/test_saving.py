@@ -87,13 +87,6 @@ def test_the_newest_checkpoint_is_resumed(folder):
     assert run.at(11) is None and run.at(12)  # one is due every two steps
 
 
-def test_nothing_saved_is_a_beginning(tmp_path):
-    run = Saved(tmp_path)
-    assert newest(str(tmp_path)) is None and newest_intact(str(tmp_path / "none")) is None
-    run.manager.restore_or_initialize()
-    assert run.begun == 1
-
-
 def truncate(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 

@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -56,13 +55,9 @@ _DEV_FRACTIONS = ((1000, 0.1), (0, 0.2))  # from this many rows on
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sources:
-    """Tables of one's own.
+    """Tables of one's own: files, folders or names of data sets.
 
-    Attributes:
-        train, dev, test: files, folders or names of data sets, as builders take them; "": there is none.
-        task: one of columns.TASKS; None: found.
-        columns: role -> column, for those that are not found by their names.
-        seq_len: tokens of a sequence; 0: as the lengths of the texts suggest.
+    The task and the columns by role are found where they are not given; seq_len 0: as the texts suggest.
     """
 
     train: str
@@ -114,14 +109,6 @@ def build(sources: Sources, tokenizer: str, folder: epath.PathLike, progress: bo
     return Built(folder, description, False, _first_example(folder))
 
 
-def default_model_dir(train: str) -> str:
-    """Returns the folder of a run on a table: runs/NAME."""
-    name = re.split(r"[.\[]", train.rstrip("/").rpartition("/")[2])[0]
-    if train.startswith("hf://"):
-        name = train.split("/")[-2].partition(":")[0].partition("@")[0]
-    return f"runs/{name or 'model'}"
-
-
 def _first_example(folder: epath.Path) -> Mapping[str, Any]:
     return next(iter(ExampleSet.load(folder / "train").sidecar()))
 
@@ -159,7 +146,7 @@ def _plan(sources: Sources, tokenizer_name: str) -> tuple[str, dict[str, Any], s
         )
     if shape in ("tagging", "question_answering", "multiple_choice"):
         _refuse_columns(sources, shape)
-        options = _columns_of_words(path) if shape == "tagging" else {}
+        options = _scheme(_all_tags(path)) if shape == "tagging" else {}
         return shape, _with_splits(shape, sources, options, 0), f"{path}: {shape}"
     rows = list(itertools.islice(tables.read_table(path, tables.infer_format(path)), _ROWS_LOOKED_AT))
     if not rows:
@@ -168,7 +155,8 @@ def _plan(sources: Sources, tokenizer_name: str) -> tuple[str, dict[str, Any], s
         _refuse_columns(sources, "entities", "tags")
         options = {"tags_column": sources.columns["tags"]} if "tags" in sources.columns else {}
         return "tagging", _with_splits("tagging", sources, options, len(rows)), f"{path}: tagging of entities"
-    if _is_race(rows[0]) and task in (None, "multiple_choice"):
+    is_race = all(name in rows[0] for name in ("article", "questions", "options"))
+    if is_race and task in (None, "multiple_choice"):
         _refuse_columns(sources, "RACE")
         options = _with_splits("multiple_choice", sources, {}, len(rows))
         return "multiple_choice", options, f"{path}: multiple_choice"
@@ -210,10 +198,6 @@ def _shape(path: str) -> str:
     return ""
 
 
-def _columns_of_words(path: str) -> dict[str, Any]:
-    return _scheme(_all_tags(path))
-
-
 def _all_tags(path: str) -> set[str]:
     rows = itertools.islice(read_sentences(path), _ROWS_LOOKED_AT)
     return {tag for row in rows if isinstance(row, TaggedWords) for tag in row.tags or ()}
@@ -230,14 +214,9 @@ def _has_spans(row: LabelledRow, column: str | None) -> bool:
     return "text" in row and any(value and isinstance(value[0], NestedJson) for value in values)
 
 
-def _is_race(row: LabelledRow) -> bool:
-    return all(name in row for name in ("article", "questions", "options"))
-
-
 def _options(
     found: Found, rows: Sequence[LabelledRow], path: str, task: str | None
 ) -> tuple[dict[str, Any], str]:
-    """Returns the builder's options for the columns, and what to say about them."""
     columns = dict(found.columns)
     if found.task in ("classification", "pairs"):
         text = columns.get("text") or columns["text_a"]
@@ -326,7 +305,6 @@ def _with_splits(kind: str, sources: Sources, options: dict[str, Any], rows: int
 
 
 def _length(found: Found, rows: Sequence[LabelledRow], tokenizer_name: str) -> int:
-    """Returns the length that few rows exceed."""
     tokenizer = XLNetTokenizer(find_file(tokenizer_name), cleaning=cleaning_for(tokenizer_name))
     outputs = ("label", "answer", "answers", "tags", "relevance")
     texts = [
@@ -346,7 +324,7 @@ def _texts(row: LabelledRow, columns: Sequence[str]) -> Iterator[str]:
 def _fingerprint(source: str) -> str:
     """Returns what changes with a source: its bytes, or the commit of a data set of the hub."""
     if named_sets.is_name(source):
-        match = named_sets.hub_name(source)
+        match = named_sets.HUB_NAME.fullmatch(source)
         return hub.commit_of_data_set(match["name"], match["revision"]) if match else source
     path, digest = epath.Path(source), hashlib.sha256()
     for file in _files(path):

@@ -82,10 +82,7 @@ def build_classification(options: ClassificationOptions, progress: bool = False)
 
 
 def _read(name: str, dataset: Dataset, skipped: _Skipped | None = None) -> Iterator[_NumberedRow]:
-    """Yields (number, row) of a source; ragged rows are added to `skipped` if they may be left out.
-
-    Numbers identify rows in predictions, so those of dev and test count ragged rows, too.
-    """
+    """Yields (number, row). Numbers identify rows in predictions: those of dev and test count ragged rows."""
     source, ragged = dataset.sources[name], 0
 
     def leave_out(*reason_and_location: str) -> None:
@@ -181,10 +178,7 @@ def _check_rows(name: str, dataset: Dataset, marks: DroppedMarks, skipped: _Skip
 def _choose(
     name: str, values: np.ndarray, dataset: Dataset, seed: int, limit: int, dev_limit: int
 ) -> dict[str, np.ndarray]:
-    """Chooses which rows of a source to use, as split -> bool [rows]; "train" may also give "dev".
-
-    `values` are the rows' fingerprints; limit and dev_limit (0: all) are how many rows to take at random.
-    """
+    """Returns split -> bool [rows], by the rows' fingerprints; "train" may also give "dev"; limit 0: all."""
     count = len(values)
     order = np.random.default_rng(seed).permutation(count)
     if name != "train":
@@ -223,12 +217,7 @@ def _texts(row: LabelledRow, source: SplitSource) -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Examples:
-    """Converts the rows of a split to examples.
-
-    Attributes:
-        truncation: where a text that is too long is cut: "end" or "middle".
-        training: whether rows with an empty text are left out.
-    """
+    """Converts the rows of a split to examples; those for training need a text."""
 
     tokenizer: XLNetTokenizer
     seq_len: int

@@ -17,7 +17,6 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def is_labelled(row: LabelledRow, source: SplitSource) -> bool:
-    """Returns whether a row has a non-blank label."""
     return any(column in row and "".join(row[column]).strip() for column in source.label)
 
 
@@ -28,11 +27,7 @@ def is_hidden(row: LabelledRow, source: SplitSource, dataset: Dataset) -> bool:
 
 
 def read_labels(row: LabelledRow, source: SplitSource, dataset: Dataset) -> list[str]:
-    """Returns a row's labels as written: one, or any number for multi_label.
-
-    UserErrors, with file and line, reject missing labels, columns of a label with other values than 0 and 1,
-    and lists of 0 and 1.
-    """
+    """Returns a row's labels as written; UserErrors with file and line for missing or impossible ones."""
     if dataset.kind != "multi_label":
         label = _only_label(row, source.label[0]).strip()
         if not label:
@@ -83,10 +78,7 @@ def _only_label(row: LabelledRow, column: str) -> str:
 
 
 def in_order(labels: Iterable[str]) -> tuple[str, ...]:
-    """Returns each label once: numbers by their value, NaN last, other labels by their spelling.
-
-    1 and 1.0 are one label, which has the shorter name if both occur.
-    """
+    """Returns labels once, numbers by value, NaN last, others by spelling; 1 and 1.0 are one, the shorter."""
     labels = set(labels)
     labels = {label for label in labels if _whole(label) == label or _whole(label) not in labels}
     try:
@@ -106,10 +98,9 @@ def _whole(label: str) -> str:
 
 
 def encode(row: LabelledRow, source: SplitSource, dataset: Dataset) -> int | float | np.ndarray:
-    """Returns the stored value of a row's label.
+    """Returns what is stored: the label's number, its value (regression) or int8 [C], 1 where it is given.
 
-    It is the label's number (classification), its value (regression) or int8 [C], 1 where a label is given
-    (multi_label). Without a label column: -1 (regression: NaN).
+    Without a label column: -1 (regression: NaN).
     """
     size = len(dataset.labels)
     if not source.label:

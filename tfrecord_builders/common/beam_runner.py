@@ -59,10 +59,7 @@ class RunJob(beam.DoFn):
 def run_jobs(
     function: Callable[[Job], Any], jobs: Iterable[Job], beam_options: str, scratch: epath.PathLike
 ) -> Iterator[tuple[Job, Any]]:
-    """Yields (job, result) in the order of the jobs; the arguments are those of `runners.run_jobs`.
-
-    Results come while the pipeline runs, if its runner does not block.
-    """
+    """Yields (job, result) in the jobs' order, as the pipeline runs; for arguments see `runners.run_jobs`."""
     pipeline = _new_pipeline(beam_options)
     folder = files.make_folder(epath.Path(scratch) / secrets.token_hex(8))
     try:
@@ -103,10 +100,7 @@ def _new_pipeline(beam_options: str) -> beam.Pipeline:
 
 
 def _watch(pipeline: beam.Pipeline, folder: epath.Path) -> Iterator[set[str]]:
-    """Runs a pipeline; yields the names of the files in a folder regularly, and when it has ended.
-
-    If the pipeline failed, the UserError's message is that of the first failed job.
-    """
+    """Runs a pipeline; yields the names of a folder's files regularly. The first failed job is the error."""
     running: PipelineResult | None = None
     waiting: concurrent.futures.Future = concurrent.futures.Future()
 
@@ -139,7 +133,6 @@ def _watch(pipeline: beam.Pipeline, folder: epath.Path) -> Iterator[set[str]]:
 
 
 def _write_jobs(folder: epath.Path, jobs: Iterable[Any]) -> list[Location]:
-    """Writes jobs into blocks and returns their locations."""
     locations: list[Location] = []
     blocks, block = 0, bytearray()
     for number, job in enumerate(jobs):

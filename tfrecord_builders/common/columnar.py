@@ -56,10 +56,7 @@ def read(path: epath.Path, kind: str) -> Iterator[LabelledRow]:
 
 
 def rows_of_batch(batch: Any, features: Any, source: str, first: int) -> Iterator[LabelledRow]:
-    """Yields the rows of an Arrow batch or table; a column is decoded when it is first accessed.
-
-    For `features` see `with_names`; `first` is the number of the first row.
-    """
+    """Yields the rows of an Arrow batch or table, numbered from `first`; columns are decoded on access."""
     paths = dict(_paths(batch.schema))
     decoded: dict[str, list[str | list[str]]] = {}
     for index in range(batch.num_rows):
@@ -127,8 +124,7 @@ def part_features(features: Any, name: str) -> Any:
 def with_names(value: Any, features: Any) -> Any:
     """Replaces class numbers in a value of json's types by class names; -1, as test data have it, is "".
 
-    `features` describes the value as `datasets` does: a mapping of columns, or {"_type": "ClassLabel",
-    "names": [...]}, or another _type, perhaps with its items' "feature"; None: not known.
+    `features` describes the value as `datasets` does: by columns, or a _type with names or a feature.
     """
     if value is None or not isinstance(features, Mapping):
         return value

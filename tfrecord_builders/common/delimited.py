@@ -57,10 +57,7 @@ class BadQuotes(BadRow):
 
 
 def split_rows(lines: Iterable[tuple[int, str]], dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
-    """Yields the beginning and the fields of each row, [""] for a blank line; reads no line beyond it.
-
-    `lines` are (beginning as the caller counts, line). Raises BadQuotes if the next row cannot be split.
-    """
+    """Yields each row's beginning, as `lines` count, and fields, [""] if blank; or raises BadQuotes."""
     if not dialect.quoted:
         for first, line in lines:
             yield first, line.rstrip("\r\n").split(dialect.delimiter)

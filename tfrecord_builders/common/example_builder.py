@@ -75,7 +75,6 @@ class ExampleOptions:
 
     @property
     def splits(self) -> list[str]:
-        """The splits to build."""
         return [split for split in SPLITS if getattr(self, split)]
 
     @property
@@ -121,19 +120,14 @@ class ExampleOptions:
         return cls(**{name: getattr(self, f"{name}_column") for name in names})
 
     def load_tokenizer(self) -> XLNetTokenizer:
-        """Returns the tokenizer with the cleaning of the options."""
         return XLNetTokenizer(find_file(self.tokenizer), cleaning=self.cleaning)
 
 
 @dataclasses.dataclass(frozen=True)
 class Split(Generic[Read]):
-    """A split that has been read and checked.
+    """A split that has been read and checked; rows may be read lazily while examples are written.
 
-    Attributes:
-        rows: in order; may be read lazily while examples are written.
-        columns, settings, sequences: as ExampleWriter takes them.
-        examples: from rows to their examples; the writer is for counting.
-        skipped: reason and location of rows left out by reading.
+    `examples` makes a writer's examples of rows; `skipped` are reason and location of rows left out.
     """
 
     rows: Iterable[Read]
@@ -156,11 +150,8 @@ def build_sets(
 ) -> dict[str, ExampleSet]:
     """Builds the sets of some splits in `output_dir`/split; their earlier sets are removed first.
 
-    `task` is the name of its TaskEntry, `unit` that of a row, for the progress bar.
-
-    Raises:
-        UserError: output_dir has sets with other settings, or more splits than a new train, and they may not
-            be replaced; or errors of `read` and the split's `examples`.
+    Raises UserError if output_dir has sets with other settings, or more splits than a new train, and they may
+    not be replaced; or errors of `read` and the split's `examples`.
     """
     options.claim(names)
     folder = epath.Path(options.output_dir)
@@ -195,10 +186,7 @@ def build_sets(
 def hold_out(
     rows: Sequence[Read], text_of: Callable[[Read], str], fraction: float, source: str
 ) -> tuple[list[Read], list[Read]]:
-    """Splits rows in two, of which the second is held out: equal texts are on the same side.
-
-    `source` names the rows in messages.
-    """
+    """Splits rows in two, of which the second is held out: equal texts are on the same side."""
     texts = [" ".join(text_of(row).split()).encode() for row in rows]
     held = is_held_out(np.array(fingerprints(texts), np.uint64), fraction)
     check_held_out(held, fraction, source)
@@ -228,11 +216,7 @@ def encoded(
 
 
 def _make_room(folder: epath.Path, names: Sequence[str], first: ExampleSet, overwrite: bool) -> None:
-    """Removes the earlier sets of splits, or of all with `overwrite`.
-
-    `first` is the first new set; all splits share its settings. Without `overwrite`, sets with other
-    settings, or more splits than a new train, are a UserError.
-    """
+    """Removes the earlier sets of the splits, or all with `overwrite`; refuses sets that would not fit."""
     there, new = _sets_in(folder), _settings(first)
     different = [
         f"  {name}: {line}"
@@ -267,7 +251,6 @@ def _sets_in(folder: epath.Path) -> dict[str, ExampleSet]:
 
 
 def _settings(examples: ExampleSet) -> dict[str, Any]:
-    """Returns the settings that all splits of a data set share."""
     fields = {
         name: getattr(examples, name) for name in ("task", "seq_len", "sequences", "tokenizer", "cleaning")
     }

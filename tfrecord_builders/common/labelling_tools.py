@@ -41,7 +41,6 @@ def label_studio_rows(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
 
 
 def _task_rows(task: Mapping[str, Any], number: int) -> Iterator[tuple[dict[str, Any], bool]]:
-    """Yields the rows of a task, and whether each is annotated."""
     if "data" not in task or "annotations" not in task:
         yield dict(task), "annotation_id" in task
         return
@@ -70,10 +69,7 @@ def _is_spans(value: Any) -> bool:
 
 
 def entity_fields(value: Any, text: str) -> dict[str, Any]:
-    """Returns start, end and label of an entity of a text, as one of the tools spells it.
-
-    Raises BadRow for an entity of a tool that is broken; what no tool writes is returned unchanged.
-    """
+    """Returns start, end and label of an entity, or what no tool writes unchanged; BadRow if it is broken."""
     if isinstance(value, list):
         if len(value) != 3:
             raise BadRow(f"is {value}, expected doccano's [start, end, label]")

@@ -23,7 +23,7 @@ from xlnet_tf.errors import UserError, install_command
 
 HUB, PREPARED = "hf://datasets/", "tfds://"
 EXTRA = "datasets"
-_HUB_NAME = re.compile(
+HUB_NAME = re.compile(
     rf"{HUB}(?P<name>(?:[\w.-]+/)?[\w.-]+)(?::(?P<config>[\w.-]+))?(?:@(?P<revision>[\w.-]+))?"
     r"/(?P<split>[^/]+)"
 )
@@ -33,11 +33,6 @@ _BATCH_ROWS = 256
 def is_name(source: str | os.PathLike) -> bool:
     """Returns whether this is the name of a data set."""
     return os.fspath(source).startswith((HUB, PREPARED))
-
-
-def hub_name(name: str) -> re.Match[str] | None:
-    """Returns name, config, revision and split of a data set of the hub; None for another or a wrong name."""
-    return _HUB_NAME.fullmatch(name)
 
 
 def check(name: str) -> None:
@@ -60,8 +55,7 @@ def _hub_rows(name: str) -> Iterator[LabelledRow]:
 
 @functools.lru_cache(maxsize=8)
 def _on_hub(name: str) -> Any:
-    """Returns a datasets.Dataset."""
-    match = _HUB_NAME.fullmatch(name)
+    match = HUB_NAME.fullmatch(name)
     if not match:
         raise UserError(
             f"{name} is not the name of a split: expected {HUB}OWNER/NAME[:CONFIG][@REVISION]/SPLIT, such as "
@@ -140,10 +134,7 @@ def _prepared(name: str) -> tuple[Any, str]:
 
 
 def prepared_builder(name: str, data_dir: str = "", advice: str = "the name, and TFDS_DATA_DIR") -> Any:
-    """Opens a prepared data set of TensorFlow Datasets; nothing is downloaded.
-
-    data_dir "" is TensorFlow Datasets' own folder; `advice` says what to check if there is no such data set.
-    """
+    """Opens a prepared data set, of TensorFlow Datasets' own folder by default; never downloads."""
     import tensorflow_datasets as tfds
 
     where = data_dir or "TensorFlow Datasets' own folder"

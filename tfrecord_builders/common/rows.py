@@ -22,13 +22,10 @@ class NestedJson(str):
 
 @dataclasses.dataclass(frozen=True)
 class LabelledRow:
-    """A row of a labelled table, whose columns are read as texts.
+    """A row of a labelled table: column -> text, or list of texts.
 
-    Attributes:
-        values: column -> text, or list of texts. A nested value is there as json, and each of its parts as a
-            column of its own: answers and answers.text.
-        file: a file, a folder or the name of a data set.
-        line: number of its first line or, `numbered`, of the row, from 1; 0: the row is the whole file.
+    A nested value is there as json, and each of its parts as a column of its own: answers and answers.text.
+    `line` is the number of its first line or, `numbered`, of the row, from 1; 0: the row is the whole file.
     """
 
     values: Mapping[str, str | list[str]]
@@ -154,10 +151,7 @@ def as_text(value: Any) -> str | list[str]:
 
 
 def _text(value: Any) -> str:
-    """Converts a value to text: true and false to 1 and 0, null and NaN, which many tables use for it, to "".
-
-    Bytes, as older writers store texts, are decoded; dates and decimal numbers get Python's spelling.
-    """
+    """Converts a value to text: true to 1, false to 0, null and NaN to "", bytes by decoding them."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, bool):

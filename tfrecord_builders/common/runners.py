@@ -80,17 +80,15 @@ def run_jobs(
     """Yields (job, result) of a function, run on this machine or on Apache Beam, as the jobs end.
 
     Args:
-        function: importable by name in other processes, or a partial of such a function; returns json's
-            types. It may run more than once on a job, even at the same time.
+        function: importable in other processes; returns json's types. It may run more than once on a job.
         jobs: picklable; consumed as needed, so that memory holds only a few of them.
         num_workers: local processes; 1 runs all jobs in this one.
         scratch: folder where Beam's workers leave results; this process and all of them can access it.
         after_death: from a job whose local process has died to the one to run next, as often as one dies;
             None: the same job, up to `MAX_TRIES` times.
 
-    Raises:
-        UserError: workers died repeatedly, or Beam is not installed or failed. Errors of the function are
-            raised here, too.
+    Raises UserError if workers died repeatedly, or Beam is not installed or failed. Errors of the function
+    are raised here, too.
     """
     if runner == "beam":
         try:

@@ -9,6 +9,7 @@ import codecs
 import dataclasses
 import itertools
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from etils import epath
@@ -49,6 +50,14 @@ MAX_TEXT_BYTES = 1 << 26  # of a line, or of a file that is one text
 _MAX_JSON_BYTES = 1 << 30  # of a file that is one list
 _BEGIN_BYTES = 1 << 10  # which show what an unnamed format is
 _LISTED = 5  # folders in a message
+
+
+def default_model_dir(train: str) -> str:
+    """Returns the folder of a run on a table: runs/NAME."""
+    name = re.split(r"[.\[]", train.rstrip("/").rpartition("/")[2])[0]
+    if train.startswith("hf://"):
+        name = train.split("/")[-2].partition(":")[0].partition("@")[0]
+    return f"runs/{name or 'model'}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,9 +151,7 @@ def _begins_with(path: epath.Path, mark: str) -> bool:
 def read_table(path: epath.PathLike, table: TableFormat, skip: Skip | None = None) -> Iterator[LabelledRow]:
     """Reads a table row by row; blank lines are skipped, except in tables of one column.
 
-    Args:
-        path: a file, plain or compressed, local or remote, a folder, or the name of a data set.
-        skip: called with reason and location of each row with too few or too many fields; None: an error.
+    `skip` is called with reason and location of rows with too few or too many fields; None: they are errors.
     """
     if table.kind == NAMED:
         return named_sets.read(os.fspath(path))

@@ -87,7 +87,6 @@ def _convert(
 def _new_manifest(
     options: ConversionOptions, source: ExternalSet, tokenizer: XLNetTokenizer, reader
 ) -> Manifest:
-    """Returns the set's manifest without shards."""
     spec = RecordSpec(source.seq_len, source.reuse_len, reader.num_predict, tokenizer.vocab_size)
     return Manifest.create(
         spec,
@@ -216,7 +215,6 @@ def _check_directions(file: ExternalFile, sketches: dict[int, Sketch]) -> None:
 
 
 def _lacking(manifest: Manifest, source: ExternalSet, original: bool, notes: Sequence[str]) -> list[str]:
-    """Returns what the records do not contain, and how it was replaced."""
     lacks = [
         "streams are not in the records: each row of a file became one, with empty memory where it begins",
         "checksums of files are not in the records: each record's own were checked, and the manifest has the "
@@ -245,7 +243,6 @@ def _lacking(manifest: Manifest, source: ExternalSet, original: bool, notes: Seq
 
 
 def summary(manifest: Manifest) -> str:
-    """Returns a table of what was converted, for a person."""
     statistics, sources = manifest.statistics, len(manifest.corpus)
     bytes_in = sum(source["bytes"] for source in manifest.corpus)
     bytes_out = sum(shard.bytes for shard in manifest.shards)

@@ -19,13 +19,9 @@ CHUNK_RECORDS = 4096  # read at once
 
 @dataclasses.dataclass(frozen=True)
 class ExternalFile:
-    """One file and the layout of its rows.
+    """One file of rows B, which cores share, each equally many consecutive ones; num_steps None: not known.
 
-    Attributes:
-        batch_size: rows B.
-        num_cores: cores that share the rows, each equally many consecutive ones.
-        bidirectional: whether the second half of each core's rows is read backward.
-        num_steps: expected steps; None: not known.
+    If bidirectional, the second half of each core's rows is read backward.
     """
 
     path: epath.Path
@@ -58,12 +54,7 @@ class ExternalFile:
 
 @dataclasses.dataclass(frozen=True)
 class ExternalSet:
-    """Files with the same settings.
-
-    Attributes:
-        num_predict: tokens picked in every record; None: their number varies, or none are picked yet.
-        alpha, beta: about beta of each alpha tokens were picked.
-    """
+    """Files with the same settings; num_predict None: it varies. About beta of alpha tokens are picked."""
 
     files: tuple[ExternalFile, ...]
     seq_len: int
@@ -122,10 +113,7 @@ def read_steps(
 ) -> Iterator[dict[str, np.ndarray]]:
     """Reads a file, many steps at a time: name -> int64 [S, B, length], padded with -1 if the length varies.
 
-    Args:
-        lengths: numbers in each feature; None: variable.
-        on_rest: called with the number of records in an incomplete last step; a file with known num_steps has
-            none.
+    `lengths` has each feature's numbers; `on_rest` is called with the records of an incomplete last step.
     """
     chunk = max(1, CHUNK_RECORDS // file.batch_size) * file.batch_size
     frames, count, records = [], 0, 0
@@ -158,8 +146,7 @@ def check_segments(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Checks that records are [reused | A SEP B SEP CLS] of known pieces.
 
-    Given ids and segment_ids, int64 [S, B, T], it returns (special: bool [S, B, T], SEP and CLS; a_len: int
-    [S, B], tokens of A).
+    Returns special, bool [S, B, T]: SEP and CLS; and a_len, int [S, B]: tokens of A.
     """
     seq_len = ids.shape[-1]
     special = (ids == SEP_ID) | (ids == CLS_ID)
@@ -189,10 +176,7 @@ def check(file: ExternalFile, first_step: int, holds: np.ndarray, what: str) -> 
 
 
 def continues(before: np.ndarray, ids: np.ndarray, a_len: np.ndarray, reuse_len: int) -> np.ndarray:
-    """Returns bool [S, B]: which records `ids` continue the records `before` of the previous step.
-
-    ids and before are int [S, B, T]; a_len is int [S, B], tokens of A in `before`.
-    """
+    """Returns bool [S, B]: which ids [S, B, T] continue the step before, where A has a_len [S, B] tokens."""
     width = min(reuse_len, ids.shape[-1] - reuse_len)
     same = before[..., reuse_len : reuse_len + width] == ids[..., :width]
     return (same | (np.arange(width) >= a_len[..., None])).all(axis=-1)

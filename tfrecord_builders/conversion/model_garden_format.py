@@ -25,10 +25,9 @@ _FIELDS = {
 
 
 def find(inputs: Sequence[str], num_cores: int | None = None) -> ExternalSet:
-    """Finds record files by their meta files (*.tfrecord.json, *.tfrecord-I-of-N.json).
+    """Finds record files by their meta files, *.tfrecord*.json, in folders or given by paths or globs.
 
-    Inputs are folders, or paths or globs of meta files. num_cores is num_cores_per_host of the build; None:
-    as in the meta files.
+    num_cores is num_cores_per_host of the build; None: as in the meta files.
     """
     metas = []
     for name in inputs:
@@ -94,13 +93,7 @@ def border_pieces(pieces: Sequence[str]) -> np.ndarray:
 
 
 def borders_agree(borders: np.ndarray, ids: np.ndarray, is_border: np.ndarray) -> np.ndarray:
-    """Returns bool [S, B]: whether the word borders are the tokenizer's.
-
-    Args:
-        borders: int64 [S, B, any], positions, the last of them T; -1 after.
-        ids: int64 [S, B, T].
-        is_border: bool [V].
-    """
+    """Returns bool [S, B]: whether int64 word borders [S, B, any], T last, are those of ids [S, B, T]."""
     count, rows, seq_len = ids.shape
     listed = np.zeros((count * rows, seq_len + 2), bool)
     flat = borders.reshape(count * rows, -1)

@@ -33,10 +33,9 @@ _WRITE_RECORDS = 2048  # at once
 
 
 def find(inputs: Sequence[str], num_cores: int | None = None) -> ExternalSet:
-    """Finds record files by their record_info-*.json.
+    """Finds record files by their record_info-*.json, in folders or given by paths or globs.
 
-    Inputs are folders (save_dir, or tfrecords in it), or paths or globs of record_info files. num_cores is
-    num_core_per_host of the build; None: as in corpus_info.json.
+    num_cores is num_core_per_host of the build; None: as in corpus_info.json.
     """
     infos = []
     for name in inputs:
@@ -57,7 +56,6 @@ def find(inputs: Sequence[str], num_cores: int | None = None) -> ExternalSet:
 
 
 def _read(info: epath.Path, num_cores: int | None) -> tuple[tuple[int, int], ExternalSet]:
-    """Reads a record_info file; returns ((pass, task), its set)."""
     match = _NAME.fullmatch(info.name)
     if not match:
         raise UserError(
@@ -115,10 +113,7 @@ def _num_cores(info: epath.Path, numbers: dict[str, Any]) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """The files and size of a set in the original's format: steps are batches of all files.
-
-    `dropped` records did not fill a step of all rows.
-    """
+    """A written set: a step is a batch of all files; `dropped` records did not fill a step of all rows."""
 
     files: list[str]
     steps: int
@@ -183,7 +178,6 @@ def _check_output(manifest: Manifest, folder: epath.Path) -> None:
 
 
 def _shards_of(manifest: Manifest, pass_index: int, task: int, num_tasks: int) -> list[Shard]:
-    """Returns a file's shards of a pass."""
     shards = [shard for shard in manifest.shards if shard.pass_index == pass_index]
     shards.sort(key=lambda shard: shard.slice_index)
     first, last = (len(shards) * number // num_tasks for number in (task, task + 1))

@@ -133,10 +133,9 @@ class ModelGardenReader:
 
 
 def _segments(file: ExternalFile, source: ExternalSet, names, chunks, vocab_size: int):
-    """Checks what the formats have in common.
+    """Checks what the formats share; `names` are theirs of ids, segment_ids and label.
 
-    `names` maps ids, segment_ids and label to the format's names. Yields (number of the first step, the
-    file's columns, input_ids, segment_ids, next_sentence, special and a_len of [S, B, ...]).
+    Yields the number of the first step, the columns, and ids, segment_ids, next_sentence, special and a_len.
     """
     step = 0
     for columns in chunks:

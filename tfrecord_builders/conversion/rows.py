@@ -70,7 +70,6 @@ class RowWriter:
         self._files.__exit__(*error)
 
     def close(self) -> None:
-        """Ends the shard."""
         self._files.close()
 
     def write(self, reader, columns: Mapping[str, np.ndarray]) -> None:
@@ -126,7 +125,6 @@ class RowWriter:
         return np.minimum(begin - document, segment * reuse_len)
 
     def shard(self) -> Shard:
-        """Returns the finished shard."""
         count = self._writer.records
         written = self._text_end
         # Where the row ended there is not known but for less than a segment; B may be from its rest.

@@ -1,5 +1,6 @@
 """Tables with named columns, csv and tsv, compressed or not: rows for predictions, not documents."""
 
+import codecs
 import dataclasses
 import re
 from collections.abc import Iterator
@@ -21,8 +22,6 @@ from tfrecord_builders.corpus.documents import MAX_DOCUMENT_BYTES, FilePart, Fil
 from tfrecord_builders.corpus.files import file_format
 from tfrecord_builders.corpus.rows import CorpusRow, not_utf8
 from xlnet_tf.errors import UserError
-
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,7 +77,7 @@ class TableSplitter(FileSplitter):
     def __init__(self, path: epath.Path):
         super().__init__(path)
         first = self._stream.read(BLOCK_BYTES)
-        self._ahead = first.removeprefix(BYTE_ORDER_MARK)
+        self._ahead = first.removeprefix(codecs.BOM_UTF8)
         self._position = len(first) - len(self._ahead)
         kind, end = file_format(path).kind, line_end(first)
         header = self._ahead.partition(end)[0].decode(errors="replace")

@@ -60,11 +60,7 @@ def not_a_corpus(path: epath.Path, suffix: str) -> UserError:
 
 
 def find_files(patterns: Sequence[str]) -> list[epath.Path]:
-    """Finds the files of a corpus, local or remote, by paths or globs (* ? []), sorted within each.
-
-    Folders give all files but hidden ones. A file with several paths (relative, absolute, symbolic links) is
-    returned once, by the first one.
-    """
+    """Finds the files of paths, folders and globs (* ? []), sorted within each; a file is returned once."""
     files = {}
     for pattern in patterns:
         paths = [file for path in _matches(pattern) for file in (_walk(path) if path.is_dir() else [path])]
@@ -143,10 +139,7 @@ def _identity(path: epath.Path) -> str:
 
 
 def _walk(folder: epath.Path, above: Sequence[str] = ()) -> Iterator[epath.Path]:
-    """Yields the files in a folder and its folders, sorted by name, except hidden ones.
-
-    Links back to one of the enclosing folders, `above` by their identities, are not followed.
-    """
+    """Yields the files in folders, sorted by name, except hidden ones and through links to those `above`."""
     identity = _identity(folder)
     if identity in above:
         return

@@ -106,7 +106,6 @@ class ParquetSource:
         return int(np.interp(row, np.append(0, self.row_ends), np.append(0, self.byte_ends)))
 
     def row_at(self, num_bytes: int) -> int:
-        """Returns the first row with this many bytes of text before it."""
         return int(np.ceil(np.interp(num_bytes, np.append(0, self.byte_ends), np.append(0, self.row_ends))))
 
 

@@ -17,10 +17,8 @@ MAX_NUL_SHARE = 0.01  # of a text's bytes; UTF-16 has one at least for each spac
 class CorpusRow:
     """An object of jsonl, a row of a table or of parquet, or a line or document of text.
 
-    Attributes:
-        start: byte of the uncompressed file where the row begins or, `numbered`, its number from 0.
-        values: column -> value of json's types.
-        error: why it cannot be read; "" if it can.
+    `start` is the byte of the uncompressed file where it begins or, `numbered`, its number from 0; `error`
+    says why it cannot be read.
     """
 
     source: str
@@ -31,7 +29,6 @@ class CorpusRow:
 
     @classmethod
     def of_json(cls, source: str, start: int, line: bytes) -> Self:
-        """Returns the row of a line of jsonl."""
         try:
             return cls(source, start, parse_row(line.decode()))
         except UnicodeDecodeError as error:
@@ -41,7 +38,6 @@ class CorpusRow:
 
     @classmethod
     def of_text(cls, source: str, start: int, text: bytes, field: str) -> Self:
-        """Returns a row whose only column is a text."""
         if text.count(0) > MAX_NUL_SHARE * len(text):
             reason = "NUL bytes: this is UTF-16 or no text at all, expected UTF-8"
             return cls(source, start, error=reason)

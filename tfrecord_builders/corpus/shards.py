@@ -22,9 +22,7 @@ class Selection:
     """The chosen documents of a corpus shard.
 
     Attributes:
-        keep_mask: a bit for each document, np.packbits.
-        documents: how many there are, including one that continues from the previous shard.
-        continues: whether the first one does.
+        keep_mask: a bit for each document, np.packbits; the first may continue from the previous shard.
         duplicates: how many begin here and are left out as duplicates of earlier ones.
         other_set: how many begin here and are left out as they belong to another set.
     """
@@ -38,12 +36,7 @@ class Selection:
 
 @dataclasses.dataclass(frozen=True)
 class CorpusShard:
-    """Consecutive parts of a corpus.
-
-    Attributes:
-        source_bytes: stored bytes of files that were passed to make it, for progress.
-        continues: whether the previous shard ends inside of a document.
-    """
+    """Consecutive parts of a corpus; source_bytes are the stored bytes passed to make it, for progress."""
 
     index: int
     parts: tuple[Part, ...]
@@ -69,8 +62,7 @@ class Lines:
         lines: stripped; "" stands for the end of a document, never twice in a row.
         text_sha256: hex digest of the text, its document borders and the selection.
         documents: how many begin in the shard, including those not chosen, but without empty ones.
-        continues: whether the first line continues the previous shard's last document.
-        takes_rest: whether that document is chosen, too: it is the first of `documents_text` then.
+        takes_rest: whether the document that the first line continues is chosen, too.
         nul_bytes: file's name -> NUL bytes in its text, where there are any.
     """
 
@@ -126,10 +118,7 @@ def plan_shards(sources: Iterable[Source], shard_bytes: int) -> Iterator[CorpusS
 
 
 def read_lines(corpus_shard: CorpusShard) -> Lines:
-    """Reads the lines of a corpus shard; memory holds one part and the chosen documents.
-
-    It is a UserError if the text does not fit the selection.
-    """
+    """Reads a corpus shard; memory holds one part and the chosen documents. UserError if the text changed."""
     digest = hashlib.sha256()
     selection = corpus_shard.selection
     keep_mask = None

@@ -17,12 +17,7 @@ from tfrecord_builders.corpus.text import TextSplitter
 
 
 class Part(Protocol):
-    """A stretch of a source.
-
-    Attributes:
-        num_bytes: uncompressed bytes of text; an estimate where the format does not say.
-        ends_document: whether a document ends with it (else the next part continues it).
-    """
+    """A stretch of a source; its bytes are uncompressed, an estimate where the format does not say."""
 
     num_bytes: int
     ends_document: bool
@@ -44,10 +39,7 @@ class Splitter(Protocol):
     source_position: int
 
     def read_part(self, target: int, slack: int) -> Part:
-        """Returns at least `target` bytes (uncompressed), or what is left.
-
-        After `slack` more bytes the part may end inside of a document or row group.
-        """
+        """Returns at least `target` bytes, to a document's end unless that takes more than `slack` bytes."""
 
 
 class Source(Protocol):

@@ -1,5 +1,6 @@
 """Files of lines: plain text, and jsonl with a document on each line; compressed or not."""
 
+import codecs
 import dataclasses
 import itertools
 import json
@@ -28,7 +29,6 @@ MAX_LINE_BYTES = 1 << 20
 _BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
 _LINE_END = re.compile(rb"\n")
 _LEADING_BLANK_LINES = re.compile(rb"(?:\s*\n)?")
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -63,7 +63,7 @@ class TextPart(FilePart):
                 f"`iconv -f {encoding} -t utf-8`"
             ) from None
         if self.start == 0:
-            decoded = decoded.removeprefix(BYTE_ORDER_MARK.decode())
+            decoded = decoded.removeprefix(codecs.BOM_UTF8.decode())
         lines = decoded.removesuffix("\n").split("\n")
         if self.options.documents == "lines":
             return part_of_documents(lines, self.options.mark_paragraphs)
@@ -81,8 +81,8 @@ class TextPart(FilePart):
     def rows(self, cache: StreamCache) -> Iterator[CorpusRow]:
         """Yields the rows: objects of jsonl, else lines or documents of unprocessed text."""
         data, start = self.read_bytes(cache), self.start
-        if start == 0 and data.startswith(BYTE_ORDER_MARK):
-            data, start = data[len(BYTE_ORDER_MARK) :], len(BYTE_ORDER_MARK)
+        if start == 0 and data.startswith(codecs.BOM_UTF8):
+            data, start = data[len(codecs.BOM_UTF8) :], len(codecs.BOM_UTF8)
         is_jsonl = self._is_jsonl
         as_lines = is_jsonl or self.options.documents == "lines"
         border = _LINE_END if as_lines else _BLANK_LINE if self.options.documents == "blank_lines" else None
@@ -114,7 +114,7 @@ class TextPart(FilePart):
         for line in lines.split(b"\n"):
             begin, offset = offset, offset + len(line) + 1
             if begin == 0:
-                line = line.removeprefix(BYTE_ORDER_MARK)
+                line = line.removeprefix(codecs.BOM_UTF8)
             if line and not line.isspace():
                 yield self._document_text(line, begin)
 
@@ -172,10 +172,7 @@ class TextSplitter(FileSplitter):
         return super().at_end if self._compressed else self._position >= self._size
 
     def read_part(self, target: int, slack: int) -> TextPart:
-        """Returns at least `target` bytes and the rest up to a document border, or less at the file's end.
-
-        If there is no border within `slack` bytes, it ends at a line's end.
-        """
+        """Returns at least `target` bytes up to a document border or, beyond `slack`, a line's end."""
         if self._lines_are_documents:
             border, slack, longest = _LINE_END, MAX_DOCUMENT_BYTES, 0
         else:

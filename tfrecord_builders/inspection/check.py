@@ -24,10 +24,7 @@ SHOWN = 3  # failures of each kind that are shown
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """One position where an invariant does not hold.
-
-    `record` is its number in the file, which begins at `byte`; None: the failure is that of the whole file.
-    """
+    """One position where an invariant does not hold; record None: it is that of the whole file."""
 
     file: str
     record: int | None
@@ -73,7 +70,6 @@ class CheckReport:
             self.add(invariant, other.failures[invariant], count)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the report as json has it."""
         return {
             "sound": self.sound,
             "records": self.records,

@@ -144,7 +144,6 @@ def _example(sets, shards, pair, record: int) -> dict[str, Any]:
 
 
 def table(result: Mapping[str, Any]) -> str:
-    """Formats a comparison for a person."""
     lines = [f"first:  {result['first']}", f"second: {result['second']}"]
     lines += ["", f"settings: {'' if result['settings'] else 'same'}"]  # by the names of their flags
     lines += [f"  {name}: {_short(a)} | {_short(b)}" for name, (a, b) in result["settings"].items()]

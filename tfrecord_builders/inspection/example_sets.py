@@ -31,13 +31,7 @@ def load(folder: str) -> dict[str, ExampleSet]:
 
 
 def report(sets: Mapping[str, ExampleSet]) -> dict[str, Any]:
-    """Counts the contents of sets by split.
-
-    Returns:
-        split -> examples; tokens (median, p99, longest, of a row); full_rows; labels (name -> examples or
-        words); cut and skipped (what -> how many); pieces and unknown; repeated, repeated_otherwise (with
-        another label) and shared (with train), each with count, the number of inputs, and the first examples.
-    """
+    """Counts the contents of sets by split, as json values; `rows`, `samples` and `draw` show them."""
     shared = example_report.find_shared(sets)
     reports = {}
     for split, examples in sets.items():
@@ -162,7 +156,6 @@ def samples(reports: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def table(reports: Mapping[str, Any]) -> str:
-    """Returns a report as text."""
     lines = [("", *reports), *rows(reports)]
     widths = [max(map(len, column)) for column in zip(*lines)]
     text = ["  ".join([name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]) for name, *cells in lines]
@@ -171,7 +164,6 @@ def table(reports: Mapping[str, Any]) -> str:
 
 
 def draw(reports: Mapping[str, Any], path: str) -> None:
-    """Draws the distribution of lengths and of labels in each split."""
     with_labels = any(values["labels"] for values in reports.values())
     figure = figures.new(5.5 * (1 + with_labels), 2.4 * len(reports))
     axes = figure.subplots(len(reports), 1 + with_labels, squeeze=False)

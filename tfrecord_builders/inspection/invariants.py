@@ -34,10 +34,7 @@ _NEVER = (PAD_ID, MASK_ID)  # SEP and CLS have their positions; <s> and </s> are
 
 @dataclasses.dataclass(frozen=True)
 class Broken:
-    """An invariant and the records of a shard, by number, that break it.
-
-    `explain` returns what was found in a record and what was expected.
-    """
+    """An invariant and the records of a shard that break it; `explain` gives what was found and expected."""
 
     invariant: str
     records: np.ndarray
@@ -47,11 +44,7 @@ class Broken:
 def broken_records(
     manifest: Manifest, shard: Shard, columns: Mapping[str, np.ndarray], text: RecoveredText
 ) -> Iterator[Broken]:
-    """Yields every invariant that does not hold in a shard with columns name -> [S, ...].
-
-    Large shards are checked in parts, so a name may be repeated. `text` is the corpus shard's, recovered from
-    this shard or that of another pass.
-    """
+    """Yields every invariant that does not hold in a shard, whose text is known; large shards in parts."""
     for broken in _broken_scalars(manifest, shard, columns, text):
         if len(broken.records):
             yield broken
@@ -197,7 +190,6 @@ def _broken_layout(some: _Some) -> Iterator[Broken]:
 
 
 def _broken_targets(some: _Some) -> Iterator[Broken]:
-    """Checks which positions are targets, and how many."""
     manifest, positions = some.manifest, some.columns["target_positions"].astype(np.int32)
     filled = positions >= 0
     wrong = (
@@ -244,7 +236,6 @@ def _broken_targets(some: _Some) -> Iterator[Broken]:
 
 
 def _broken_order(some: _Some) -> Iterator[Broken]:
-    """Checks that ranks form a legal factorization order."""
     manifest, rank = some.manifest, some.rank
     if manifest.objective == "autoregressive":
         natural = np.broadcast_to(np.arange(manifest.seq_len), rank.shape)

@@ -23,11 +23,7 @@ _TARGET = 2  # in the legend
 
 
 def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int | None = None) -> None:
-    """Draws the permutation mask of a record for both streams.
-
-    Up to MOST_LABELLED positions are labelled with their pieces; targets also with their number in the order
-    of prediction. A piece that no installed font can show is labelled with its id.
-    """
+    """Draws a record's permutation mask for both streams; up to MOST_LABELLED positions show their pieces."""
     import matplotlib
     from matplotlib.patches import Patch
 

@@ -26,10 +26,7 @@ def broken_statistics(
     text: RecoveredText,
     word_starts: np.ndarray,
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yields (statistic, manifest's value, recounted value) where they differ, for a shard of sound records.
-
-    `word_starts`, bool [V], are the pieces that start a word.
-    """
+    """Yields (statistic, manifest's value, recounted value) where they differ in a sound shard."""
     statistics = shard.statistics
     runs = [
         run_lengths(target_flags({n: v[c] for n, v in columns.items()})) for c in chunks(range(shard.records))

@@ -36,25 +36,16 @@ def a_lengths(ids: np.ndarray, reuse_len: int) -> np.ndarray:
 
 
 def contiguous(manifest: Manifest, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Returns bool [S]: whether B surely follows A in the text.
-
-    It never does with the original's rules, which may cut tokens off A's end and off B's.
-    """
+    """Returns bool [S]: whether B surely follows A; with the original's rules, which cut tokens, never."""
     return (columns["next_sentence"] == 1) & (not manifest.compat)
 
 
 def source_positions(
     ids: np.ndarray, b_follows: np.ndarray, number: np.ndarray, reuse_len: int
 ) -> np.ndarray:
-    """Returns the positions in the text of the records' tokens.
+    """Returns int32 [S, T], tokens' positions in reading direction; -1: SEP, CLS and B from elsewhere.
 
-    Args:
-        ids: int [S, T].
-        b_follows: bool [S], whether B follows A.
-        number: int [S], of the record among those of its direction.
-
-    Returns:
-        int32 [S, T], positions in reading direction; -1 for SEP, CLS and a B that comes from elsewhere.
+    `ids` [S, T] are the records, `number` [S] theirs in their direction, `b_follows` [S] whether B follows A.
     """
     separator = reuse_len + a_lengths(ids, reuse_len)[:, None]  # [S, 1]
     column = np.arange(ids.shape[1], dtype=np.int32)
@@ -68,10 +59,8 @@ def source_positions(
 class RecoveredText:
     """The text of a corpus shard, recovered from the `usable` (bool [S]) records of one shard.
 
-    Attributes:
-        tokens: int32 [N], read forward; UNKNOWN where no record has the token.
-        known: whether all tokens are known.
-        document_starts: direction -> int [...], ascending, in reading direction; by the <eod> tokens.
+    `tokens` [N] are read forward, UNKNOWN where no record has them; `document_starts` are by direction and in
+    its reading order, from the <eod> tokens.
     """
 
     def __init__(
@@ -113,15 +102,9 @@ class RecoveredText:
         after: np.ndarray,
         direction: int,
     ) -> np.ndarray:
-        """Returns bool [Q]: which stretches of tokens occur in the text, outside of a window of each.
+        """Returns bool [Q]: which stretches occur, or may in unknown text, outside of a window of each.
 
-        A stretch that may lie in unknown text counts as found.
-
-        Args:
-            stretches: int [Q, L], each padded after its own length with anything.
-            lengths: int [Q].
-            before: int [Q], the last position where a stretch may begin before its window.
-            after: int [Q], the first position where it may begin after it.
+        `stretches` [Q, L] are padded after their `lengths`; they may begin up to `before` or from `after` on.
         """
         column = np.arange(stretches.shape[1])
         valid = column < lengths[:, None]

@@ -57,11 +57,7 @@ def load_record(manifest: Manifest, number: int) -> tuple[Shard, int, Record]:
 
 
 def describe(manifest: Manifest, number: int, target: int | None = None, color: bool = False) -> str:
-    """Describes a record for a person.
-
-    `target` is the position in the order of prediction of the target whose view is shown; None: the middle
-    one. `color` marks targets with a terminal's colours.
-    """
+    """Describes a record for a person: the view of the target of this rank; None: the middle one."""
     shard, index, record = load_record(manifest, number)
     tokenizer = XLNetTokenizer(model_file=manifest.tokenizer_path)
     pieces = [visible_piece(tokenizer.id_to_piece(i)) for i in record.ids]
@@ -98,7 +94,6 @@ def describe(manifest: Manifest, number: int, target: int | None = None, color: 
 
 
 def _view(record: Record, pieces: list[str], position: int, number: int, reuse_len: int) -> list[str]:
-    """Returns lines that show what one target sees, with ___ for hidden pieces."""
     query, content = record.query_visible[position], record.content_visible[position]
     visible_targets = int((query & record.is_target).sum())
     lines = [

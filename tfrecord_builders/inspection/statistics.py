@@ -215,7 +215,6 @@ def _span_lengths(
 
 
 def table(statistics: Mapping[str, Any]) -> str:
-    """Returns statistics for a person."""
     this, text = statistics["set"], statistics["text"]
     lines = [
         this["folder"],

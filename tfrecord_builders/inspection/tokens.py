@@ -21,16 +21,10 @@ Encode = Callable[[Sequence[str]], list[list[int]]]
 
 
 def compare(tokens_of: str, path: str) -> dict[str, Any]:
-    """Compares a tokenizer with other libraries, and with the ids in a file.
+    """Compares a tokenizer with other libraries, and with another pipeline's `input_ids` in a file.
 
-    Args:
-        tokens_of: folder or name of a model.
-        path: a file of texts, one a line; or of JSON objects, one a line, with `text` and, optionally,
-            `input_ids`, without special tokens, of another pipeline.
-
-    Returns:
-        texts: how many there are; with_ids: how many of them have ids; others: name -> number of texts that
-        it splits differently; examples: name -> the first of them, with the pieces there and here.
+    Returns texts and with_ids, their numbers; others: name -> number of texts that it splits differently;
+    examples: name -> the first of them, with the pieces there and here.
     """
     tokenizer = XLNetTokenizer.from_pretrained(tokens_of)
     rows = _read(path)
@@ -58,7 +52,6 @@ def compare(tokens_of: str, path: str) -> dict[str, Any]:
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """Returns the counts as lines of text."""
     width = max(map(len, found["others"]), default=0)
     lines = [f"{found['texts']:,} texts; split differently by"]
     for name, count in found["others"].items():
@@ -90,7 +83,6 @@ def _read(path: str) -> list[dict[str, Any]]:
 
 
 def _libraries(tokenizer: XLNetTokenizer, tokens_of: str) -> dict[str, Encode]:
-    """Returns what is installed: sentencepiece, TensorFlow Text, transformers."""
     plain = sentencepiece.SentencePieceProcessor()
     plain.LoadFromSerializedProto(tokenizer.model_proto)
 

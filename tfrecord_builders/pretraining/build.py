@@ -36,12 +36,9 @@ def build_pretraining_records(options: PretrainingOptions, progress: bool = Fals
 def build_sets(options: PretrainingOptions, progress: bool = False) -> list[Manifest]:
     """Builds sets of pretraining records: one, or with `dev_fraction` a training set and a held-out set.
 
-    Returns their manifests, which are written last.
-
-    Raises:
-        UserError: an option, the corpus, the tokenizer or the output folder is wrong, a file cannot be
-            written, or a worker died. No manifest is left then; finished shards are kept for the next run.
-        FileNotFoundError: a corpus file or the tokenizer is missing.
+    Returns their manifests, which are written last. Raises UserError if an option, the corpus, the tokenizer
+    or the output folder is wrong, a file cannot be written, or a worker died; FileNotFoundError if the
+    corpus or the tokenizer is missing. No manifest is left then; the next run keeps finished shards.
     """
     options = options.resolved()
     tokenizer = XLNetTokenizer(find_file(options.tokenizer), cleaning=options.cleaning)
@@ -85,11 +82,7 @@ _lease = functools.partial(
 
 @dataclasses.dataclass
 class _Set:
-    """A set of a build: `started` is its manifest without shards, `whole` the manifest once it is finished.
-
-    `owner` is the lease on its folder; `earlier` has the shards of an earlier finished set: slice index ->
-    pass -> shard.
-    """
+    """A set of a build: `started` is its manifest without shards, `whole` that of the finished set."""
 
     started: Manifest
     owner: ownership.Ownership
@@ -116,7 +109,6 @@ class _Build:
             each.owner.check()
 
     def choose_documents(self) -> None:
-        """Reads the corpus once to compare its documents."""
         groups = dedup.group_slices(corpus.plan_shards(self._sources, self._sets[0].started.slice_bytes))
         found: dict[int, list[dict[str, Any]]] = {}
         with self._progress_bar("comparing documents") as bar:
@@ -163,7 +155,6 @@ class _Build:
             each.whole, each.earlier = None, shards
 
     def write_shards(self) -> None:
-        """Writes the missing shards."""
         todo = self._unfinished()
         if not todo:
             return
@@ -183,7 +174,6 @@ class _Build:
                 )
 
     def finish(self) -> list[Manifest]:
-        """Writes the missing manifests, and returns all."""
         todo = self._unfinished()
         for each in todo:
             each.whole = self._manifest(each.started)
@@ -193,7 +183,6 @@ class _Build:
         return [each.whole for each in self._sets]
 
     def _manifest(self, started: Manifest) -> Manifest:
-        """Returns the manifest of a set with its shards."""
         if self._choice is None:
             duplicates = dedup.count_duplicates(self._fingerprints)
         else:
@@ -211,7 +200,6 @@ class _Build:
             yield done
 
     def _progress_bar(self, title: str) -> BuildProgress:
-        """Returns a bar over the corpus' stored bytes."""
         return BuildProgress(sum(source.num_bytes for source in self._sources), title, self._progress)
 
 

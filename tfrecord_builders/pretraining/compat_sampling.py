@@ -27,12 +27,9 @@ class Cut(NamedTuple):
 def split_a_and_b(
     choices: random.Random, borders: np.ndarray, num_tokens: int, begin: int, text_len: int
 ) -> Cut | None:
-    """Cuts A, which begins at `begin`, and B for one segment; None where the row ends too early.
+    """Cuts A, which begins at `begin`, and B for a segment of a row; None where the row ends too early.
 
-    Args:
-        borders: int [...], sorted positions inside the row where a new sentence begins.
-        num_tokens: tokens N of the row.
-        text_len: tokens of A and B together.
+    `borders` are the sorted positions where sentences begin, `text_len` is the tokens of A and B together.
     """
     if begin + text_len >= num_tokens:
         return None
@@ -151,18 +148,9 @@ def segments_and_targets(
 ) -> tuple[Segments, np.ndarray]:
     """Cuts a stream into segments and picks targets, is_target bool [S, T], as the original does.
 
-    The counterpart of `sample_segments` and `sample_segment_targets`, for use with `sample_ranks`. A row may
-    have up to 3 targets fewer than num_predict, since the original also picks SEP and CLS and drops them
-    later.
-
-    Args:
-        tokens: int [N], the stream; reversed for reversed streams.
-        sentence_ends: int [...], sorted exclusive sentence ends in that stream; the last one is N.
-        seq_len: tokens T of a segment.
-        reuse_len: tokens R of its first part, T / 2.
-        num_predict: targets P of a segment; None: as many as the spans give.
-        piece_starts: bool [V], the pieces that start a word: `XLNetTokenizer.original_word_starts`.
-        alpha, beta, max_words, reverse: see `sample_mask`.
+    The counterpart of `sample_segments` and `sample_segment_targets`, with their arguments. A row may have up
+    to 3 targets fewer than num_predict, since the original also picks SEP and CLS and drops them later.
+    `piece_starts`, bool [V], is `XLNetTokenizer.original_word_starts`; for the last ones see `sample_mask`.
     """
     goals = halves(seq_len, reuse_len, num_predict)
     borders = np.asarray(sentence_ends)[:-1]

@@ -22,10 +22,7 @@ _BLOCK = 1 << 20
 
 
 def group_slices(slices: Iterable[CorpusShard]) -> Iterator[tuple[CorpusShard, ...]]:
-    """Groups the shards of a corpus, in order, so that no document continues beyond its group.
-
-    Most groups are a single shard. The shards of larger ones refer to their files instead of holding text.
-    """
+    """Groups the shards of a corpus, in order, so that no document continues beyond its group."""
     group: list[CorpusShard] = []
     for one in slices:
         if group and group[-1].parts[-1].ends_document:
@@ -45,10 +42,9 @@ def fingerprints(documents: Sequence[bytes]) -> list[int]:
 
 
 def fingerprint_group(group: Sequence[CorpusShard]) -> list[dict[str, Any]]:
-    """Reads corpus shards and returns the fingerprints of their documents, as json values.
+    """Returns each slice's fingerprints, as json values, of the documents of which it has a part.
 
-    Each slice has one of each whole document of which it has a part, and `continues`: whether the first of
-    them continues from the previous shard.
+    `continues` is whether the first of them continues from the previous shard.
     """
     digests: list[Any] = []  # of documents, the last one open
     found: list[dict[str, Any]] = []
@@ -84,16 +80,12 @@ def count_duplicates(arrays: Sequence[np.ndarray]) -> int:
 
 
 class Choice:
-    """Which documents of a corpus go where.
+    """Which documents of a corpus go where: duplicates of earlier ones, and those held out.
 
     Args:
         slices: results of `fingerprint_group` for each slice, in order; fingerprints as uint64 [documents].
-        dedup: whether to leave out duplicates of earlier documents.
         dev_fraction: share of held-out documents, chosen by their fingerprints: equal documents are on the
             same side, whatever else is in the corpus.
-
-    Attributes:
-        documents, held_out: how many documents there are, and how many are held out; duplicates included.
     """
 
     def __init__(self, slices: Iterable[dict[str, Any]], dedup: bool, dev_fraction: float):
@@ -146,9 +138,8 @@ def select(
 ) -> Iterator[tuple[bool, CorpusShard]]:
     """Distributes the documents of a corpus to the shards of one set, or of two.
 
-    Yields (whether it is in the held-out set, the corpus shard with its selection); numbered in each set.
-    With dev_fraction, each held-out shard is made from 1 / dev_fraction corpus shards (256 at most), so that
-    it is about as large as the others. It is a UserError if the corpus has changed since the choice.
+    Yields (whether it is held out, the corpus shard with its selection), numbered in each set. A held-out
+    shard is made from 1 / dev_fraction corpus shards, 256 at most, so that it is about as large as others.
     """
     together = min(round(1 / dev_fraction), MAX_SLICES_TOGETHER) if dev_fraction else 0
     waiting: list[CorpusShard] = []  # for the held-out set

@@ -29,9 +29,8 @@ _SHARD_OR_NOTE = re.compile(r"-pass\d+-slice\d+\.tfrecord(\.done\.json)?$")
 
 
 def prepare(started: Manifest, overwrite: bool) -> tuple[Manifest | None, ShardsBySlice]:
-    """Prepares the folder for a build.
+    """Prepares the folder; resumes an unfinished build, even if its corpus has been corrected.
 
-    An unfinished build is resumed, even if files of its corpus have changed in size, as after a correction.
     Returns the manifest if a finished set with these settings is there (nothing is written then), and the
     shards of an earlier finished set. Another build there is a UserError without `overwrite`.
     """
@@ -123,7 +122,8 @@ def _is_same_build(there: Manifest, started: Manifest, names: set[str]) -> bool:
         difference.insert(0, _corpus_difference(*corpora))
     if not difference:
         return True
-    noted = (name.removesuffix(worker.done_name("")) for name in names if name.endswith(worker.done_name("")))
+    suffix = worker.DONE_SUFFIX
+    noted = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
     notes = (worker.read_note(there.folder, name) for name in noted)
     # A build that ended before its first record, for its corpus was bad, does not stand in the way.
     if any(shard.records for shard in [*there.shards, *filter(None, notes)]):

@@ -21,11 +21,7 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 def new_manifests(
     options: PretrainingOptions, tokenizer: XLNetTokenizer, sources: Sequence[corpus.Source]
 ) -> list[Manifest]:
-    """Returns the manifests of a build's sets, without shards.
-
-    One set is written to the output folder itself; a training and a held-out set to two folders in it. A
-    folder cannot change between the two.
-    """
+    """Returns the manifests, without shards, of one set in the output folder, or of two in folders in it."""
     folder = epath.Path(options.output_dir)
     same = ("use_eod", "sentence_split", "perm_size", "objective", "functional_tokens", "num_passes",
             "stream_segments", "slice_bytes", "seed", "compat", "split")  # fmt: skip
@@ -79,11 +75,7 @@ def plan_jobs(
     choice: Choice | None,
     sets: Sequence[tuple[Manifest, output_folder.ShardsBySlice]],
 ) -> Iterator[Job]:
-    """Yields the jobs of sets as the corpus is split.
-
-    `choice` says which documents go where; None: all into the only set. `sets` are each set's manifest and
-    the shards of an earlier finished set.
-    """
+    """Yields the jobs of sets, each with its earlier shards, as the corpus is split; choice None: one set."""
     first = sets[0][0]
     slices = corpus.plan_shards(sources, first.slice_bytes)
     if choice is None:

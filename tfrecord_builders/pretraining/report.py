@@ -21,11 +21,7 @@ SHOWN_FILES = 3
 
 
 def merge_statistics(shards: Sequence[Shard]) -> dict[str, Any]:
-    """Adds up the statistics of all shards.
-
-    The text is counted once for all passes, and a document in several shards once; but its parts count
-    separately in `document_lengths` and among the short ones.
-    """
+    """Adds up the statistics of all shards: the text once for all passes, each document once."""
     text: dict[str, Any] = collections.Counter()
     by_name: dict[str, dict[str, int]] = collections.defaultdict(collections.Counter)
     tokens: dict[tuple[int, int], dict[str, Any]] = {}
@@ -151,7 +147,6 @@ def _size_warnings(manifest: Manifest, statistics: Mapping[str, Any]) -> Iterato
 
 
 def summary(manifest: Manifest) -> str:
-    """Returns a table of what was built, for a person."""
     statistics = _counted(manifest)
     total_bytes = sum(shard.bytes for shard in manifest.shards)
     rows = {

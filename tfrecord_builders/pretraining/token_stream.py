@@ -37,10 +37,8 @@ def tokenize(
 ) -> tuple[TokenStream, dict[str, Any]]:
     """Converts lines to one stream of tokens, read forward; also returns statistics of the text.
 
-    Args:
-        lines: one sentence each; "" ends a document.
-        use_eod: whether an <eod> token ends each document; it belongs to the document's last sentence.
-        sentence_split: language of the lines if each is a paragraph to be split; "" if they are sentences.
+    A line is a sentence or, with the language sentence_split, a paragraph; "" ends a document, and with
+    use_eod an <eod> that belongs to its last sentence.
     """
     if sentence_split:
         lines = split_sentences(sentence_split, lines)

@@ -28,45 +28,34 @@ from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.marks import count_dropped_marks
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
+DONE_SUFFIX = ".done.json"  # of a shard's completion note, next to it; the manifest replaces the notes
+
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One job: `manifest` has the settings and the folder, but no shards and files of the corpus.
-
-    `earlier` are the shards of an earlier finished set, by pass. Notes in the folder take precedence.
-    """
+    """One job: a manifest's settings and folder, without shards, and those of an earlier finished set."""
 
     manifest: Manifest
     corpus_shard: CorpusShard
     earlier: Mapping[int, Shard]
 
 
-def done_name(shard_file: str) -> str:
-    """Returns the name of a shard's completion note; the manifest finally replaces the notes."""
-    return shard_file + ".done.json"
-
-
-def notes_in(folder: epath.Path) -> JobNotes:
-    """Returns the notes of a build, which lie next to its shards."""
-    return JobNotes(folder, suffix=done_name(""))
-
-
 def read_note(folder: epath.Path, shard_file: str) -> Shard | None:
     """Reads a shard's completion note; None if it is missing or damaged."""
     try:
-        values = notes_in(folder).read(shard_file)
+        values = JobNotes(folder, suffix=DONE_SUFFIX).read(shard_file)
         return values and Shard(**values)
     except TypeError:  # of fields that a shard does not have
         return None
 
 
 def build_job(job: Job) -> dict[str, Any]:
-    """Writes the shards of a job, one per pass; the text is tokenized once for all of them.
+    """Writes the shards of a job, one per pass, unless they are there; the text is tokenized once.
 
-    Existing shards of the same text are kept. Returns the shards by pass, as json values; `built`, how many
-    are new; and fingerprints of the documents, unless they have been compared before.
+    Returns the shards by pass, as json values; `built`, how many are new; and fingerprints of the documents,
+    unless they have been compared before.
     """
-    manifest, folder = job.manifest, job.manifest.folder
+    manifest, notes = job.manifest, JobNotes(job.manifest.folder, suffix=DONE_SUFFIX)
     lines = read_lines(job.corpus_shard)
     shards = _finished_shards(job, lines.text_sha256)
     missing = [index for index in range(manifest.num_passes) if index not in shards]
@@ -85,7 +74,7 @@ def build_job(job: Job) -> dict[str, Any]:
                 text_sha256=lines.text_sha256,
                 statistics={"text": text_statistics, **shard.statistics},
             )
-            notes_in(folder).write(shard.file, dataclasses.asdict(shards[index]))
+            notes.write(shard.file, dataclasses.asdict(shards[index]))
     return {
         "shards": [dataclasses.asdict(shards[index]) for index in range(manifest.num_passes)],
         "built": len(missing),
@@ -96,11 +85,7 @@ def build_job(job: Job) -> dict[str, Any]:
 def _document_statistics(
     manifest: Manifest, corpus_shard: CorpusShard, lines: Lines, stream: TokenStream
 ) -> dict[str, Any]:
-    """Accounts for the documents; one in several corpus shards counts where it begins.
-
-    documents_continued is 1 if the first document began in a previous shard, so that documents_in = documents
-    - documents_continued + those dropped. Short documents are parts that do not fill a segment.
-    """
+    """Accounts for the documents; one in several corpus shards counts where it begins."""
     lengths = np.diff(np.append(stream.document_starts, len(stream.tokens)))
     dropped = {"empty": 0, "duplicate": 0, "other_set": 0}
     if corpus_shard.selection:
@@ -242,7 +227,6 @@ def _columns(manifest, rng, stream, cut, is_target, direction) -> dict[str, np.n
 
 
 def _account(stream: TokenStream, cut: segments.Segments, reuse_len: int) -> dict[str, Any]:
-    """Counts which tokens of a stream are in some record and why the others are not."""
     total = len(stream.tokens)
     written = np.zeros(total + 1, bool)
     written[: len(cut) * reuse_len] = True  # the reused parts follow one another
@@ -254,5 +238,4 @@ def _account(stream: TokenStream, cut: segments.Segments, reuse_len: int) -> dic
 
 @functools.lru_cache(maxsize=1)
 def _load_tokenizer(path: str, cleaning: CleaningConfig) -> XLNetTokenizer:
-    """Loads the tokenizer once per process."""
     return XLNetTokenizer(model_file=path, cleaning=cleaning)

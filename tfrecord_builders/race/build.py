@@ -56,18 +56,17 @@ class RaceOptions(ExampleOptions):
 
 
 def build_race(options: RaceOptions, progress: bool = False) -> dict[str, ExampleSet]:
-    """Builds the requested splits.
-
-    Columns are `label` int32, the right option, -1 if unknown. Each line of examples.jsonl has id, level,
-    question and options.
-    """
+    """Builds the splits: `label` int32, the right option or -1, and a side file of questions and options."""
     options.check()
     tokenizer = options.load_tokenizer()
     columns = options.columns_of(RaceColumns)
     inputs = {split: _read(getattr(options, split), columns) for split in options.splits}
     if options.dev_fraction:
         questions, skipped = inputs["train"]
-        train, dev = hold_out(questions, _shared_text, options.dev_fraction, ",".join(options.train))
+        source = ",".join(options.train)
+        train, dev = hold_out(
+            questions, lambda each: each.context or each.question, options.dev_fraction, source
+        )
         inputs |= {"train": (train, skipped), "dev": (dev, [])}
     _check_answers(inputs.get("train", ([], []))[0])
     asked = [question for questions, _ in inputs.values() for question in questions]
@@ -110,13 +109,7 @@ def _read(paths: Sequence[str], columns: RaceColumns) -> tuple[list[RaceQuestion
     return questions, skipped
 
 
-def _shared_text(question: RaceQuestion) -> str:
-    """Returns what questions about the same text share."""
-    return question.context or question.question
-
-
 def _check_answers(questions: Sequence[RaceQuestion]) -> None:
-    """Raises UserError unless the answers of all questions are known."""
     for question in questions:
         if question.answer == UNKNOWN:
             raise UserError(
@@ -158,7 +151,6 @@ def _examples(
 
 
 def _texts(question: RaceQuestion) -> list[str]:
-    """Returns a question's context, and the question with each option."""
     return [question.context, *(join_option(question.question, option) for option in question.options)]
 
 
@@ -167,11 +159,8 @@ def option_sequences(
 ) -> dict[str, np.ndarray]:
     """Packs a question: one sequence for each of its C options, each with that option alone.
 
-    Of a question with fewer than `num_choices` options, the other sequences are padding.
-
-    The last `max_qa_len` pieces of question and option are kept, as the option mostly stands at the end. The
-    context is cut at its end to the remaining room. All are piece ids. Returns the columns input_ids and
-    segment_ids [C * T], T = seq_len.
+    The last `max_qa_len` pieces of question and option are kept; the context is cut at its end. Up to
+    `num_choices` sequences are padding. Returns input_ids and segment_ids [C * T], T = seq_len.
 
     Source: run_race.py of the original, whose shared list leaves the previous options in every sequence.
     """

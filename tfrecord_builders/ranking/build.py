@@ -127,11 +127,10 @@ class RankingOptions(ExampleOptions):
 
 
 def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, ExampleSet]:
-    """Builds the requested splits.
+    """Builds the splits: `relevance` int32 [K], -1 if unknown or in slots without a candidate.
 
-    Columns are `relevance` int32 [K], -1 if unknown and in slots without a candidate. Each line of
-    examples.jsonl has query_id, query, passages (id and text of the candidates) and missing (the relevance of
-    relevant passages that are not candidates).
+    A line of examples.jsonl has query_id, query, passages (id and text of the candidates) and missing (the
+    relevance of relevant passages that are not candidates).
     """
     options.check()
     tokenizer = options.load_tokenizer()
@@ -175,13 +174,7 @@ def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, 
 
 
 class Draws(NamedTuple):
-    """How candidates are drawn for training.
-
-    Attributes:
-        candidates: K of a record.
-        relevant_from: smallest relevance that counts as relevant.
-        num_passes: records for each relevant passage.
-    """
+    """How K candidates are drawn for training, in num_passes records for each relevant passage."""
 
     candidates: int
     relevant_from: int
@@ -190,10 +183,7 @@ class Draws(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Examples:
-    """Converts the queries of a split to examples.
-
-    `rng` draws candidates for training; None: all are taken. `source` is the queries' file, for messages.
-    """
+    """Converts the queries of a split to examples; `rng` draws candidates, or all are taken without it."""
 
     tokenizer: XLNetTokenizer
     seq_len: int
@@ -247,11 +237,9 @@ def _texts(group: _Group) -> list[str]:
 def training_groups(
     query: Query, draws: Draws, rng: np.random.Generator, skip: Skip
 ) -> Iterator[list[CandidatePassage]]:
-    """Yields the candidates of each of a query's training records.
+    """Yields the candidates of each training record: a relevant passage with others drawn from less relevant.
 
-    Each relevant passage gets `num_passes` records, with others drawn from the less relevant ones, in random
-    order. Relevant passages that are not candidates count if their text is known. `skip` is called with
-    reason and location if the query gives nothing to learn from.
+    Relevant passages that are not candidates count if their text is known.
     """
     known = query.passages + [passage for passage in query.missing if passage.text]
     relevant = [passage for passage in known if passage.relevance >= draws.relevant_from]
@@ -277,11 +265,7 @@ def all_candidates(query: Query, size: int) -> Iterator[list[CandidatePassage]]:
 def candidate_sequences(
     query: np.ndarray, passages: Sequence[np.ndarray], candidates: int, seq_len: int
 ) -> dict[str, np.ndarray]:
-    """Packs K candidates of a record; each passage is cut at its end to the room that the query leaves.
-
-    Query and passages are piece ids. Returns the columns input_ids and segment_ids [K * T], T = seq_len, all
-    padding in slots without a candidate.
-    """
+    """Packs K candidates of a record, each cut to the room that the query leaves; returns two [K * T]."""
     room = seq_len - _NUM_SPECIAL - len(query)
     input_ids = np.full((candidates, seq_len), PAD_ID, np.int32)
     segment_ids = np.full((candidates, seq_len), PAD_SEGMENT, np.uint8)

@@ -55,11 +55,7 @@ WIKIQA_COLUMNS = PairColumns("Question", "Sentence", "Label", "QuestionID", "Sen
 
 
 def read_pairs(path: epath.PathLike, columns: PairColumns, skip: Skip, labelled: bool = True) -> list[Query]:
-    """Reads a csv, tsv or jsonl table with a query and a passage a line; a query's lines may be apart.
-
-    `skip` is called with reason and location of each skipped row. Unless `labelled`, the relevance may be
-    empty, or have no column.
-    """
+    """Reads a csv, tsv or jsonl table with a query and a passage a line; a query's lines may be apart."""
     pairs = _Pairs(skip)
     for row in read_table(path, infer_format(path)):
         text = row.text(columns.query)
@@ -73,11 +69,7 @@ def read_pairs(path: epath.PathLike, columns: PairColumns, skip: Skip, labelled:
 
 
 def read_wikiqa(path: epath.PathLike, skip: Skip, labelled: bool = True) -> list[Query]:
-    """Reads WikiQA; see `read_pairs`.
-
-    The file is WikiQA-train.tsv, with named columns, or WikiQA-train.txt (question, sentence, label), plain
-    or .gz, with WikiQA-train.ref (question id, 0, sentence id, label) line by line next to it.
-    """
+    """Reads WikiQA: a .tsv with named columns, or a .txt with its .ref line by line, plain or .gz."""
     path = epath.Path(path)
     name = path.stem if compression_of(path) else path.name
     if not name.endswith(".txt"):
@@ -135,7 +127,6 @@ def read_words(path: epath.PathLike) -> Iterator[tuple[list[str], str]]:
 
 
 def parse_relevance(text: str, location: str) -> int:
-    """Parses a relevance."""
     grade = whole_number(text)
     if grade is None:
         grade = zero_or_one(text)  # False and True
@@ -182,7 +173,6 @@ class _Pairs:
         known.passages.append((passage_id, passage, grade))
 
     def queries(self) -> list[Query]:
-        """Returns the queries with their passages, in the order of the input."""
         gathered = list(self._queries.values())
         return [
             Query(name, query.text, query.location, query.candidates())

@@ -18,10 +18,7 @@ _PASSAGE_FIELD = {2: 1, 3: 1, 4: 1, 6: 2}
 def read_trec(
     queries: str, collection: str, run: str, qrels: str, depth: int, skip: Skip, seed: int = 0
 ) -> list[Query]:
-    """Reads the queries of a split with their candidates.
-
-    A candidate without a judgement is irrelevant, as in TREC's evaluation. Memory holds only the needed
-    passages of the collection.
+    """Reads the queries of a split with their candidates; one without a judgement is irrelevant.
 
     Args:
         queries, collection: files of id and text, with a tab between them, or BEIR's and MTEB's rows with
@@ -31,9 +28,6 @@ def read_trec(
             the collection, drawn at random.
         qrels: file of query id, unused, passage id, relevance; empty if nothing is known.
         depth: how many candidates of a query are taken from the run; 0: all.
-        skip: called with reason and location of skipped data: empty texts, unknown ids, queries without
-            candidates.
-        seed: of the draws.
     """
     texts = _read_texts(queries, "query", skip)
     grades = _read_qrels(qrels, texts, skip) if qrels else {}
@@ -73,11 +67,8 @@ def read_run(
 ) -> dict[str, dict[str, str]]:
     """Reads candidates of known queries: query id -> {passage id: location}, in the order of the file.
 
-    Args:
-        path: a run: `query-id Q0 passage-id rank score tag` (TREC), `query-id passage-id query passage`
-            with tabs (MS MARCO's top1000), or `query-id passage-id` with or without a rank.
-        depth: how many candidates to keep of each query; 0: all.
-        skip: called with reason and location of skipped lines.
+    Lines are `query-id Q0 passage-id rank score tag` (TREC), `query-id passage-id query passage` with tabs
+    (MS MARCO's top1000), or `query-id passage-id [rank]`; `depth` of a query are kept, 0: all.
     """
     candidates: dict[str, dict[str, str]] = defaultdict(dict)
     for fields, location in read_words(path):
@@ -150,10 +141,7 @@ def _read_texts(
     needed: set[str] | None = None,
     only_ids: bool = False,
 ) -> dict[str, tuple[str, str]]:
-    """Returns id -> (text, location) of a file of ids and texts, or only of the `needed` ids.
-
-    With `only_ids`, the texts are "", to save memory.
-    """
+    """Returns id -> (text, location) of a file, or of the `needed` ids; `only_ids` leaves the texts empty."""
     texts: dict[str, tuple[str, str]] = {}
     for name, text, location in _rows(path, kind):
         if needed is not None and name not in needed:

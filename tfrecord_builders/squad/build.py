@@ -12,7 +12,6 @@ from tfrecord_builders.common.example_builder import Example, ExampleOptions, Sp
 from tfrecord_builders.common.tables import SOURCES
 from tfrecord_builders.squad.data import (
     SquadColumns,
-    SquadFile,
     SquadPassage,
     SquadQuestion,
     locate,
@@ -74,11 +73,6 @@ class SquadOptions(ExampleOptions):
         self.check_room("max_question_len", windows_lib.NUM_SPECIAL, "some of the passage", read_at_once)
 
 
-def _held_out(file: SquadFile, fraction: float, source: str) -> dict[str, SquadFile]:
-    parts = hold_out(file.passages, lambda passage: passage.text, fraction, source)
-    return {split: file._replace(passages=part) for split, part in zip(("train", "dev"), parts)}
-
-
 class Span(NamedTuple):
     """The first and last token of an answer in its passage, both inclusive."""
 
@@ -108,7 +102,9 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
     columns = options.columns_of(SquadColumns)
     inputs = {split: read_squad(getattr(options, split), columns) for split in options.splits}
     if options.dev_fraction:
-        inputs |= _held_out(inputs["train"], options.dev_fraction, options.train)
+        whole = inputs["train"]
+        parts = hold_out(whole.passages, lambda each: each.text, options.dev_fraction, options.train)
+        inputs |= {name: whole._replace(passages=part) for name, part in zip(("train", "dev"), parts)}
     train = inputs.get("train")
     if train and train.columns and not (train.answered or train.unanswerable):
         raise UserError(
@@ -151,10 +147,7 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Examples:
-    """Converts the questions of a split, and writes the passages that they are about.
-
-    `training` skips questions that cannot be learned from; `source` is the questions' file, for messages.
-    """
+    """Converts the questions of a split, and writes their passages; training ones can be learned from."""
 
     tokenizer: XLNetTokenizer
     seq_len: int
@@ -223,7 +216,6 @@ class _Examples:
 
 
 def _described(question: SquadQuestion) -> dict[str, Any]:
-    """Returns a question's entries in the files next to the examples."""
     answers = None if question.answers is None else [answer.text for answer in question.answers]
     return {"id": question.id, "question": question.text, "answers": answers}
 
@@ -276,10 +268,7 @@ def inside(answer: Span, window: Window) -> bool:
 def training_columns(
     answer: Span | None, window: Window, question_len: int, segment_len: int = 0
 ) -> dict[str, int]:
-    """Returns a window's targets: the answer's positions, or CLS if it does not hold all of it.
-
-    `answer` is in tokens of the passage, None for no answer; for segment_len see `windows.window_room`.
-    """
+    """Returns a window's targets, with the answer in tokens of the passage; CLS if it lacks a part of it."""
     if answer is None or not inside(answer, window):
         cls = windows_lib.cls_position(window, question_len, segment_len)
         return {"answer_first": cls, "answer_last": cls, "is_impossible": 1}

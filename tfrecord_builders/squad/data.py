@@ -56,7 +56,6 @@ class SquadFile(NamedTuple):
 
     @property
     def answered(self) -> bool:
-        """Whether some answers are known."""
         return any(question.answers for passage in self.passages for question in passage.questions)
 
 
@@ -189,10 +188,7 @@ def _check_ids(passages: list[SquadPassage], path: epath.PathLike) -> None:
 
 
 def locate(passage: str, answer: SquadAnswer) -> tuple[int, int] | None:
-    """Finds the begin and end (exclusive) of an answer in its passage, nearest to its stated begin.
-
-    White space may differ if the exact text is nowhere. None if it is not found, or empty.
-    """
+    """Returns begin and end (exclusive) of an answer, nearest to its stated begin; white space may differ."""
     if not answer.text:
         return None
     begin = max(answer.begin or 0, 0)
@@ -228,7 +224,6 @@ def _question(entry: Any, location: str) -> SquadQuestion:
 
 
 def _answer(entry: Any, location: str) -> SquadAnswer:
-    """Reads an answer; white space at its ends is removed."""
     text = _field(entry, "text", str, f"{location}.answers")
     begin = _field(entry, "answer_start", int, f"{location}.answers")
     return SquadAnswer(text.strip(), begin + len(text) - len(text.lstrip()))

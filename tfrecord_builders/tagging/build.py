@@ -69,7 +69,6 @@ class TaggingOptions(ExampleOptions):
 
     @property
     def room(self) -> int:
-        """Pieces of text in a sequence."""
         return self.seq_len - NUM_SPECIAL
 
     def check(self) -> None:
@@ -155,7 +154,6 @@ class _Input:
     mask: np.ndarray | None = None
 
     def rows(self) -> Iterator[Row]:
-        """Yields the rows that are used."""
         rows = self._checked_rows()
         return rows if self.mask is None else itertools.compress(rows, self.mask)
 
@@ -207,7 +205,6 @@ def _held_out(train: _Input, fraction: float, whole_documents: bool) -> dict[str
 
 
 def _types(train: _Input, scheme: str) -> set[str]:
-    """Returns the types of entities in the training data."""
     types = set().union(*(row.types for row in train.rows()))
     if not types:
         _check_tags(train, scheme)
@@ -264,10 +261,7 @@ def _check_tags(train: _Input, scheme: str) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Examples:
-    """Converts the rows of a split to examples; with `whole_documents`, of all sentences of a document.
-
-    `stride` is the pieces between the starts of two windows; `labels` are all tags, by their number.
-    """
+    """Converts the rows of a split to examples; with `whole_documents`, of all sentences of a document."""
 
     encoder: SentenceEncoder
     tokenizer: XLNetTokenizer
@@ -304,7 +298,6 @@ class _Examples:
             yield list(document)
 
     def _sentences(self, rows: Iterable[Row], writer: ExampleWriter) -> Iterator[Sentence]:
-        """Yields the rows' sentences; those without words are skipped."""
         for row in rows:
             sentence = self.encoder.encode(row, writer)
             if not sentence.pieces:

@@ -15,13 +15,10 @@ _SENTENCE, _DOCUMENT = "sent_id", "newdoc"
 
 
 def read_conllu(path: epath.Path, tag_column: int) -> Iterator["ConlluSentence"]:
-    """Yields the sentences of a file.
+    """Yields the sentences of a file; tag_column -1, which would be MISC, is UPOS.
 
     Words are those with a whole number: of a range such as 3-4 (French "du"), the words 3 and 4 count,
     without a space between them if they spell the range's form. Empty nodes such as 5.1 are left out.
-
-    Args:
-        tag_column: number of the tags' column; -1, which would be MISC: UPOS.
     """
     if not -len(COLUMNS) <= tag_column < len(COLUMNS):
         raise UserError(f"tag_column is {tag_column}, expected 0 to {len(COLUMNS) - 1}: {', '.join(COLUMNS)}")

@@ -47,7 +47,6 @@ class TaggedWords:
         return self.location_of(0)
 
     def location_of(self, word: int) -> str:
-        """File and line of a word."""
         if not self.line:
             return self.file
         return f"{self.file}:{self.lines[word] if self.lines else self.line + word}"
@@ -68,10 +67,7 @@ class Entity(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class AnnotatedText:
-    """A text with annotated entities, longest first if they begin together; None: not known.
-
-    Texts of one document follow one another and have the same `document`; `columns` names those of its row.
-    """
+    """A text with entities, longest first if they begin together; those of one document follow another."""
 
     id: str
     document: str
@@ -81,7 +77,6 @@ class AnnotatedText:
     columns: tuple[str, ...] = ()
 
     def location_of(self, word: int) -> str:
-        """File and line of a word."""
         return self.location
 
     @property
@@ -196,10 +191,7 @@ def _from_conllu(path: epath.Path, tag_column: int, name: str) -> Iterator[Tagge
 
 
 class _Columns(NamedTuple):
-    """The columns of a file's lines, as its first line shows.
-
-    `tag` is None if the file has no tags. `tabs`: tabs separate columns, so that words may contain spaces.
-    """
+    """The columns of a file's lines, as its first line shows; between tabs, words may contain spaces."""
 
     count: int
     word: int

@@ -30,15 +30,10 @@ def found_in(tags: Iterable[str]) -> str:
 
 
 def to_bio(tags: Sequence[str], scheme: str) -> tuple[list[str], list[int]]:
-    """Converts the tags of a sentence from one of SCHEMES to BIO.
+    """Converts tags to BIO; returns them and the indices of those that the scheme does not allow there.
 
-    Returns:
-        (bio, broken): the tags, and the indices of those that the scheme does not allow there, such as I-X
-        after O in BIO. Such a tag begins an entity if it cannot continue one, and an entity without its end
-        tag ends before the next tag that is not its own.
-
-    Raises:
-        ValueError: a tag is not one of the scheme's; its index and the reason.
+    Such a tag begins an entity if it cannot continue one, and an entity without its end tag ends before the
+    next tag that is not its own. A tag that is not one of the scheme's is a ValueError.
     """
     bio, broken = [], []
     open_type = None  # of the entity that the tag before this one left open

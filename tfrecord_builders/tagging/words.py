@@ -28,10 +28,7 @@ class Sentence:
 
 
 class SentenceEncoder:
-    """Converts rows of data to sentences, with tags of one of SCHEMES or TAGS.
-
-    Tags that the scheme does not allow at their position are repaired, or else are an error.
-    """
+    """Converts rows of data to sentences; tags not allowed at their position are repaired, or an error."""
 
     def __init__(self, tokenizer: XLNetTokenizer, scheme: str = "bio", repair: bool = True):
         self._words_of = WordFinder(tokenizer)
@@ -39,15 +36,11 @@ class SentenceEncoder:
         self._repair = repair
 
     def encode(self, row: TaggedWords | AnnotatedText, writer: ExampleWriter) -> Sentence:
-        """Encodes a row.
+        """Encodes a row to a sentence, perhaps without words; the writer counts what is repaired or left out.
 
-        A word given as such is encoded by itself, after a space if there is one, as in running text; if it
-        has no piece (only control characters), it becomes `<unk>`.
-
-        The words of a text are found as xlnet_tf/text/word_finder.py says. An entity that begins or ends
-        within a word is extended to the word's border.
-
-        The writer counts what is repaired, moved or left out. The sentence may have no words.
+        A word given as such is encoded by itself, after a space if there is one, as in running text; one
+        without a piece (only control characters) becomes `<unk>`. Those of a text are found as word_finder
+        says, and an entity that ends within a word is extended to the word's border.
         """
         return self._text(row, writer) if isinstance(row, AnnotatedText) else self._words(row, writer)
 

@@ -29,7 +29,6 @@ class Arrays(Mapping[str, np.ndarray]):
 
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray]) -> "Arrays":
-        """Wraps arrays that are in memory."""
         return cls({name: Entry(array.shape, lambda array=array: array) for name, array in arrays.items()})
 
     def checked(self, files: Iterable[str]) -> "Arrays":

@@ -25,13 +25,11 @@ class Checkpoint:
     """Weights under our names, and the architecture they belong to.
 
     Attributes:
-        source: their origin: the requested path, or the name in the hub with its commit.
+        source: the requested path, or the name in the hub with its commit.
         format: "original", "hugging_face", "keras_hub" or "ours".
-        arrays: the weights by our names, each read on demand. Variables that names.py does not know keep the
-            name in the file.
+        arrays: each read on demand. Variables that names.py does not know keep the name in the file.
         stripped: names of optimizer slots and counters in the file, which no model needs.
-        config_fields: fields of Hugging Face's config.json, if the architecture comes from one in the
-            weights' folder.
+        config_fields: of Hugging Face's config.json, if the architecture comes from one.
     """
 
     path: str
@@ -43,10 +41,7 @@ class Checkpoint:
     source: str = ""
 
     def path_of(self, name: str) -> str:
-        """Returns the path of a file in the folder of the weights, whether it exists or not.
-
-        The tokenizer's may be made from tokenizer.json (see model_file).
-        """
+        """Returns the path of a file next to the weights; spiece.model may be made from tokenizer.json."""
         folder = os.path.dirname(self.path)
         if name == TOKENIZER_FILE:
             try:

@@ -13,15 +13,13 @@ Shape = tuple[int | None, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Coverage:
-    """The comparison of a checkpoint with the expected variables.
+    """The comparison of a checkpoint with the expected variables, each by name with its shape.
 
     Attributes:
-        loaded: names to shapes that agree.
-        missing: names to shapes that the checkpoint lacks.
-        other_shape: names to (shape in the checkpoint, shape expected).
-        unexpected: names to shapes that nothing is known about, or that the model's own parts do not have.
-        unused: names to shapes of whole heads that the model does not have.
-        new: names to shapes that the checkpoint was allowed to lack.
+        other_shape: (shape in the checkpoint, shape expected).
+        unexpected: what nothing is known about, or that the model's own parts do not have.
+        unused: of whole heads that the model does not have.
+        new: what the checkpoint was allowed to lack.
         stripped: names of optimizer slots and counters in the checkpoint.
     """
 
@@ -41,12 +39,7 @@ class Coverage:
         stripped: Sequence[str] = (),
         new: Sequence[str] = (),
     ) -> "Coverage":
-        """Compares by names and shapes.
-
-        Args:
-            expected: the model's; None in a shape stands for any size.
-            new: parts of the model (see names.head_scope), or single variables, that the checkpoint may lack.
-        """
+        """Compares names and shapes, where None is any size; parts or variables in `new` may be missing."""
         new = {name for name in expected if not {name, names.head_scope(name)}.isdisjoint(new)}
         scopes = {names.head_scope(name) for name in expected}
         both = {name: shape for name, shape in found.items() if name in expected}

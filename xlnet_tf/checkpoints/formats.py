@@ -41,9 +41,8 @@ FORMATS = ("ours", "original", "hugging_face")
 def building_from(checkpoint: Checkpoint) -> Iterator[set[str]]:
     """Initializes the variables of a model, while it is built, with the values of a checkpoint.
 
-    Drawing random numbers first would take longer than reading the weights. Initializers still draw their
-    seeds, so weights that the checkpoint lacks, such as a new head's, are the same with and without this.
-    Yields the names of the initialized variables, for `load_into`.
+    Drawing random numbers first would take longer. Initializers still draw their seeds, so that a new head's
+    weights are the same. Yields the names of the initialized variables, for `load_into`.
     """
     loaded = set()
 
@@ -196,7 +195,6 @@ def _check_same_model(folder: str, source: str):
 
 
 def _model_of(source: str) -> str:
-    """Returns the folder or name of the model that weights belong to."""
     folder, _, name = source.partition("@")[0].rpartition("/")
     is_file = re.fullmatch(r".*\.(safetensors|json|bin|ckpt)|.*ckpt-\d+", name)
     return os.path.realpath((folder if is_file else f"{folder}/{name}").removesuffix(f"/{BEST}"))

@@ -141,7 +141,6 @@ class ModelCard:
 
     @classmethod
     def of_model(cls, model: Any, tokenizer: XLNetTokenizer | None = None) -> Self:
-        """Returns the card of a model."""
         values = getattr(model, "encoder", model).get_config()
         with contextlib.suppress(NotImplementedError):  # a user-defined model
             values |= model.get_config()

@@ -63,7 +63,6 @@ def read_architecture(path: str | os.PathLike) -> XLNetConfig:
 
 
 def _open(weights: str, config: XLNetConfig | None, values: dict[str, Any]) -> Checkpoint:
-    """Opens weights, given their architecture and the config fields that it was read from."""
     if tensorflow_files.is_tensorflow(weights):
         return tensorflow_files.read_tensorflow(weights, config)
     if weights.endswith(".safetensors"):
@@ -133,7 +132,6 @@ def _of_keras(files: Sequence[str]) -> str:
 
 
 def _noted(folder: str) -> str | None:
-    """Returns the checkpoint that TensorFlow has noted as the newest of a folder; None if there is none."""
     try:
         return tf.train.latest_checkpoint(folder)
     except ValueError:  # the note is damaged

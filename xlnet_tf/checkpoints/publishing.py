@@ -47,10 +47,7 @@ _MOST_OF_A_REASON = 300  # characters: the hub lists all licenses
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """Facts that only the publisher knows; empty ones are left out.
-
-    The license is spelled as on the hub (apache-2.0, mit, ...), the language is a code (en, zh, ...).
-    """
+    """Facts that only the publisher knows: license and language by their codes; empty ones are left out."""
 
     license: str = ""
     language: str = ""
@@ -97,10 +94,7 @@ def prepared(
 def readme(
     checkpoint: Checkpoint, card: ModelCard, model_dir: str, folder: epath.Path, facts: Facts, name: str
 ) -> str:
-    """Returns the README.md of OWNER/NAME: metadata for the hub, then architecture, metrics and training.
-
-    It ends with what differs from the trained model in the published format, if there is anything.
-    """
+    """Returns a README.md: metadata, architecture, metrics, training, and what the format cannot express."""
     library = _library()
     params = files.read_yaml(folder / PARAMS_FILE) if (folder / PARAMS_FILE).exists() else {}
     manifest = files.read_json(folder / MANIFEST_FILE) if (folder / MANIFEST_FILE).exists() else {}
@@ -149,10 +143,7 @@ def readme(
 
 
 def push(folder: epath.Path, name: str, *, private: bool = False, update: bool = False) -> str:
-    """Uploads a prepared folder in one commit, to a new model unless `update`; returns the commit's address.
-
-    If the hub refuses or cannot be reached, the UserError says if a new, empty model is left.
-    """
+    """Uploads a folder in one commit and returns its address; a UserError says if an empty model is left."""
     library = _library()
     check_name(name)
     api = library.HfApi()
@@ -222,7 +213,6 @@ def _library() -> Any:
 
 
 def _metrics(card: ModelCard, model_dir: str) -> Mapping[str, Any]:
-    """Returns the metrics of the weights, or of the run's last evaluation."""
     path = f"{model_dir}/{HISTORY}"
     metrics = card.metrics
     if not metrics and epath.Path(path).exists():

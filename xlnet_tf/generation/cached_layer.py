@@ -86,10 +86,9 @@ def shape_of(tensor: tf.Tensor) -> list[int | tf.Tensor]:
 
 
 def put(cached: tf.Tensor, fresh: tf.Tensor, slot: tf.Tensor, axis: int, xla: bool) -> tf.Tensor:
-    """Writes `fresh`, C slots from `slot` on, into cached keys [B, N, H, S] or values [B, N, S, H], in place.
+    """Writes `fresh`, C slots from `slot` on, into cached keys (axis 3) or values (axis 2), in place.
 
-    XLA has no strided update at a slot that is not constant, so there it selects. `axis` is that of the
-    slots: 3 for keys, 2 for values.
+    XLA has no strided update at a slot that is not constant, so there it selects.
     """
     if xla:
         owner = tf.range(shape_of(cached)[axis]) - slot

@@ -13,11 +13,7 @@ from xlnet_tf.models.encoder import XLNetEncoder
 def embed(
     encoder: XLNetEncoder, features: Mapping[str, tf.Tensor], layer: int = -1, in_blocks: bool = False
 ) -> Vectors:
-    """Reads texts with the content stream alone: every token sees the whole text.
-
-    The features are input_word_ids, input_mask, input_type_ids [B, T] of texts [A SEP CLS], padded on any
-    side; `in_blocks` is XLNetEncoder's.
-    """
+    """Reads features [B, T] of texts [A SEP CLS], padded on any side: every token sees the whole text."""
     encoded = encoder(features, training=False, in_blocks=in_blocks)["encoder_outputs"][layer]
     is_token = tf.cast(features["input_mask"], tf.bool)
     tokens = tf.where(is_token[:, :, None], tf.cast(encoded, tf.float32), 0.0)

@@ -21,11 +21,9 @@ from xlnet_tf.text.special_tokens import PAD_ID
 
 
 class Guesses(NamedTuple):
-    """The likeliest pieces for each token to write.
+    """The likeliest pieces [B, G, K] for each token to write, best first, and their log_probs in nats.
 
-    Attributes:
-        tokens: [B, G, K] int32, best first; PAD where a text has no more to write, or no more pieces.
-        log_probs: [B, G, K] float32, in nats; 0 where a text has no more to write, -inf where no more pieces.
+    Without more to write: PAD and 0; without more pieces: PAD and -inf.
     """
 
     tokens: tf.Tensor
@@ -41,11 +39,9 @@ class Guesses(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """Joint fills of texts' gaps, and what makes them.
+    """Joint fills of texts' gaps, best first, and what makes them.
 
     Attributes:
-        fills: the likeliest for each text, best first; each token's log-probability is that after all filled
-            before it, and their sum that of the fill.
         apart: [B, C, G] float32, log-probabilities of the same tokens, each from the text alone.
         guesses: for each gap, after the best fill of those before it in the order.
         guesses_apart: for each gap, all others unknown.
@@ -80,10 +76,7 @@ def fill_jointly(
 def fill_easiest_first(
     model: XLNetPretrainer, layout: TextLayout, sampling: Sampling, xla: bool = False
 ) -> tuple[DecodedTokens, tf.Tensor]:
-    """Fills gaps in an order that the model finds: always the gap whose best piece is likeliest.
-
-    Returns the result, one candidate per text, and the order of filling: positions [B, G] int32.
-    """
+    """Fills the gap whose best piece is likeliest, always; returns the result and positions [B, G]."""
     gaps = layout.order
     steps = shape_of(gaps)[1]
     draws = sampling_lib.uniform_draws(sampling.seeds, steps)

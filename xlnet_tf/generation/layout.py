@@ -30,11 +30,9 @@ class TextLayout(NamedTuple):
     No token sees padding, or gaps that are not filled yet.
 
     Attributes:
-        ids: [B, T] int32; only the context's are read.
-        is_context: [B, T] bool, the tokens that are given.
+        ids, is_context: [B, T] int32, of which only those that are given, bool, are read.
         order: [B, G] int32, the positions to write, in that order; -1 from where a row has no more. They may
-            lie beyond T, but for the first of each row.
-        length: positions, T or more: all that the order may name.
+            lie beyond T, but for the first of each row, and up to `length`.
         forward: whether all is written to the right of all that it sees.
         in_blocks: whether the context is read in blocks (see XLNetEncoder): where it may be long.
     """
@@ -52,11 +50,8 @@ def continuation(
 ) -> TextLayout:
     """Lays out texts that continue prompts, from left to right.
 
-    Args:
-        ids: [B, T] int32, the prompts, padded on the right with anything; a prompt may be empty.
-        lengths: [B] int32, pieces of each prompt.
-        new_tokens: [B] int32, the tokens to write after each prompt, at most `most`.
-        most: G, a scalar; static if XLA is to compile the graph.
+    `ids` [B, T] are padded on the right, `lengths` [B] may be 0, and `new_tokens` [B] at most `most`, a
+    scalar, which is static if XLA is to compile the graph.
     """
     width = ids.shape[1] or tf.shape(ids)[1]
     steps = tf.range(most)[None]

@@ -31,11 +31,9 @@ class Continuation:
 
 @dataclasses.dataclass(frozen=True)
 class Filling:
-    """A text with its gaps filled.
+    """A text with its gaps filled by G pieces, in the order in which the gaps were filled.
 
     Attributes:
-        text: the whole.
-        pieces: the G pieces, in the order in which the gaps were filled.
         probabilities: float32 [G], of each piece given the text and the gaps filled before it, as in
             p(New) p(York | New).
         alone: float32 [G], of each piece given the text alone, as in p(New) p(York).
@@ -97,12 +95,9 @@ class TextScore:
 
 
 class Vectors(NamedTuple):
-    """The vectors of texts: arrays, or tensors in a graph.
+    """The vectors of texts, float32 arrays or tensors: mean and CLS [B, D], and tokens [B, T, D].
 
-    Attributes:
-        mean: [B, D] float32, the mean of the text's tokens without SEP and CLS; zeros for an empty text.
-        cls: [B, D] float32, CLS, the last token.
-        tokens: [B, T, D] float32, each token; zeros for padding.
+    The mean is without SEP and CLS; it is zero for an empty text, as tokens are for padding.
     """
 
     mean: Any

@@ -16,9 +16,7 @@ _BITS_OF_ONE = 0x3F800000  # the bits of 1.0 as float32
 
 
 def uniform_draws(seeds: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
-    """Draws numbers from [0, 1) for each row: [B, G] float32.
-
-    Equal seeds give equal numbers on every device and compiler; TensorFlow's own generators differ under XLA.
+    """Draws [B, G] float32 from [0, 1): equal seeds give equal numbers on every device and compiler.
 
     Source: SplitMix64 (Steele, Lea and Flood, 2014).
     """

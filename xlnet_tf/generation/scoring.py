@@ -43,10 +43,9 @@ def text_tokens(features: Mapping[str, tf.Tensor]) -> tf.Tensor:
 
 
 def order_ranks(is_scored: tf.Tensor, order: str, seeds: tf.Tensor | None = None) -> tf.Tensor:
-    """Returns the rank of each scored token in a factorization order, from 0: [B, T] int32.
+    """Returns [B, T] int32, each scored token's rank in an order; other tokens' are meaningless.
 
-    For "random", rows with equal seeds and equally many scored tokens get the same order, whatever the batch
-    and the padding. Ranks of other tokens are meaningless.
+    For "random", rows with equal seeds and equally many scored tokens get the same order.
     """
     if order not in ORDERS:
         raise UserError(f"the order is {order!r}; expected one of {', '.join(ORDERS)}.")
@@ -59,18 +58,6 @@ def order_ranks(is_scored: tf.Tensor, order: str, seeds: tf.Tensor | None = None
     # A token's draw is that of its number, so that padding, which others decide, changes nothing.
     keys = tf.where(is_scored, tf.gather(draws, tf.maximum(numbers, 0), batch_dims=1), 1.0)
     return tf.argsort(tf.argsort(keys, stable=True))  # the inverse permutation
-
-
-def permutation_ranks(is_scored: tf.Tensor, permutation: tf.Tensor) -> tf.Tensor:
-    """Returns the ranks of an explicit factorization order, as `order_ranks` does.
-
-    `permutation` [B, N] has the numbers of a row's scored tokens, from 0, in the order of their prediction,
-    then anything negative up to N, at least the tokens of the longest row.
-    """
-    permutation = tf.cast(permutation, tf.int32)
-    largest = tf.int32.max
-    inverse = tf.argsort(tf.where(permutation < 0, largest, permutation), stable=True)
-    return tf.gather(inverse, tf.maximum(_numbers(is_scored), 0), batch_dims=1)
 
 
 def token_log_probabilities(

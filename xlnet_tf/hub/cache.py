@@ -36,15 +36,10 @@ _SHORT_BYTES = 10 << 20  # smaller files show no progress
 
 
 def fetch(library: Any, name: str, revision: str | None, info: Any, wanted: Sequence[str]) -> str:
-    """Fetches the wanted files of a model into the cache; returns the folder of the commit.
+    """Fetches files of a model into the cache; returns the commit's folder.
 
-    Args:
-        library: huggingface_hub.
-        revision: None: the main branch.
-        info: the hub's description of the model, with its commit and its files.
-
-    Raises:
-        UserError: a file came with a wrong digest; it is removed, so that the next call fetches it again.
+    `info` is the hub's description of the model. A file with a wrong digest is a UserError; it is removed, so
+    that the next call fetches it again.
     """
     model = pathlib.Path(library.constants.HF_HUB_CACHE, f"models--{name.replace('/', '--')}")
     folder = model / "snapshots" / info.sha
@@ -179,7 +174,6 @@ def _link(blob: pathlib.Path, path: pathlib.Path) -> None:
 
 
 def _remove_abandoned(library: Any, model: pathlib.Path) -> None:
-    """Removes partial files that no process is fetching."""
     for part in (model / "blobs").glob(f"*{_PART}"):
         blob = part.with_name(part.name.partition(".")[0])
         with contextlib.suppress(TimeoutError), _locked(library, blob, timeout=0.01):

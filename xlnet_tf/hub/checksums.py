@@ -43,10 +43,7 @@ def remove(folder: epath.PathLike) -> None:
 
 
 def check(path: epath.PathLike, content: bytes | None = None) -> None:
-    """Compares a file with its checksum, if there is one; `content` is the file's if it was read already.
-
-    Raises UserError if they differ, or the list of checksums is damaged.
-    """
+    """Raises UserError if a file differs from its checksum, if it has one, or the list is damaged."""
     path = epath.Path(path)
     listed = path.parent / FILE_NAME
     if not listed.exists() or (expected := _read(listed).get(path.name)) is None:

@@ -62,11 +62,7 @@ def _is_of_keras_hub(path: str) -> bool:
 
 
 def _load(path: str):
-    """Loads the model without its optimizer, from an unpacked copy of the file.
-
-    tf_keras' load_model reads two members of the archive in turn, which fails on Python 3.12.0 to 3.12.8,
-    3.13.0 and 3.13.1 (cpython#127847).
-    """
+    """Loads an unpacked copy without its optimizer, as Python 3.12.0 to 3.13.1 cannot (cpython#127847)."""
     import tf_keras
 
     with tempfile.TemporaryDirectory() as folder:

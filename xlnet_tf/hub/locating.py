@@ -61,10 +61,7 @@ _ORIGINAL_SHARD = re.compile(r"xlnet_model\.ckpt\.data-\d+-of-\d+")
 
 
 class Located(NamedTuple):
-    """A model's folder (for a path, the path), and its source, which `locate` takes, too.
-
-    The source of a fetched model has its commit or sha256; that of a path is the path.
-    """
+    """A model's folder, and its source with commit or sha256, which `locate` takes; of a path, the path."""
 
     folder: str
     source: str
@@ -116,10 +113,9 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
 
 
 def require(path: str | None, what: str = "") -> None:
-    """Checks that a model exists before TensorFlow is loaded, which is slow; fetches a name's files.
+    """Checks that a local model exists before TensorFlow is loaded, and fetches a named one's files.
 
-    Paths of other file systems are not checked. `what` begins the message about a path. Raises the errors of
-    `locate`, and FileNotFoundError for a missing local path.
+    `what` begins the message about a path. Raises as `locate` does, and FileNotFoundError.
     """
     if not path:
         return
@@ -175,7 +171,6 @@ def _letters(path: str) -> str:
 
 
 def _similar_paths(path: str) -> list[str]:
-    """Returns local paths with similar parts."""
     folder, name = os.path.split(path)
     found = []
     for parent in [folder] if not folder or os.path.exists(folder) else _similar_paths(folder):
@@ -232,7 +227,6 @@ def _info(ask: Callable[..., Any], name: str, revision: str | None, **options: A
 
 
 def _wanted(names: Sequence[str], name: str, tokenizer_only: bool) -> list[str]:
-    """Returns which of a model's files to fetch."""
     tokenizer = [file for file in TOKENIZERS if file in names][:1]
     if tokenizer_only:
         if not tokenizer:

@@ -31,14 +31,9 @@ _FILES = ("xlnet_config.json", "spiece.model", "xlnet_model.ckpt.")
 
 @dataclasses.dataclass(frozen=True)
 class Release:
-    """A published model.
+    """A published model, by the name that flags take.
 
-    Attributes:
-        name: what `from_pretrained`, `--init_checkpoint` and `--tokenizer` take.
-        size: its preset or its shape.
-        gigabytes: approximate size of its weights.
-        address: its page or archive.
-        sha256: of the archive, if published; None: the first download's is recorded and compared later.
+    `size` is its preset or shape; without a sha256, the first download's is recorded and compared later.
     """
 
     name: str
@@ -83,13 +78,10 @@ def archive_of(path: str) -> Release | None:
 
 
 def fetch(release: Release) -> tuple[str, str]:
-    """Fetches and unpacks the archive of a release, unless the cache has it; resumes a partial download.
+    """Fetches and unpacks a release's archive, unless the cache has it; resumes a partial download.
 
-    The archive's sha256 is compared with the release's or, if that is unknown, with that of the first
-    download on this machine.
-
-    Returns:
-        The folder, and the address with the archive's sha256, which `archive_of` recognises.
+    Its sha256 is compared with the release's or that of the first download on this machine. Returns the
+    folder, and the address with the sha256, which `archive_of` recognises.
     """
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "xlnet_tf"
     folder, archive = cache / release.name, cache / f"{release.name}.zip"

@@ -11,12 +11,9 @@ def map_in_chunks(
     size: tf.Tensor,
     specs: Mapping[str, tf.TensorSpec],
 ) -> dict[str, tf.Tensor]:
-    """Applies a function to a list, chunk after chunk, and joins the rows that it returns.
+    """Applies a function to chunks of a list and joins the rows that it returns, named as the specs.
 
-    Args:
-        function: takes begin and end of a chunk; returns tensors named as the specs, of any number of rows.
-        count, size: int32 scalars, the lengths of the list and of all chunks but the last.
-        specs: the results' shapes [None, ...] and types.
+    It takes begin and end of a chunk; `count` and `size` are those of the list and of a chunk.
     """
     chunks = (count + size - 1) // size
     if tf.executing_eagerly() and not chunks:  # eagerly, an empty array cannot be concatenated

@@ -69,7 +69,7 @@ class RelativePositions(NamedTuple):
 
 
 def sinusoid_encoding(distances: tf.Tensor, d_model: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Encodes distances [R] by sines and cosines of D/2 wavelengths, [R, D/2] each, always in float32.
+    """Encodes distances [R] by sines and cosines of D/2 wavelengths, [R, D/2] each, in float32.
 
     bfloat16 would merge distances: at 512 tokens only 769 of 1024 stay apart.
     """
@@ -80,10 +80,7 @@ def sinusoid_encoding(distances: tf.Tensor, d_model: int) -> tuple[tf.Tensor, tf
 
 
 def of_shorter(table: tf.Tensor, length, attention_type: str = "bi") -> tf.Tensor:
-    """Picks from a table [N, R, H] the distances in a shorter text, without memory: [N, R', H].
-
-    A longer text is an error of TensorFlow.
-    """
+    """Picks from a table [N, R, H] the distances in a shorter text, without memory: [N, R', H]."""
     entries = tf.shape(table)[1]
     longest, after = (entries // 2, length) if attention_type == "bi" else (entries - 1, 1)
     # tf.slice rather than indexing: it refuses to begin before the first row.

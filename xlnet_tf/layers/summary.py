@@ -91,10 +91,7 @@ class SequenceSummary(ConfiguredLayer):
         return dropout(pooled, self.dropout, fold_in(seed, 0))
 
     def positions(self, tokens: tf.Tensor, input_mask: tf.Tensor | None) -> tf.Tensor | None:
-        """Finds the one token that the summary reads, [B, 1] int32, in ids [B, T] or vectors [B, T, D].
-
-        None if it reads all tokens.
-        """
+        """Finds the one token of ids [B, T] or vectors [B, T, D] that is read, [B, 1] int32; None: all."""
         if self.method not in ("last", "first"):
             return None
         is_token = self._is_token(tokens, input_mask)
@@ -132,10 +129,7 @@ class SequenceSummary(ConfiguredLayer):
 
 
 class AttentionPooling(ConfiguredLayer):
-    """Attention of one learned query to all tokens, without positions and without a residual.
-
-    Call args: tokens [B, T, D], is_token [B, T] bool, seed [2] int32 or None outside training. Returns: [B,
-    D].
+    """Attention of one learned query to tokens [B, T, D], without positions and residual: [B, D].
 
     Source: modeling.py multihead_attn.
     """

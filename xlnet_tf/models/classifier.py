@@ -95,13 +95,7 @@ class XLNetClassifier(PooledHead):
 
 @tf_keras.utils.register_keras_serializable("xlnet_tf")
 class XLNetRegressor(PooledHead):
-    """Predicts a number for a text or a pair of texts.
-
-    Args: as XLNetClassifier, without num_labels.
-
-    Call args: as XLNetClassifier.
-
-    Returns: [B] float32.
+    """Predicts a number [B] float32 for a text or a pair; arguments are those of XLNetClassifier.
 
     Source: function_builder.py get_regression_loss.
     """
@@ -128,10 +122,7 @@ class XLNetRegressor(PooledHead):
 
 
 def classification_losses(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """The cross entropy in nats, with a softmax over the classes; also for choices and for tagged tokens.
-
-    `logits` are [..., C], `labels` [...] integers from 0; the unknown label -1 has no loss and no gradient.
-    """
+    """The cross entropy in nats of logits [..., C], also for choices and tags; the label -1 has no loss."""
     chosen = tf.one_hot(labels, logits.shape[-1])
     return -tf.reduce_sum(chosen * tf.nn.log_softmax(logits), axis=-1)
 

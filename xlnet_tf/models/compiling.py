@@ -55,14 +55,9 @@ _WITHOUT_LOGITS = {  # losses and metrics without a form for logits
 
 
 def for_logits(argument: str, values: Any, outputs: Outputs) -> Any:
-    """Returns losses or metrics that treat a head's outputs as logits.
+    """Returns losses or metrics that treat a head's outputs as logits; the user's own objects stay unchanged.
 
-    Names and functions of tf_keras become their forms for logits. The user's own objects, such as subclasses,
-    stay unchanged.
-
-    Args:
-        argument: compile's argument: loss, metrics or weighted_metrics; messages name it.
-        outputs: what the outputs are, by name if there are several; None: unknown.
+    `argument` is compile's, for messages; `outputs` is what they are, by name if there are several.
     """
     if not values or outputs is None:
         return values
@@ -113,11 +108,9 @@ def _fitting(argument: str, value: Any, outputs: str) -> Any:
 
 
 def check_labels(argument: str, values: Any, outputs: Outputs, labels: Any, logits: Any) -> None:
-    """Raises ValueError if a loss or metric would compare logits with class numbers.
+    """Raises ValueError, as `fit` wraps others, if a loss or metric would compare logits with class numbers.
 
-    A teacher's logits, which have the same shape, are fine. The error is a built-in one, because `fit` wraps
-    others. The labels and logits are a batch's, by name if there are several outputs; for the other arguments
-    see `for_logits`.
+    A teacher's logits, which have the same shape, are fine. For arguments see `for_logits`.
     """
     if isinstance(outputs, Mapping):
         for name, kind in outputs.items():

@@ -19,13 +19,9 @@ _SCORES_OF_BLOCK = 1 << 23  # queries times keys that are scored at a time: 32 M
 
 @dataclasses.dataclass(frozen=True)
 class ContextBuilder:
-    """Builds the streams' contexts from the features of a call.
+    """Builds the streams' contexts from the features of a call: T queries and M slots of memory.
 
-    Attributes:
-        query_len, memory_len: T and M.
-        memory_mask: [B, M] bool; None without memory.
-        target_positions: [B, P] int32; None without targets, or with target_mask.
-        output_positions: [B, Q] int32, the queries of the second stream where there are no targets.
+    Targets and output positions are [B, P] and [B, Q] int32; None without, or with target_mask.
     """
 
     features: Mapping[str, Any]
@@ -101,10 +97,7 @@ class ContextBuilder:
         return masks.segment_mismatch(self.features["input_type_ids"], memory_len, queries)
 
     def _visible(self, queries: tf.Tensor | None = None) -> tf.Tensor | None:
-        """Combines factorization order, padding, direction and memory: [B, T or Q, K]; None hides nothing.
-
-        `queries` [B, Q] int32, positions in the segment, restrict it to these.
-        """
+        """Combines order, padding, direction and memory, for queries [B, Q] or all; None hides nothing."""
         features = self.features
         num_queries = self.query_len if queries is None else tf.shape(queries)[1]
         visible = None

@@ -145,10 +145,7 @@ class XLNetEncoder(ShapeFreeModel):
 
     @classmethod
     def from_pretrained(cls, path: Source, **options) -> Self:
-        """Builds the encoder of a checkpoint (see checkpoints.open_checkpoint), whatever heads it has.
-
-        A run stands for its best weights, if kept. `options` are the class's: dropout, memory_len, ...
-        """
+        """Builds the encoder of a checkpoint, whatever heads it has, with options of the class."""
         source = Pretrained.open(path)
         [settings] = source.options(options, cls)
         encoder = cls(source.config, **settings)

@@ -43,10 +43,7 @@ def recomputed(call: functools.partial, memory_gradient: bool, cheap: bool) -> C
 
 
 class _KeptProducts:
-    """Kernels that compute a block's products with weights once and give them back when it is computed again.
-
-    The gradient of a product that is given back is computed from its recomputed rows.
-    """
+    """Kernels that compute a block's products with weights once and give them back when it is recomputed."""
 
     def __init__(self, kernels: Kernels):
         self._kernels = kernels
@@ -89,5 +86,4 @@ class _KeptProducts:
 
 
 def _after(value: tf.Tensor | None, stream: tf.Tensor) -> tf.Tensor | None:
-    """Returns a tensor as it is, computed after a stream."""
     return None if value is None else value + control_dependency_zero(stream[0, 0, 0], value.dtype)

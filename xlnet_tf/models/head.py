@@ -50,10 +50,7 @@ class EncoderModel(ShapeFreeModel):
         raise NotImplementedError
 
     def head_outputs(self) -> compiling.Outputs:
-        """Returns what the outputs are (see models/compiling.py) for `compile`, by name if there are several.
-
-        None means unknown: losses and metrics are left unchanged.
-        """
+        """Returns what the outputs are (see models/compiling.py), by name if several; None: unknown."""
         return None
 
     def compile(
@@ -116,10 +113,7 @@ class XLNetHead(EncoderModel):
 
     @classmethod
     def load(cls, source: Pretrained, head: Head, options: Mapping[str, Any], *arguments, **stored) -> Self:
-        """Builds the model of a checkpoint, with its head or a new one, and loads its weights.
-
-        `stored` are options that the checkpoint has, where the user's `options` give none.
-        """
+        """Builds the model of a checkpoint, with its head or a new one; `options` go before the `stored`."""
         encoder_options, own_options = source.options(options, XLNetEncoder, cls)
         encoder = XLNetEncoder(source.config, **encoder_options)
         model = cls(encoder, *arguments, **{**stored, **own_options})
@@ -233,10 +227,7 @@ def _as_array(values: Any) -> Any:
 
 
 class PooledHead(XLNetHead):
-    """A dense layer of width `outputs` on one vector for the text (see SequenceSummary).
-
-    `head_scope` is the first scope of the head's variables, as in checkpoints/names.py.
-    """
+    """A dense layer of width `outputs` on one vector for the text, named as in checkpoints/names.py."""
 
     def __init__(
         self,

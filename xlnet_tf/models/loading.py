@@ -22,10 +22,7 @@ from xlnet_tf.text.vocabulary import TOKENIZER_FILE
 
 
 class Head(NamedTuple):
-    """The head that a model is to have: the first scope of its variables, as checkpoints/names.py has it.
-
-    `new` heads are not in the checkpoint; heads without classes have no labels.
-    """
+    """The head that a model is to have: its first scope, whether the checkpoint lacks it, and its labels."""
 
     scope: str
     new: bool
@@ -57,7 +54,6 @@ class Pretrained:
         return path if isinstance(path, Pretrained) else cls(path)
 
     def load_tokenizer(self) -> XLNetTokenizer:
-        """Returns the tokenizer in the folder of the weights."""
         if self._tokenizer is None:
             cleaning = self.card.cleaning or DEFAULT_CLEANING
             self._tokenizer = XLNetTokenizer.from_pretrained(self.checkpoint.path_of(""), cleaning)
@@ -72,13 +68,7 @@ class Pretrained:
         return [{name: options[name] for name in names if name in options} for names in accepted]
 
     def find_head(self, head_kind: str, task: str | None = None) -> Head:
-        """Finds the head that a model is to have.
-
-        Args:
-            head_kind: as in TaskEntry.head_kind, such as "classification"; a checkpoint may have several such
-                heads.
-            task: which of several; None: the only one, or a new one. One that is not there is new.
-        """
+        """Finds a head by its TaskEntry.head_kind and, of several, its task; one that is not there is new."""
         scopes = set(map(names.head_scope, self.checkpoint.arrays))
         template = next(
             (t.head for t in task_registry.tasks().values() if t.head_kind == head_kind), head_kind

@@ -39,10 +39,7 @@ class XLNetMultipleChoice(PooledHead):
 
     @classmethod
     def from_pretrained(cls, path: Source, num_choices: int | None = None, **options) -> Self:
-        """Builds the model of a checkpoint: with its head, or with a new one on pretrained weights.
-
-        C may differ from that of the training, which is its default.
-        """
+        """Builds the model of a checkpoint, with a new head if need be; C may differ from the training's."""
         source = Pretrained.open(path)
         head = source.find_head(cls.HEAD_SCOPE)
         if num_choices is None and not head.new:
@@ -79,12 +76,7 @@ class XLNetMultipleChoice(PooledHead):
 
 @tf_keras.utils.register_keras_serializable("xlnet_tf")
 class XLNetRanker(XLNetMultipleChoice):
-    """Scores passages or replies for a query; higher is better.
-
-    Args: as XLNetMultipleChoice; the choices are the candidates of a row, which may be one.
-
-    Call args and returns: as XLNetMultipleChoice.
-    """
+    """Scores passages or replies, the choices of an XLNetMultipleChoice, for a query; higher is better."""
 
     HEAD_SCOPE = "ranking"
 

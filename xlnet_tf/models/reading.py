@@ -97,14 +97,8 @@ def packed_source(
 ) -> tf.Tensor:
     """Returns which token is at each place of packed rows: int32 [M * R, T], -1 for padding.
 
-    Tokens are numbered within the B / M * S * T of their micro-batch.
-
-    Args:
-        starts: [B, S] int32, where each of a row's S texts begins in the R packed rows of its micro-batch,
-            counted through the rows one after the other.
-        input_mask: [B, S * T], 1 for tokens and 0 for padding, on either side.
-        rows: R.
-        micro_batches: M; the B rows hold them one after the other.
+    Tokens are numbered within their micro-batch, of which the B rows hold M one after the other. `starts`
+    [B, S] are where a row's S texts begin in its R packed rows, `input_mask` [B, S * T] pads on either side.
     """
     width = input_mask.shape[1] // starts.shape[1]  # T
     begins = tf.reshape(starts, [micro_batches, 1, -1])  # [M, 1, texts]

@@ -20,13 +20,9 @@ _OF_KERAS = {"name", "dtype", "trainable", "dynamic", "autocast"}  # options of 
 
 
 class ShapeFreeModel(tf_keras.Model):
-    """A model that `build()` alone builds; `tf_keras.models.load_model` then finds its variables in place.
+    """A model that `build()` alone builds, so that `tf_keras.models.load_model` finds its variables in place.
 
-    Attributes:
-        tokenizer: the model's own, which `from_pretrained` finds in the folder of the weights, or None;
-            `save` and `save_pretrained` keep it.
-        card: the card of the weights that it was made from; None for a new model.
-        folder: the folder of those weights, head included; None if there is none.
+    Tokenizer, card and folder are those of the weights that `from_pretrained` took, head included.
     """
 
     tokenizer: XLNetTokenizer | None = None
@@ -98,17 +94,14 @@ class ShapeFreeModel(tf_keras.Model):
         return super().__call__(inputs, *args, **kwargs)
 
     def fit(self, x=None, *args, **kwargs):
-        """As tf_keras' fit."""
         hints.refuse_inputs(x)
         return super().fit(x, *args, **kwargs)
 
     def evaluate(self, x=None, *args, **kwargs):
-        """As tf_keras' evaluate."""
         hints.refuse_inputs(x)
         return super().evaluate(x, *args, **kwargs)
 
     def predict(self, x, *args, **kwargs):
-        """As tf_keras' predict."""
         hints.refuse_inputs(x)
         return super().predict(x, *args, **kwargs)
 
@@ -175,7 +168,6 @@ class ShapeFreeModel(tf_keras.Model):
 
     @classmethod
     def _options_from_config(cls, config: dict[str, Any], custom_objects: Any) -> dict[str, Any]:
-        """Returns the arguments of the class that a configuration stands for."""
         raise NotImplementedError
 
     def get_build_config(self):

@@ -86,10 +86,7 @@ class Batches:
             raise UserError(f"sort_window is {self.window}: expected at least 1 batch")
 
     def cut(self, cut_to: Sequence[int] = (), multiple: int = MULTIPLE, least: int = 1) -> "Batches":
-        """Returns these batches by length, with rows cut to `cut_to` (ascending; empty: chosen for the set).
-
-        Lengths are at least `least`, and multiples of `multiple` except for the set's own row length.
-        """
+        """Returns these batches by length, with rows cut to some lengths; empty: chosen for the set."""
         batches = dataclasses.replace(self, by_length=True)
         longest, most = int(batches._lengths.max()), self.examples.seq_len
         if not cut_to:
@@ -107,10 +104,7 @@ class Batches:
         return dataclasses.replace(batches, cut_to=tuple(cut_to))
 
     def pack(self, micro_batches: int, steps: int) -> "Batches":
-        """Returns these batches with several examples per row, for a number of steps.
-
-        `micro_batches` are those of a step over all devices.
-        """
+        """Returns these batches packed for a number of steps, each of micro-batches over all devices."""
         if self.batch_size % micro_batches:
             raise UserError(
                 f"batch_size is {self.batch_size}: expected a multiple of {micro_batches} micro-batches"
@@ -154,15 +148,11 @@ class Batches:
         return self.cut_to[index]
 
     def longest(self, step: int) -> int:
-        """Returns the tokens of a step's longest example."""
         numbers = self.numbers(step)
         return int(self._lengths[numbers[numbers != FILLER]].max())
 
     def starts(self, step: int) -> np.ndarray:
-        """Returns where texts begin in the packed rows of their micro-batch: int32 [batch_size, sequences].
-
-        Positions count through the rows; a text takes as much room as the longest of its example.
-        """
+        """Returns where texts begin in packed rows, int32 [B, sequences], each as long as the longest."""
         sequences = self.examples.sequences
         rooms = np.repeat(self._lengths[self.numbers(step)], sequences).reshape(self.micro_batches, -1)
         starts = [best_fit(part, self.examples.seq_len) for part in rooms]
@@ -222,10 +212,9 @@ class Batches:
 
 
 def best_fit(lengths: np.ndarray, row_len: int) -> np.ndarray:
-    """Packs texts into rows: the longest first, each into the fullest row that has room.
+    """Packs texts of lengths [n], the longest first, each into the fullest row that has room; returns starts.
 
-    Takes lengths, int [n], at most row_len. Returns where each text begins, int32 [n], counted through the
-    rows one after the other.
+    These count through the rows one after the other.
     """
     starts, rows = np.empty(len(lengths), np.int32), 0
     free: list[tuple[int, int]] = []  # room and number of each row, ascending
@@ -248,12 +237,9 @@ def row_lengths(input_ids: np.ndarray, seq_len: int) -> np.ndarray:
 
 
 def choose_lengths(longest: Sequence[int], most: int, multiple: int = MULTIPLE, least: int = 1) -> list[int]:
-    """Chooses at most 8 lengths, ascending, that leave the least padding; each saves at least 2 %.
+    """Chooses at most 8 lengths for rows' longest tokens by batch that leave the least padding.
 
-    Args:
-        longest: tokens of the longest row of each batch.
-        most: tokens of a stored row.
-        multiple: each length is a multiple of this, except for `most`.
+    Each saves at least 2 %, and is a multiple except for `most`, the tokens of a stored row.
     """
     needed = np.clip(np.maximum(longest, least), 1, most)
     rounded = np.minimum(-(-needed // multiple) * multiple, most)

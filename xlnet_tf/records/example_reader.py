@@ -267,10 +267,7 @@ class ExampleTable:
     def batches(
         self, elements: Sequence[tuple[np.ndarray, Mapping[str, np.ndarray]]], rows_per_batch: int
     ) -> tf.data.Dataset:
-        """Returns the batches of `example_dataset`.
-
-        `elements` has for each batch the numbers of its examples, int64 [B], and its additional features.
-        """
+        """Returns batches, each of the examples with these numbers, int64 [B], and additional features."""
         # Tensors in the memory of the reading host, not constants of the graph, which must stay small.
         columns = {name: tf.constant(column) for name, column in self._columns.items()}
         numbers = np.reshape(np.array([part for part, _ in elements], np.int64), (-1, rows_per_batch))

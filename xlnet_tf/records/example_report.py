@@ -88,7 +88,6 @@ def check_shared(sets: Mapping[str, ExampleSet], most: float) -> None:
 
 
 def _examples(examples: ExampleSet) -> dict[int, frozenset[int]]:
-    """Returns the fingerprints of each example's inputs, by its number."""
     found: dict[int, set[int]] = {}
     for number, value in numbered_inputs(examples):
         found.setdefault(number, set()).add(value)

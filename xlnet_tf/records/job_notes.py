@@ -16,11 +16,7 @@ _STATE = "state.json"  # the fingerprint
 
 
 class JobNotes:
-    """The notes of a job, one file per finished part, in a folder that holds nothing else.
-
-    The fingerprint holds what the results depend on, as JSON values; notes with another one are removed.
-    None: the caller compares it.
-    """
+    """The notes of a job, one file per finished part, in a folder of their own, for one fingerprint."""
 
     def __init__(
         self, folder: epath.PathLike, fingerprint: Mapping[str, Any] | None = None, suffix: str = ".json"
@@ -44,7 +40,6 @@ class JobNotes:
             return None
 
     def write(self, part: str, values: Mapping[str, Any]) -> None:
-        """Notes that a part is finished."""
         text = json.dumps(manifest_checksum.with_checksum(values), indent=1) + "\n"
         files.write(self.path(part), text)
 

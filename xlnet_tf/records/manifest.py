@@ -80,10 +80,7 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest(RecordSet):
-    """What a folder of pretraining records holds and how it was made; `create` makes one for new records.
-
-    All fields but `shards` and `statistics` are settings: equal settings give equal bytes.
-    """
+    """Pretraining records and how they were made; all but `shards` and `statistics` determine the bytes."""
 
     KIND = KIND
     SHARD = Shard
@@ -126,10 +123,7 @@ class Manifest(RecordSet):
     def create(
         cls, spec: RecordSpec, tokenizer_sha256: str = "", *, bidirectional: bool = False, **fields: Any
     ) -> Self:
-        """Returns the manifest of a new set; `fields` are those that differ from their defaults.
-
-        perm_size defaults to reuse_len; `bidirectional` adds backward streams.
-        """
+        """Returns the manifest of a new set; perm_size defaults to reuse_len, `fields` to theirs."""
         tokenizer = {
             "file": TOKENIZER_FILE,
             "sha256": tokenizer_sha256,
@@ -175,10 +169,7 @@ class Manifest(RecordSet):
 
     @property
     def has_fixed_targets(self) -> bool:
-        """Whether all records have num_predict targets, or with `compat` up to three fewer.
-
-        Converted records may have sources with num_predict null: any number of targets.
-        """
+        """Whether all records have num_predict targets, or with `compat` up to three fewer."""
         return all(source.get("num_predict", 0) is not None for source in self.corpus)
 
     def facts(self) -> list[tuple[str, str]]:

@@ -22,12 +22,9 @@ _NO_SPAN = 1 << _BITS  # a token's key if it is outside of spans: these come las
 
 
 class OnlineSampler:
-    """Draws what the builder's `sample_segment_targets` and `sample_ranks` would.
+    """Draws what the builder's `sample_segment_targets` and `sample_ranks` would, by a set's settings.
 
-    Args:
-        manifest: the record set, whose settings (objective, mask, perm_size, ...) apply. For a set with the
-            original's targets (`compat`) this draws this library's: whole words, always num_predict.
-        word_starts: bool [V], the pieces that start a word: `XLNetTokenizer.word_starts`.
+    For a set with the original's targets (`compat`) it draws this library's: whole words, always num_predict.
     """
 
     def __init__(self, manifest: Manifest, word_starts: np.ndarray, seed: int):
@@ -54,15 +51,9 @@ class OnlineSampler:
     def __call__(
         self, ids: tf.Tensor, direction: tf.Tensor, epoch: tf.Tensor, stream: tf.Tensor, segment: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Draws targets and ranks for a batch.
+        """Draws target_positions int16 [B, P], ascending, and permutation_rank int16 [B, T].
 
-        Args:
-            ids: int32 [B, T], the segments.
-            direction: int8 [B], 1 forward, -1 backward.
-            epoch, stream, segment: int64 [B]: epoch, id of the stream, index of the segment in its stream.
-
-        Returns:
-            (target_positions int16 [B, P], ascending; permutation_rank int16 [B, T]).
+        `ids` are [B, T], `direction` +1 or -1; epoch, stream and its segment [B] decide what is drawn.
         """
         manifest = self._manifest
         special = (ids == SEP_ID) | (ids == CLS_ID)
@@ -100,9 +91,7 @@ class OnlineSampler:
     def _targets(self, keys, starts, special, goal: int):
         """Chooses exactly `goal` targets in each row of a part, as `spans.sample_targets` does: bool [B, L].
 
-        A token's key is that of its span or, after all spans, of its word; the position breaks ties. The
-        smallest keys are the targets. `starts` bool [B, L] has words' starts, its first column True;
-        `special` has no targets.
+        A token's key is that of its span or, after all spans, of its word; the smallest are the targets.
         """
         if not goal:
             return tf.zeros_like(special)

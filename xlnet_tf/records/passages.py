@@ -23,7 +23,6 @@ class Passage(NamedTuple):
     ends: Sequence[int]
 
     def write(self, file: IO[str]) -> None:
-        """Adds the passage to an open file."""
         file.write(json.dumps(self._asdict(), ensure_ascii=False) + "\n")
 
     @classmethod

@@ -26,10 +26,7 @@ def check_perm_size(perm_size: int, seq_len: int, reuse_len: int) -> None:
 
 
 def random_bits(rng: np.random.Generator, count: int) -> np.ndarray:
-    """Draws uint32 [count], uniform over all values: three times as fast as drawing 32 bits at a time.
-
-    The generator must draw 64 bits at a time, as Philox and PCG64 do.
-    """
+    """Draws uint32 [count] from a generator of 64 bits: three times as fast as 32 bits at a time."""
     return rng.bit_generator.random_raw((count + 1) // 2).view(np.uint32)[:count]
 
 
@@ -98,14 +95,12 @@ def sample_ranks(
     """Draws the ranks of segments for an objective: int16 [S, T].
 
     Args:
-        rng: only "permutation" draws from it.
         is_target: bool [S, T]; for "autoregressive" usually every token that is not special.
-        special: bool [S, T], SEP and CLS.
-        objective: "permutation" (XLNet), "autoregressive" (a language model) or "denoising" (BERT). Denoising
-            treats a segment as one part: its first tokens see the later ones. Memory would leak these to the
-            next segment, which repeats them, so train this objective without memory.
-        perm_size: size of the permuted blocks, see `check_perm_size`.
-        functional_tokens: see `permutation_ranks`.
+        objective: "permutation" (XLNet), the only one to draw, "autoregressive" (a language model) or
+            "denoising" (BERT). Denoising treats a segment as one part: its first tokens see the later ones.
+            Memory would leak these to the next segment, which repeats them, so train it without memory.
+
+    For the other arguments see `permutation_ranks` and `check_perm_size`.
     """
     num_segments, seq_len = is_target.shape
     if objective == "autoregressive":  # the natural order: each position sees those before it
@@ -121,11 +116,7 @@ def sample_ranks(
 
 
 def expand(rank: np.ndarray, is_target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Expands ranks and target flags, [..., T], to dense masks of the content and the query stream.
-
-    The masks are bool [..., T, T], True where position i (row) sees j (column). The query mask is
-    1 - perm_mask of the original.
-    """
+    """Expands ranks and flags [..., T] to both streams' masks [..., T, T], True where position i sees j."""
     rank = rank.astype(np.int32)
     limit = rank + 1 - is_target
     query_visible = rank[..., None, :] < limit[..., :, None]  # [..., T, T]

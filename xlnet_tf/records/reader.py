@@ -79,7 +79,6 @@ def pretraining_dataset(
 
 
 def _features(streams: "_Streams", sampler: OnlineSampler | None):
-    """Returns a function that converts a batch of records to features."""
     files = [str(streams.folder / shard.file) for shard in streams.shards]
 
     def features(serialized, segment, stream, shard, epoch):
@@ -138,10 +137,7 @@ def num_eval_steps(manifest: Manifest, batch_size: int) -> int:
 
 
 class _Streams:
-    """All streams of a record set, numbered by pass, then by shard.
-
-    Positions are computed from a table of shards, so that sets with millions of streams need little memory.
-    """
+    """All streams of a record set, by pass, then by shard; computed from shards, as there may be millions."""
 
     def __init__(self, manifest: Manifest):
         self.spec = manifest.spec
@@ -160,10 +156,7 @@ class _Streams:
         self.pass_starts = np.cumsum(self.pass_counts) - self.pass_counts
 
     def locate(self, number):
-        """Finds streams [N]: (shard, first record in it, number of segments, stream id), each int64 [N].
-
-        In TensorFlow, so that it also runs inside the dataset's graph.
-        """
+        """Finds streams [N] in the dataset's graph: shard, first record, number of segments and id, [N]."""
         shard = tf.searchsorted(self.ends, number, side="right", out_type=tf.int64)
         local = number - tf.gather(self.ends - self.counts.sum(axis=1), shard)
         forward, backward = tf.unstack(tf.gather(self.segments, shard), axis=1)

@@ -34,10 +34,7 @@ _KINDS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordSet:
-    """What a folder of records holds and how it was made.
-
-    The fields of a subclass, except `folder`, are those of its manifest, in the same order.
-    """
+    """What a folder of records holds and how it was made: a subclass has its manifest's fields, in order."""
 
     KIND: ClassVar[str]
     SHARD: ClassVar[type]  # type of the items of `shards`
@@ -53,7 +50,6 @@ class RecordSet:
 
     @functools.cached_property
     def layout(self) -> Layout:
-        """The layout of a record's bytes."""
         raise NotImplementedError
 
     def identity(self, shard: Any) -> dict[str, np.ndarray]:
@@ -91,10 +87,7 @@ class RecordSet:
         return XLNetTokenizer(model_proto=proto, cleaning=CleaningConfig.from_dict(self.cleaning))
 
     def check_files(self, checksums: bool = False) -> None:
-        """Raises FileNotFoundError or UserError for the first file that is missing or has another size.
-
-        With `checksums` it also reads every file, the tokenizer included, and compares its sha256.
-        """
+        """Raises an error for the first file that is missing or of another size; or another sha256."""
 
         def check(shard: Any) -> None:
             shards_lib.check_shard(
@@ -131,12 +124,7 @@ class RecordSet:
 
     @classmethod
     def load(cls, path: epath.PathLike) -> Self:
-        """Reads and validates the manifest of a set, given its folder, a run trained on it, or the file.
-
-        Raises:
-            FileNotFoundError: there is no manifest; the build is unfinished.
-            UserError: it is not a manifest of this kind, or a field is wrong.
-        """
+        """Reads and validates the manifest of a set, given its folder, a run trained on it, or the file."""
         given = epath.Path(path)
         path = given if given.name == FILE_NAME else given / FILE_NAME
         if not path.exists():

@@ -40,10 +40,7 @@ def framed(record: bytes) -> bytes:
 
 
 class ShardWriter:
-    """Writes one shard; the file gets its name when the `with` block ends without an error.
-
-    After the block `records`, `num_bytes` and `sha256` (hex digest of the file) are final.
-    """
+    """Writes one shard, which gets its name, size and sha256 when the block ends without an error."""
 
     def __init__(self, path: epath.PathLike, layout: Layout):
         self._path = epath.Path(path)
@@ -69,31 +66,25 @@ class ShardWriter:
         count = max(len(values) for values in columns.values())
         for begin in range(0, count, _WRITTEN_RECORDS):
             some = slice(begin, begin + _WRITTEN_RECORDS)
-            self._write({name: values[some] for name, values in columns.items()})
-
-    def _write(self, columns) -> None:
-        rows = self._layout.encode(columns)
-        length = np.uint64(rows.shape[1]).tobytes()
-        framed = np.empty((len(rows), framed_bytes(self._layout)), np.uint8)
-        framed[:, :8] = np.frombuffer(length, np.uint8)
-        framed[:, 8:12] = masked_checksums([length]).view(np.uint8)
-        framed[:, 12:-4] = rows
-        framed[:, -4:] = masked_checksums(rows).view(np.uint8).reshape(-1, 4)
-        data = framed.tobytes()  # remote files accept only bytes
-        with files.writing(self._path):
-            self._file.write(data)
-        self._digest.update(data)
-        self.records += len(rows)
+            rows = self._layout.encode({name: values[some] for name, values in columns.items()})
+            length = np.uint64(rows.shape[1]).tobytes()
+            framed = np.empty((len(rows), framed_bytes(self._layout)), np.uint8)
+            framed[:, :8] = np.frombuffer(length, np.uint8)
+            framed[:, 8:12] = masked_checksums([length]).view(np.uint8)
+            framed[:, 12:-4] = rows
+            framed[:, -4:] = masked_checksums(rows).view(np.uint8).reshape(-1, 4)
+            data = framed.tobytes()  # remote files accept only bytes
+            with files.writing(self._path):
+                self._file.write(data)
+            self._digest.update(data)
+            self.records += len(rows)
 
     def __exit__(self, *error) -> None:
         self._opened.__exit__(*error)
 
 
 def read_shard(path: epath.PathLike, layout: Layout, first: int = 0, count: int | None = None):
-    """Reads records of a shard, starting at number `first`: name -> [S, ...] arrays, as `Layout.decode`.
-
-    Raises UserError, with file and offset, for damaged bytes or a file that ends too early.
-    """
+    """Reads records of a shard from number `first` on, as `Layout.decode`; UserError for damaged bytes."""
     size = framed_bytes(layout)
     with epath.Path(path).open("rb") as file:
         file.seek(first * size)
@@ -105,10 +96,7 @@ def read_shard(path: epath.PathLike, layout: Layout, first: int = 0, count: int 
 
 
 def unframe(framed: np.ndarray, layout: Layout, path: epath.PathLike, numbers: Sequence[int]):
-    """Checks framed records, uint8 [S, framed_bytes(layout)], and parses them as `Layout.decode`.
-
-    `path` and `numbers`, of the records in the shard, are for the message about damaged bytes.
-    """
+    """Checks framed records, uint8 [S, framed_bytes], and parses them; the rest is for messages."""
     damaged = damaged_frames(framed, layout)
     if damaged.any():
         record = numbers[int(damaged.argmax())]
@@ -135,14 +123,9 @@ def check_shard(
     identity: Callable[[], Mapping[str, np.ndarray]],
     fix: str,
 ) -> None:
-    """Raises UserError if a shard differs from its set's manifest, FileNotFoundError if it is missing.
+    """Raises UserError if a shard differs from its manifest, FileNotFoundError if it is missing.
 
-    Args:
-        num_bytes: size of the file.
-        sha256: hex digest of the file, which is then read; None: check only the size.
-        identity: returns the columns, name -> [records], that identify the records, to find the first wrong
-            one.
-        fix: what to do, for the error.
+    With a sha256 the file is read; `identity` returns columns that show which record is the first wrong one.
     """
     path = epath.Path(path)
     try:

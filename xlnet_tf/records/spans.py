@@ -30,10 +30,7 @@ def default_num_predict(seq_len: int) -> int:
 
 
 def split_num_predict(num_predict: int, seq_len: int, reuse_len: int) -> tuple[int, int]:
-    """Splits the targets of a segment between its two parts, in proportion to their lengths.
-
-    For R = T / 2 these are the original's halves: 85 = 43 + 42.
-    """
+    """Splits targets between a segment's parts in proportion; as the original's halves: 85 = 43 + 42."""
     second = num_predict * (seq_len - reuse_len) // seq_len
     parts = num_predict - second, second
     room = reuse_len, seq_len - reuse_len - NUM_SPECIAL
@@ -60,10 +57,7 @@ def sample_segment_targets(
     max_words: int = 5,
     span_mode: str = "words",
 ) -> np.ndarray:
-    """Chooses num_predict targets in each row, separately in each part; see `sample_targets`.
-
-    Returns bool [S, T], never True at SEP or CLS.
-    """
+    """Chooses num_predict targets in each row, part by part, none at SEP or CLS: bool [S, T]."""
     seq_len = segments.ids.shape[1]
     goals = split_num_predict(num_predict, seq_len, reuse_len)
     is_target = np.empty(segments.ids.shape, bool)
@@ -136,11 +130,7 @@ def sample_targets(
 
 
 def _rank_spans_first(rng, keys, row_begin, context_per_word, max_words):
-    """Gives all words of a span one key, lower than those of words outside of spans, in place.
-
-    `keys` are uint32 [words of all rows]; row_begin int [S + 1] has each row's first word, and the number of
-    all words; context_per_word counts the span's own words, too.
-    """
+    """Gives a span's words one key, lower than those of words outside of spans, in place; rows by begin."""
     row_words = np.diff(row_begin)[:, None]  # [S, 1]
     lengths = np.arange(1, max_words + 1)
     cumulative = np.cumsum(1 / lengths) / np.sum(1 / lengths)

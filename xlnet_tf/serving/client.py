@@ -72,11 +72,7 @@ class Client:
         return signatures[self._name]
 
     def predict(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Answers a batch.
-
-        Inputs are arrays or nested lists [B, ...] by name, strings as str or bytes; so are the answers, with
-        strings as bytes in object arrays.
-        """
+        """Answers a batch of arrays or lists [B, ...] by name; strings are bytes in the answers' arrays."""
         columns = self._checked(inputs)
         answers = self._transport.predict(self._name, self.signature, columns)
         check_answers(answers, self.signature, len(next(iter(columns.values()))) if columns else None)
@@ -243,11 +239,9 @@ def _chunks(response: http.client.HTTPResponse) -> Iterator[bytes]:
 
 
 def connect(server: str, model: str, signature: str = "serving_default", *, timeout: float = 60) -> Client:
-    """Returns a client; nothing is requested yet.
+    """Returns a client of HOST:PORT, perhaps with http(s)://, or grpc://HOST:PORT; it requests nothing yet.
 
-    Args:
-        server: HOST:PORT of the REST API, with or without http:// or https://, or grpc://HOST:PORT.
-        timeout: seconds within which a whole answer must arrive.
+    An answer must arrive within `timeout` seconds.
     """
     expected = "expected HOST:PORT (REST) or grpc://HOST:PORT"
     if set("@?#") & set(server):  # there may be a secret in it

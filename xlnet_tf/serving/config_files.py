@@ -35,13 +35,10 @@ _ENQUEUED_BATCHES = 100
 
 
 def write(folder: str, batch_sizes: Sequence[int], *, batching: bool = True) -> None:
-    """Writes models.config and batching.config of a model; existing files, which users edit, are kept.
+    """Writes models.config and batching.config, unless users have edited them, for the sizes of warm-up.
 
-    Empty or truncated files, as after a full disk, are rewritten. The name of `folder` is the model's name.
-
-    Args:
-        batch_sizes: sizes of the batches that the server warms up with.
-        batching: whether the server batches requests. It then refuses requests whose inputs differ in another
+    Empty or truncated files, as after a full disk, are rewritten. The name of `folder` is the model's name. A
+    server that batches requests refuses those whose inputs differ in another axis.
     """
     name = model_name(folder)
     models_file, batching_file = os.path.join(folder, MODELS_FILE), os.path.join(folder, BATCHING_FILE)
@@ -88,10 +85,7 @@ def models_config(name: str) -> str:
 
 
 def batching_config(batch_sizes: Sequence[int]) -> str:
-    """Returns the text of a batching.config: requests within 2 ms are answered together.
-
-    Batches are padded to one of batch_sizes, ascending; a request with more rows is refused.
-    """
+    """Returns a batching.config: requests within 2 ms are padded to one of batch_sizes or refused."""
     lines = [
         f"max_batch_size {{ value: {batch_sizes[-1]} }}",
         f"batch_timeout_micros {{ value: {_TIMEOUT_MICROS} }}",
@@ -103,10 +97,7 @@ def batching_config(batch_sizes: Sequence[int]) -> str:
 
 
 def docker_command(folder: str) -> str:
-    """Returns the command that serves an exported model with Docker; ports 8500 (gRPC) and 8501 (REST).
-
-    The server batches if the model's folder has a batching.config.
-    """
+    """Returns the command that serves a model with Docker, in batches if it has a batching.config."""
     name = model_name(folder)
     parts = [
         f"docker run --rm -p {GRPC_PORT}:{GRPC_PORT} -p {REST_PORT}:{REST_PORT}",
@@ -149,12 +140,7 @@ def write_monitoring(folder: str) -> None:
 
 
 def write_openvino(folder: str, weights: str) -> None:
-    """Writes config.json and compose.yaml for OpenVINO Model Server; existing files are kept, see `write`.
-
-    Args:
-        weights: the kind that the first version has; other than float32, the server computes in bfloat16
-            what is not in integers.
-    """
+    """Writes config.json and compose.yaml for OpenVINO Model Server, unless they exist; see `write`."""
     name = model_name(folder)
     precision = "f32" if weights == FLOAT32 else "bf16"
     model = {

@@ -12,15 +12,9 @@ from xlnet_tf.serving.openvino.folder import OpenVinoFolder, find_folder
 def open_embedder(
     path: str, checkpoint: str = "", layer: int = -1, weights: str = FLOAT32, threads: int = 0
 ) -> Source:
-    """Finds a model that embeds texts; its `load` returns an Embedder.
+    """Finds a model that embeds texts, of any weights or exported; its `load` returns an Embedder.
 
-    Args:
-        path: any weights, or an exported language model.
-        checkpoint: of a fine-tuned run; see open_served.
-        layer: see generation.arrays.embedding.embed_texts; a SavedModel has a fixed layer, a model for
-            OpenVINO has all; -1 is the layer that it was exported for.
-        weights: the kind that will be loaded: float32 or bfloat16; of an exported model, float32.
-        threads: see open_served.
+    For checkpoint and threads see open_served, for layer embed_texts: a SavedModel has one, which is -1.
     """
     if version := find_folder(path):
         if checkpoint:

@@ -83,10 +83,7 @@ def export_openvino(
 
         FOLDER/config.json, compose.yaml    settings of OpenVINO Model Server
 
-    Args:
-        folder, version: see `export`.
-        weights, calibration_data: see openvino.version_files.write_version.
-        check: called with the folder of the new version before it appears, to raise UserError against it.
+    `check` may raise UserError against the new version's folder; for others see `export`, `write_version`.
     """
 
     def write(unfinished: str) -> None:
@@ -150,7 +147,6 @@ def _new_version(folder: str, version: int | None, model_file: str) -> Iterator[
 
 
 def _check_folder(folder: str):
-    """Raises UserError if this cannot be the folder of a model."""
     config_files.model_name(folder)
     parts = folder.split("/")
     for parent in ("/".join(parts[:count]) for count in range(1, len(parts) + 1)):

@@ -1,7 +1,6 @@
 """Opens models that answer texts: a fine-tuned run, weights by path or name, or an exported model."""
 
 import os
-import types
 from collections.abc import Collection
 from typing import Any
 
@@ -10,7 +9,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.model_folders import OPENVINO_MODEL, exported_version
 from xlnet_tf.serving.answers.answering import Answering
 from xlnet_tf.serving.answers.options import FLOAT32, exact_buckets
-from xlnet_tf.serving.answers.source import Source, check_type_is_kept
+from xlnet_tf.serving.answers.source import Source, check_type_is_kept, language_model_error
 from xlnet_tf.serving.openvino.folder import OpenVinoFolder, find_folder
 from xlnet_tf.task_registry import LANGUAGE_MODEL
 
@@ -103,13 +102,8 @@ def _open_openvino(path: str, version: OpenVinoFolder, checkpoint: str, threads:
     if checkpoint:
         raise UserError("--checkpoint is for fine-tuned runs")
     if version.task == LANGUAGE_MODEL:
-        raise UserError(
-            f"{path} is a pretrained language model: ask it with fill-mask, generate or score, or "
-            "fine-tune it for what predict is to answer"
-        )
-    kind = task_registry.find(version.task).load("answering")
-    rows = kind.example_rows(types.SimpleNamespace(**{"pair": False, **version.options}))
-    ranks = {name: 1 + isinstance(value, list) for name, value in rows.items()}
+        raise language_model_error(path)
+    ranks = task_registry.find(version.task).load("answering").ranks_with(version.options)
 
     def load(weights_kind: str = FLOAT32) -> Answering:
         check_type_is_kept(path, weights_kind)

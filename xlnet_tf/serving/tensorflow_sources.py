@@ -4,7 +4,6 @@ Begin with `sources.py`, which everybody else calls.
 """
 
 import dataclasses
-import types
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -24,7 +23,7 @@ from xlnet_tf.models.loading import Pretrained
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.serving.answers.options import FLOAT32, INT8, exact_buckets
 from xlnet_tf.serving.answers.signatures import SERVING_DEFAULT, plain
-from xlnet_tf.serving.answers.source import Embedder, Source, check_type_is_kept
+from xlnet_tf.serving.answers.source import Embedder, Source, check_type_is_kept, language_model_error
 from xlnet_tf.serving.answers.text_answers import Served
 from xlnet_tf.serving.graph.exported_model import EXAMPLES, ExportableModel
 from xlnet_tf.serving.graph.graph_predictor import GraphPredictor
@@ -82,7 +81,7 @@ def _open_run(
         return served
 
     dtype = run.params.runtime.mixed_precision_dtype
-    return Source(weights, weights_file(weights), _ranks(kind, options), load, options, dtype)
+    return Source(weights, weights_file(weights), kind.ranks_with(options), load, options, dtype)
 
 
 def _open_weights(
@@ -95,10 +94,7 @@ def _open_weights(
     source = Pretrained(path)
     head = _task_of(path, source.checkpoint) if head is None else task_registry.canonical(head)
     if head == LANGUAGE_MODEL and inputs is not None:
-        raise UserError(
-            f"{path} is a pretrained language model: ask it with fill-mask, generate or score, or "
-            "fine-tune it for what predict is to answer"
-        )
+        raise language_model_error(path)
     if head != LANGUAGE_MODEL and head not in task_registry.tasks():
         known = ", ".join((LANGUAGE_MODEL, *task_registry.names()))
         raise UserError(f"the head is {head!r}; expected one of {known}")
@@ -131,7 +127,7 @@ def _open_weights(
         served.card = source.card.with_origin("exported_from", origin, task=served.card.task)
         return served
 
-    return Source(path, _weights_file(path, source.checkpoint), _ranks(kind, options), load, options)
+    return Source(path, _weights_file(path, source.checkpoint), kind.ranks_with(options), load, options)
 
 
 def _open_export(path: str, version: str) -> Source:
@@ -142,12 +138,6 @@ def _open_export(path: str, version: str) -> Source:
         return served
 
     return Source(version, f"{version}/saved_model.pb", served.input_ranks(), load)
-
-
-def _ranks(kind: type[ExportableModel], options: Mapping[str, Any]) -> dict[str, int]:
-    # An example needs no model, only what may be one of its options.
-    rows = kind.example_rows(types.SimpleNamespace(**{"pair": False, **options}))
-    return {name: 1 + isinstance(value, list) for name, value in rows.items()}
 
 
 def weights_file(path: str) -> str:

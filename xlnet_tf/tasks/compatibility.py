@@ -25,10 +25,7 @@ _EXPECTED = {
 
 
 def check_settings(examples: ExampleSet, types: Mapping[str, Any]):
-    """Raises UserError unless a set's settings have what its task reads.
-
-    `types` gives each setting's type by name: bool, int, str, list[str] or dict[str, str].
-    """
+    """Raises UserError unless a set's settings have what its task reads, of these types by name."""
     for name, type_ in types.items():
         if not _has_type(examples.settings.get(name), type_):
             raise wrong_setting(examples, name, _EXPECTED[type_])

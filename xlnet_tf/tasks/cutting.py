@@ -18,16 +18,10 @@ def cut_rows(
     token_columns: Sequence[str],
     position_columns: Sequence[str],
 ) -> dict[str, tf.Tensor]:
-    """Cuts the padding of rows.
+    """Cuts the padding of rows to a length for each sequence, no less than the longest text has.
 
-    Args:
-        features: name -> [B, ...], rows of a set, including `input_word_ids` [B, sequences * seq_len].
-        length: tokens that each sequence keeps, at least as many as the longest text has.
-        token_columns: features with a value for each token, [B, sequences * seq_len].
-        position_columns: features that are the position of a token, [B].
-
-    Returns:
-        The features, and `offset`: int32 [B, sequences], tokens cut off on the left.
+    `token_columns` have a value for each token of the rows [B, sequences * seq_len], `position_columns` [B] a
+    token's position. Adds `offset`: int32 [B, sequences], tokens cut off on the left.
     """
     shape, cut_off = [-1, examples.sequences, examples.seq_len], examples.seq_len - length
     padded_left = tf.reshape(features["input_word_ids"], shape)[:, :, 0] == PAD_ID  # [B, sequences]
@@ -50,13 +44,7 @@ def whole_rows(
     token_predictions: Sequence[str],
     position_predictions: Sequence[str],
 ) -> dict[str, tf.Tensor]:
-    """Maps predictions for the tokens of cut rows back to the positions of whole rows.
-
-    Args:
-        predictions: name -> [B, ...], for rows that `cut_rows` has cut.
-        token_predictions: names of predictions with a value for each token, [B, tokens, ...].
-        position_predictions: names of predictions that are positions of tokens, [B, ...].
-    """
+    """Maps predictions for tokens of cut rows, and positions, back to the positions of whole rows."""
     offset = features["offset"][:, 0]
     cut_off = examples.seq_len - tf.shape(features["input_word_ids"])[1] // examples.sequences
     whole = {}

@@ -20,13 +20,9 @@ from xlnet_tf.training.data import Batching, TaskData
 
 
 class ModelInputs(NamedTuple):
-    """How a task's model takes the columns of a set.
+    """How a task's model takes the columns of a set: those with a value for each token, or its position.
 
-    Attributes:
-        token_columns, position_columns: that have a value for each token, or are the position of one.
-        training_names: column -> the name under which the model reads it in training alone.
-        segment_len: tokens of the segments in which texts are read; 0: at once.
-        min_length: the fewest tokens that the model takes.
+    `training_names` are what the model calls columns in training alone; segment_len 0: texts at once.
     """
 
     token_columns: Sequence[str] = ()
@@ -37,10 +33,7 @@ class ModelInputs(NamedTuple):
 
 
 class ExampleBatching(Batching):
-    """Batches rows of similar length, cut to that length; or packed or whole rows.
-
-    With `chosen`, the settings choose the lengths, and all graphs keep to them.
-    """
+    """Batches rows cut to similar lengths, packed or whole; lengths that are `chosen` hold for all graphs."""
 
     def __init__(
         self,
@@ -113,14 +106,9 @@ class ExampleBatching(Batching):
 
 
 class ExampleData(TaskData):
-    """The sets of a fine-tuning.
+    """The sets of a fine-tuning; with a trained model, `train` is the set that it was trained on.
 
-    `classes` returns the class of each training example if training samples all classes equally often (see
-    Batches.classes).
-
-    Attributes:
-        train, dev: the sets; when a trained model is used, `train` is the set that it was trained on.
-        train_steps: steps of the training, where they are known.
+    `classes` returns each training example's class, if training samples all classes equally often.
     """
 
     def __init__(

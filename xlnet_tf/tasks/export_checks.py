@@ -35,11 +35,7 @@ class Comparison(NamedTuple):
 def compare_weights(
     model_dir: str, data: str, weights: str, checkpoint: str = "", graph: Graph | None = None
 ) -> Comparison:
-    """Scores a run on examples with answers, with float32 and with other weights (see graph.weights).
-
-    For model_dir and checkpoint see serving.sources.open_served. `graph` computes the outputs with the other
-    weights where TensorFlow does not: ExportableModel.graph_outputs of features.
-    """
+    """Scores a run on examples with answers, with float32 and with other weights, perhaps of a `graph`."""
     run = _run_to_score(model_dir, data)
     task, path = run.task, run.checkpoint(checkpoint)
     predictions = _predictions(run, path, FLOAT32), _predictions(run, path, weights, graph)
@@ -49,12 +45,7 @@ def compare_weights(
 
 
 def fit_temperature(model_dir: str, data: str, weights: str = FLOAT32, checkpoint: str = "") -> list[float]:
-    """Finds the temperature of a run's probabilities; one for each label where a text may have several.
-
-    Args:
-        model_dir, weights, checkpoint: see compare_weights.
-        data: folder of examples with answers that the run was not trained on.
-    """
+    """Finds the temperature, or each label's, of a run's probabilities on data it was not trained on."""
     run = _run_to_score(model_dir, data)
     if run.task.validation_set.shards == run.task.example_set.shards:
         logging.warning(

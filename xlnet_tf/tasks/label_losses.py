@@ -58,10 +58,9 @@ class LabelConfig(FinetuningConfig):
         return _scaled(class_weights, counts)
 
     def label_set_weights(self, labels: Sequence[str], targets: np.ndarray) -> np.ndarray | None:
-        """Returns the weights where a text may have several labels: float32 [2, C]; None without weights.
+        """Returns weights where a text may have several labels: float32 [2, C], without and with it; or None.
 
-        Row 0 weighs texts without a label, row 1 those with it (see `weights`). Each label is a class by
-        itself, and texts without it are another, whose given weight is 1. `targets` [records, C] are 0 and 1.
+        Each label is a class by itself, and texts without it are another, whose given weight is 1.
         """
         if self.class_weights == NONE:
             return None
@@ -117,14 +116,7 @@ def training_losses(
     weights: np.ndarray | None,
     smoothing: float,
 ) -> tf.Tensor:
-    """Smooths and weighs the losses of classes: w_y * ((1 - s) * -log p_y + s * mean over c of -log p_c).
-
-    Args:
-        losses: [...] float32, the cross entropies -log p_y.
-        logits: [..., C] float32.
-        labels: [...] integers y.
-        weights: [C]; None: all weigh 1.
-        smoothing: s.
+    """Smooths and weighs the losses [...] of classes y: w_y * ((1 - s) * -log p_y + s * mean of -log p_c).
 
     Source: Szegedy et al. 2016, Rethinking the Inception architecture, section 7.
     """
@@ -139,13 +131,9 @@ def training_losses(
 def label_set_losses(
     logits: tf.Tensor, labels: tf.Tensor, weights: np.ndarray | None = None, smoothing: float = 0.0
 ) -> tf.Tensor:
-    """Returns the mean cross entropy over labels that are independent of each other.
+    """Returns the mean cross entropy over independent labels [B, C], weighed by [2, C], of 0 and of 1.
 
-    Args:
-        logits: [B, C] float32.
-        labels: 0 and 1, [B, C].
-        weights: [2, C], of 0 and of 1; None: all weigh 1.
-        smoothing: s; the target of a label y is (1 - s) * y + s / 2.
+    With smoothing s, the target of a label y is (1 - s) * y + s / 2.
     """
     targets = tf.cast(labels, tf.float32)
     smoothed = targets * (1 - smoothing) + smoothing / 2 if smoothing else targets

@@ -47,10 +47,7 @@ class EncoderModelConfig(_Changes):
     initializer_range: float = 0.02
 
     def architecture(self, vocab_size: int, base: XLNetConfig | None = None) -> XLNetConfig:
-        """Returns the architecture of `base` (a checkpoint), file or preset, with the settings' changes.
-
-        The vocabulary is vocab_size, unless a file, n_token or `base` gives it.
-        """
+        """Returns the architecture of `base`, file or preset, with changes; vocab_size if none has one."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(XLNetConfig)}
         changes = {name: value for name, value in fields.items() if value is not None}
         if self.config_file:
@@ -60,7 +57,6 @@ class EncoderModelConfig(_Changes):
         return XLNetConfig.preset(self.preset, **{"n_token": vocab_size, **changes})
 
     def encoder_options(self) -> dict[str, Any]:
-        """Returns those of XLNetEncoder's options that are settings."""
         names = ("dropout", "attention_dropout", *READING, "initializer_range")
         return {name: getattr(self, name) for name in names}
 
@@ -91,7 +87,6 @@ class SegmentsModelConfig(EncoderModelConfig):
     memory_gradient: int = 0
 
     def segment_options(self) -> dict[str, int]:
-        """Returns those of XLNetHead's options that are settings."""
         return {"segment_len": self.segment_len, "memory_gradient": self.memory_gradient}
 
 

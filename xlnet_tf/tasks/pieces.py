@@ -35,7 +35,6 @@ class Pieces(JobNotes):
         return steps
 
     def write_steps(self, steps: Sequence[Mapping[str, np.ndarray]], first: int):
-        """Stores the arrays of consecutive steps."""
         buffer = io.BytesIO()
         np.savez(buffer, **{name: np.stack([step[name] for step in steps]) for name in steps[0]})
         files.write(self.rows(first), buffer.getvalue())

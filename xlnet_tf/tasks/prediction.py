@@ -47,11 +47,7 @@ class Run:
 
     @classmethod
     def open(cls, model_dir: str, data: str) -> "Run":
-        """Opens a run.
-
-        model_dir is the run's folder, or that of its best weights, or one that either was converted to; with
-        data also fine-tuned weights without a run, as a model's save_pretrained writes them.
-        """
+        """Opens a run, its best weights, or what either was converted to; with data also weights alone."""
         model_dir = hub.locate(model_dir.rstrip("/")).folder  # FOLDER//NAME is another object of a bucket
         params_file = f"{model_dir}/params.yaml"
         if not tf.io.gfile.exists(params_file):
@@ -158,12 +154,7 @@ def _no_run(path: str) -> UserError | FileNotFoundError:
 
 
 class Predictor:
-    """Computes a run's predictions for its set.
-
-    Args:
-        batch_size: examples of a step over all devices.
-        on_step: called after each step with the number of its examples.
-    """
+    """Computes a run's predictions for its set; `on_step` is called with the examples of each step."""
 
     def __init__(
         self,
@@ -213,10 +204,10 @@ class Predictor:
     def predict(
         self, checkpoint: str, pieces: str | None = None, *, warn: bool = True
     ) -> dict[str, np.ndarray]:
-        """Returns the predictions of a checkpoint: name -> [records, ...], in the order of the set.
+        """Returns a checkpoint's predictions, [records, ...] by name; NaN and infinity are a UserError.
 
-        The folder `pieces` stores predictions as they are made, to resume from. NaN or infinite outputs are a
-        UserError; outputs that are all alike are a warning, which `warn` leaves to the caller.
+        The folder `pieces` stores them as they are made, to resume from. Outputs that are all alike are a
+        warning, which `warn` leaves to the caller.
         """
         load_into(self.model, checkpoint)
         notes = Pieces(pieces, self._fingerprint(checkpoint), suffix=".npz") if pieces else None

@@ -68,10 +68,7 @@ class ScoredTask(Task):
         """Returns what the model says of each row, as scores and files need it: name -> [B, ...]."""
 
     def units(self, examples: ExampleSet, predictions: Predictions) -> Mapping[str, np.ndarray]:
-        """Returns what the metrics need of each unit of a set: a text, question, query or sentence.
-
-        The result is name -> [units, ...]; by default each record is a unit. The set has answers.
-        """
+        """Returns what the metrics need of each unit of a set, by default a record: [units, ...] by name."""
         return predictions
 
     @abc.abstractmethod
@@ -121,10 +118,7 @@ class ScoredTask(Task):
         return None
 
     def best_metrics(self) -> dict[str, Any]:
-        """Returns the metrics of the run's best evaluation; empty if there was none.
-
-        The set's folder is that of a finished run, or of its best weights.
-        """
+        """Returns the metrics of the best evaluation of the run of the set's folder; empty without one."""
         folder = self.example_set.folder
         metrics = read_metrics(f"{folder}/{BEST}") or read_metrics(str(folder))
         return metrics or dict(ModelCard.read(str(folder)).thresholds)  # of weights without a run

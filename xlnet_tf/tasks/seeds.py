@@ -29,15 +29,7 @@ _WIDE = 512  # d_model, from which on a model is like the released ones
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """The outcome of one seed.
-
-    Attributes:
-        metric: name of the metric that counts.
-        last: metrics of the last evaluation.
-        best: metrics of the best evaluation, and its step.
-        problem: how the run failed: diverged, or learned nothing; else empty.
-        advice: what to try then, a sentence without a full stop, or empty.
-    """
+    """The outcome of one seed: metrics of its last and best evaluation, or its problem and an advice."""
 
     seed: int
     metric: str
@@ -57,10 +49,8 @@ def finetune_seeds(
 ) -> list[Result]:
     """Fine-tunes with seeds params.task.seed, + 1, ...; finished seeds are not trained again.
 
-    With several seeds, each has a folder seed-N in model_dir. The results are also in model_dir/seeds.json.
-
-    Raises:
-        Diverged: a single run without `keep_going` has diverged. With several seeds, all are tried.
+    Several have folders seed-N in model_dir, and all are tried; a single one may raise Diverged, unless
+    `keep_going`. The results are also in model_dir/seeds.json.
     """
     model_dir = model_dir.rstrip("/")  # FOLDER//NAME is another object of a bucket
     folders.claim(model_dir, folders.RUN, folders.RUNS, flag="--model_dir")
@@ -100,10 +90,7 @@ def runs(
 
 
 def trained_again(params: cfg.ExperimentConfig, model_dir: str, num_seeds: int) -> str:
-    """Warns that a seed's existing run is not resumed, as one seed and several use different folders.
-
-    Returns a sentence without a full stop; "" if there is no such run.
-    """
+    """Warns, if there is an existing run, that it is not resumed: one seed and several differ in folders."""
     seed, is_one = params.task.seed, tf.io.gfile.exists(f"{model_dir}/{PARAMS_FILE}")
     are_several = tf.io.gfile.exists(f"{model_dir}/seed-{seed}/{PARAMS_FILE}")
     if is_one == are_several or are_several == (num_seeds > 1):
@@ -141,7 +128,6 @@ def _problem(task: FinetuningTask, last: Mapping[str, float], model_dir: str) ->
 
 
 def _advice(rate: float, task: FinetuningTask) -> str:
-    """Returns what to try where a run with a learning rate has learned nothing."""
     models, low, high = "tiny models", 3e-4, 3e-3
     if task.xlnet_config.d_model >= _WIDE:
         models, low, high = "models of the released sizes", 1e-5, 5e-5

@@ -43,10 +43,7 @@ class Axis(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, is_text: Callable[[str], bool] = lambda name: False) -> "Axis":
-        """Reads NAME:VALUE,VALUE,... or NAME:LOW..HIGH, as YAML values.
-
-        With is_text(NAME), the setting takes texts: yes and 1:5 are not converted.
-        """
+        """Reads NAME:VALUE,VALUE,... or NAME:LOW..HIGH, as YAML values or, with is_text(NAME), texts."""
         name, colon, listed = text.partition(":")
         if not (name and colon and listed):
             raise UserError(f"--sweep={text}: expected NAME:VALUE,VALUE,... or NAME:LOW..HIGH")
@@ -130,10 +127,7 @@ def label(point: Point) -> str:
 
 
 class Training(NamedTuple):
-    """What is about to be trained: settings and folder of each seed; `name` is empty outside of a sweep.
-
-    `again` warns of an existing run that is trained again, or is empty.
-    """
+    """What is about to be trained: settings and folder of each seed, and a warning of one trained again."""
 
     name: str
     params: cfg.ExperimentConfig
@@ -186,10 +180,9 @@ def sweep(
     model_dir: str,
     num_seeds: int = 1,
 ) -> list[Trial]:
-    """Fine-tunes with each variant, a point with its settings; finished runs are not repeated.
+    """Fine-tunes with each variant, in a folder of its own; finished runs are not repeated.
 
-    Each point has a folder in model_dir. After each, model_dir/sweep.json lists those that are done. If a
-    variant cannot be trained, none is.
+    After each, model_dir/sweep.json lists those that are done. If a variant cannot be trained, none is.
     """
     model_dir = model_dir.rstrip("/")
     folders.claim(model_dir, folders.RUN, folders.RUNS, flag="--model_dir")
@@ -225,10 +218,7 @@ def check(planned: Iterable[Training], strategy: tf.distribute.Strategy):
 
 
 def best(trials: Sequence[Trial]) -> Trial | None:
-    """Returns the trial with the highest median on dev; among equal ones that with fewer failures.
-
-    Trials whose runs have all failed do not count; None if there are no others.
-    """
+    """Returns the trial with the highest median on dev, of equals the one with fewer failures, if any."""
     learned = [trial for trial in trials if trial.failed < len(trial.results)]
     return max(
         learned,

@@ -8,7 +8,8 @@ from typing import Any
 
 from official.core import exp_factory, task_factory
 
-from tfrecord_builders.automatic.build import Sources, build, default_model_dir
+from tfrecord_builders.automatic.build import Sources, build
+from tfrecord_builders.common.tables import default_model_dir
 from xlnet_tf import folders, hub, task_registry
 from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.errors import UserError

@@ -71,10 +71,10 @@ class CommaRule:
         return counts, ids
 
     def _parts(self, piece: str) -> list[tuple[str, int]]:
-        """Splits a piece such as '5,' in two: the number, encoded anew, and the comma.
+        """Splits a piece such as '5,' into the number, encoded anew, and the comma, as the original does.
 
-        The original's rule, its side effects included: a number that needs no space before it loses the
-        underline of its first piece, even if what is left is not a piece of the vocabulary.
+        A number that needs no space before it loses the underline of its first piece, even if what is left is
+        not a piece of the vocabulary.
         """
         number = self._encode_raw(piece[:-1].replace(UNDERLINE, ""))
         first = number[0][0]

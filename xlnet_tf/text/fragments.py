@@ -38,10 +38,7 @@ Split = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 @dataclasses.dataclass(frozen=True)
 class _Fragments:
-    """Fragments as pieces, int32 [N] one after another, and how many each has, int32 [F].
-
-    `reach`, float32 [F], is the longest text, in pieces, in which the fragment is certainly split like this.
-    """
+    """Fragments' pieces [N], their numbers [F], and the longest text in which each is surely split so."""
 
     ids: np.ndarray
     lengths: np.ndarray
@@ -73,11 +70,7 @@ def has_fragments(table: PieceTable) -> bool:
 
 
 class FragmentEncoder:
-    """Encodes batches of texts and remembers their fragments; threads may share it.
-
-    `split` is applied to the pieces after SentencePiece; it takes and returns the pieces of all texts, int32
-    [N], and how many each has, int32 [texts].
-    """
+    """Encodes batches of texts, by threads, and remembers their fragments; `split` changes their pieces."""
 
     def __init__(self, table: PieceTable, processor: sentencepiece.SentencePieceProcessor, split: Split):
         self._processor, self._split = processor, split
@@ -94,12 +87,10 @@ class FragmentEncoder:
         self._forget()
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Encodes the texts that their fragments determine.
+        """Encodes the texts that their fragments determine, unless these are too long to repeat.
 
-        Returns:
-            (ids, lengths, done): int32 [N], the pieces of these texts one after another; int32 [texts], how
-            many each has; bool [texts], which texts these are. The others need encoding as a whole and have
-            no pieces. None are done if fragments are too long to repeat, or texts have line ends.
+        Returns their pieces, int32 [N]; how many each text has, int32 [texts], 0 for the others, which need
+        encoding as a whole; and which are done, bool [texts].
         """
         # Each text gets the space that SentencePiece puts before it, and a line end.
         data = (" " + "\n ".join(texts) + "\n").encode()

@@ -33,10 +33,7 @@ _OTHER = "OTHER"
 
 
 def count_dropped_marks(texts: Sequence[str]) -> dict[str, int]:
-    """Counts, by script, the characters of raw texts that lose a mark if accents are not kept.
-
-    Scripts have Unicode's names: LATIN, CYRILLIC, DEVANAGARI; marks that belong to none count as OTHER.
-    """
+    """Counts, by Unicode's name of the script, the characters that lose a mark if accents are not kept."""
     text = "\n".join(text for text in texts if not text.isascii())
     if not text:
         return {}

@@ -17,12 +17,8 @@ def sorted_windows(
 ) -> Iterator[tuple[list[_Row], list[list[int]]]]:
     """Yields windows of rows, each with its batches: indices of its rows, largest first.
 
-    Args:
-        size: returns the size of a row; rows of size None are in no batch.
-        batch: rows of a batch, or a function from the size of a batch's first row to their number.
-        most_rows: rows after which a window ends.
-        most: total size at which a window ends.
-        earlier_first: whether the earlier or the later of two equally large rows comes first.
+    A row of size None is in no batch; a batch's number of rows may follow from its first row's size. A window
+    ends after most_rows, or a total size of `most`; of equal rows the earlier or the later comes first.
     """
     window: list[_Row] = []
     sizes: list[int | None] = []

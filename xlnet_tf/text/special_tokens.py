@@ -20,10 +20,7 @@ IDS: Final = {symbol: index for index, symbol in enumerate(SYMBOLS)}
 
 
 def check_special_symbols(processor, source: str) -> None:
-    """Checks that a SentencePiece model holds XLNet's special symbols at their fixed ids.
-
-    Text must be able to spell `<eop>`, and none of the others.
-    """
+    """Checks that XLNet's special symbols have their fixed ids, and that text can spell only `<eop>`."""
     wrong = []
     for expected, symbol in enumerate(SYMBOLS):
         piece_id = processor.piece_to_id(symbol)

@@ -102,7 +102,7 @@ class TieSearch:
                 if entry := entries.get(text[begin:end]):
                     if (score := entry[0] + before) > best[end]:
                         best[end], last[end] = score, (begin, entry[1])
-                elif end == begin + 1 and (score := _rounded(self._unknown + before)) > best[end]:
+                elif end == begin + 1 and (score := float(np.float32(self._unknown + before))) > best[end]:
                     best[end], last[end] = score, (begin, UNK_ID)
         pieces: list[tuple[str, int]] = []
         end = size
@@ -136,7 +136,3 @@ class _RuledProcessor(sentencepiece.SentencePieceProcessor):
         if isinstance(texts, str):
             return [piece[out_type is int] for piece in self.search.split(self.normalize(texts))]
         return [self.encode(text, out_type) for text in texts]
-
-
-def _rounded(score: float) -> float:
-    return float(np.float32(score))

@@ -196,7 +196,6 @@ class XLNetTokenizer(Vocabulary):
 
     @functools.cached_property
     def commas(self) -> CommaRule:
-        """The rule for commas after digits."""
         return CommaRule(self._processor, self.pieces)
 
     def id_to_piece(self, piece_id: int) -> str:
@@ -209,11 +208,9 @@ class XLNetTokenizer(Vocabulary):
 
     @functools.cached_property
     def original_word_starts(self) -> np.ndarray:
-        """Bool [V]: pieces that start a word by the original's rule.
-
-        Such a piece begins with SentencePiece's underline or with '<', or is one ASCII punctuation mark.
-        """
-        return words.original_word_starts(self.pieces)
+        """Bool [V]: pieces that start a word by the original's rule: an underline, '<' or punctuation."""
+        starts = (UNDERLINE, "<")
+        return np.array([piece[0] in starts or piece in words.START_PUNCTUATION for piece in self.pieces])
 
     @functools.cached_property
     def word_starts(self) -> np.ndarray:
@@ -269,11 +266,7 @@ class XLNetTokenizer(Vocabulary):
         return [piece for piece, _ in self.commas.encode(clean_text(text, self.cleaning))]
 
     def normalize(self, cleaned: str) -> tuple[str, list[int]]:
-        """Applies SentencePiece's own normalization to a cleaned text.
-
-        Returns the normalized text, with underlines for spaces, and the position in `cleaned` where each of
-        its characters, and what follows the last, begins.
-        """
+        """Normalizes a cleaned text as SentencePiece does; returns it, and positions in `cleaned`."""
         return self._processor.normalize(cleaned, with_offsets=True)
 
     def encode_batch(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -90,10 +90,7 @@ def _post_processor() -> dict[str, Any]:
 
 
 def model_file(folder: epath.PathLike) -> epath.Path:
-    """Returns the path of a folder's SentencePiece model, whether it exists or not.
-
-    If the folder has only tokenizer.json, the model is made from that.
-    """
+    """Returns the path of a folder's SentencePiece model, which is made from tokenizer.json if need be."""
     file, source = epath.Path(folder) / TOKENIZER_FILE, epath.Path(folder) / TOKENIZER_JSON_FILE
     return file if file.exists() or not source.exists() else model_file_of(source)
 
@@ -116,7 +113,6 @@ def _made_of(path: str, _changed: float) -> str:
 
 
 def _model(values: dict[str, Any], path: str) -> ModelProto:
-    """Returns the SentencePiece model that a tokenizer.json was made from."""
     fields = values.get("model")
     model_type = fields.get("type") if isinstance(fields, dict) else None
     if model_type != "Unigram":

@@ -187,7 +187,6 @@ def _sentences(texts: Iterable[str], cleaning: CleaningConfig) -> Iterator[str]:
 
 
 def _explain(message: str, vocab_size: int, character_coverage: float) -> str:
-    """Returns what SentencePiece's error means for the caller."""
     if largest := re.search(r"Vocabulary size too high.*?<= (\d+)", message):
         return (
             f"the text is too small for {vocab_size} pieces: set the vocabulary size to at most "

@@ -15,10 +15,7 @@ _CHARACTER_BYTES = np.repeat([1, 0, 2, 3, 4, 0], [0x80, 0x40, 0x20, 0x10, 8, 8])
 
 
 class Viterbi:
-    """A unigram model: the score of a way to split a text is the sum of its pieces' scores.
-
-    `pieces` [V] are in UTF-8; `unknown` is the score of a character that is not a piece.
-    """
+    """A unigram model, which adds up the scores of pieces [V], in UTF-8, and of unknown characters."""
 
     def __init__(self, pieces: Sequence[bytes], scores: Sequence[float], unknown: float):
         self._trie = _Trie(pieces)
@@ -29,10 +26,8 @@ class Viterbi:
     def split(self, texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Splits texts, of 1 to 255 bytes in UTF-8, the longest first, in the best way.
 
-        Returns:
-            (pieces, lengths, leads): int32 [N], the pieces of all texts one after another, -1 for each
-            character that is not one; int32 [F], how many each text has; float64 [F], by how much the best
-            way's score exceeds the second best's: infinite if there is one way.
+        Returns pieces, int32 [N], -1 for unknown characters; how many each text has, int32 [F]; and by how
+        much the best way's score exceeds the second best's, float64 [F], infinite if there is one way.
         """
         data = np.frombuffer(bytes([_END]).join([*texts, b""]), np.uint8)
         sizes = np.fromiter(map(len, texts), np.int32, len(texts))
@@ -54,11 +49,7 @@ class Viterbi:
         return *self._read_back(sizes, row, last), leads[row[sizes] + np.arange(len(texts))]
 
     def _find_ways(self, text, offset, pieces, row, size):
-        """Finds the best ways from a text's begin to each of its bytes, which `row` maps to the results.
-
-        `text`, `offset` and `pieces` [M] are the text, begin and id of each piece that fits. Returns the best
-        way's lead, float64 [size], and its last piece, int32 [size].
-        """
+        """Finds the best way from a text's begin to each byte, mapped by `row`: its lead and last piece."""
         best, second = np.full(size, -np.inf), np.full(size, -np.inf)
         last = np.zeros(size, np.int32)
         best[: row[1]] = 0
@@ -98,11 +89,7 @@ class Viterbi:
 
 
 class _Trie:
-    """Finds the pieces that begin at each byte.
-
-    The children of a node lie in a table, from that of the lowest byte on: the child by byte `b` of node `n`
-    is at `_rows[n] + b`, if the owner of that entry is `n`.
-    """
+    """Finds the pieces that begin at each byte: the child by byte `b` of node `n` is at `_rows[n] + b`."""
 
     def __init__(self, pieces: Sequence[bytes]):
         data = np.frombuffer(b"".join(pieces), np.uint8)

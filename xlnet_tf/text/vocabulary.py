@@ -30,14 +30,7 @@ _UNKNOWN_PENALTY, _SYMBOL_PENALTY = 10, 0.1
 
 @dataclasses.dataclass(frozen=True)
 class PieceTable:
-    """The content of a SentencePiece model's file, its pieces as columns.
-
-    Attributes:
-        pieces: [V], as they are spelled.
-        scores: float64 [V].
-        types: int [V], NORMAL and the others of `ModelProto.SentencePiece`.
-        trainer, normalizer: how the model was trained, and how it normalizes a text.
-    """
+    """The content of a SentencePiece model's file, its pieces, scores and types [V] as columns."""
 
     pieces: list[str]
     scores: np.ndarray
@@ -120,7 +113,6 @@ class Vocabulary:
 
     @functools.cached_property
     def piece_table(self) -> PieceTable:
-        """The pieces with their scores and types."""
         return PieceTable.parse(self.model_proto)
 
     @property

@@ -23,11 +23,7 @@ class Window(NamedTuple):
 
 
 def split_windows(tokens: int, room: int, stride: int) -> list[Window]:
-    """Cuts a passage into windows of at most `room` tokens that together hold every token.
-
-    `stride` is the distance of two windows' begins, capped at `room` so that no token is left out. An empty
-    passage has one window, of length 0.
-    """
+    """Cuts a passage into windows of at most `room` tokens, `stride` apart or less, that hold every token."""
     stride = min(stride, room)
     firsts = [0]
     while firsts[-1] + room < tokens:

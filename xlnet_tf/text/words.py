@@ -5,8 +5,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlnet_tf.text.vocabulary import UNDERLINE
-
 # ASCII punctuation that starts a word when it is a piece of its own. The original's set leaves out the
 # apostrophe, '=' and '>'.
 START_PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
@@ -28,11 +26,6 @@ OUTSIDE = "O"  # the tag of words that are in no entity
 def mark_entities(tags: Sequence[str]) -> bool:
     """Returns whether tags mark entities (O, B-X, I-X) of any number of words; others are of a word each."""
     return set(tags) == {OUTSIDE} or any(tag.startswith(("B-", "I-")) for tag in tags)
-
-
-def original_word_starts(pieces: Sequence[str]) -> np.ndarray:
-    """Returns bool [V]: see XLNetTokenizer.original_word_starts."""
-    return np.array([piece[0] in (UNDERLINE, "<") or piece in START_PUNCTUATION for piece in pieces])
 
 
 def in_unspaced_script(pieces: Sequence[str]) -> np.ndarray:

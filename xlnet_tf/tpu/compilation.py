@@ -21,11 +21,7 @@ _ERROR_CHARACTERS = 2000
 class Compiled:
     """A program that compiles for a topology; sizes are bytes in HBM, flops the compiler's count.
 
-    Args:
-        outputs: all outputs, including `aliased`, those that reuse a parameter's memory.
-        temporaries: the additional memory.
-        estimated_seconds: the compiler's estimate of the time or, if there is none, the time at peak rates.
-        is_at_peak: whether the estimate is Topology.seconds_at_peak.
+    `outputs` include `aliased`, which reuse a parameter's memory; the time is at peak rates, if is_at_peak.
     """
 
     arguments: int
@@ -47,21 +43,14 @@ class Compiled:
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """A program whose memory plan fits a topology; no code was generated.
-
-    `hbm` is the memory of its arrays; that of the code is known only after generating it (one layer of Base
-    for v3: 0.83 GB of arrays, 1.03 in all).
-    """
+    """A program whose arrays fit into a topology's memory; the code's size, up to 0.2 GB, is not known."""
 
     hbm: int
 
 
 @dataclasses.dataclass(frozen=True)
 class NotCompiled:
-    """A program that does not compile for a topology, or was missing, and why.
-
-    `arguments` are the parameters' bytes, without the compiler's padding; 0 if unknown.
-    """
+    """A program that does not compile for a topology, or was missing, why, and its parameters' bytes."""
 
     error: str
     arguments: int = 0
@@ -89,10 +78,7 @@ def check_installed() -> None:
 
 
 def too_large(memory: int, rows: int, topology: Topology) -> NotCompiled | None:
-    """Returns an error if the memory of a step's rows alone exceeds a core's memory; else None.
-
-    Such a step is not even traced, as tracing takes as much memory of this machine.
-    """
+    """Returns an error if a step's rows alone exceed a core's memory; tracing would take this machine's."""
     if memory <= topology.hbm_bytes:
         return None
     gigabytes, room = (f"{size / 1e9:.2f} GB" for size in (memory, topology.hbm_bytes))

@@ -25,13 +25,7 @@ _AT_PEAK = (
 
 @dataclasses.dataclass(frozen=True)
 class CompiledBatch:
-    """A compiled program.
-
-    Args:
-        largest: whether it is the largest batch that fits, as found by a search.
-        ends_search: whether a search ended with it without finding a largest batch.
-        length: the length that its rows are cut to; None: they are whole.
-    """
+    """A compiled program, and whether a search found it to be the largest, or ended with it without one."""
 
     topology: Topology
     batch_per_core: int
@@ -96,5 +90,4 @@ def _cells(row: CompiledBatch) -> tuple[str, ...]:
 
 
 def gigabytes(size: float) -> str:
-    """Returns a size in bytes as readable text."""
     return f"{size / 1e9:.2f} GB"

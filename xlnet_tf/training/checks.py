@@ -150,10 +150,7 @@ def check_remote_paths(params, model_dir: str):
 
 
 def check_resumable(params, task: Task, model_dir: str):
-    """Raises UserError if model_dir holds a run (saved or just begun) with other settings that must match.
-
-    Other trainer settings that differ are only logged.
-    """
+    """Raises UserError if model_dir holds a run with other settings that must match; others are logged."""
     path = f"{model_dir}/params.yaml"
     saved = newest(model_dir)
     if not tf.io.gfile.exists(path):
@@ -193,10 +190,7 @@ def check_resumable(params, task: Task, model_dir: str):
 
 
 def _architecture_difference(config: XLNetConfig, model_dir: str) -> list[str]:
-    """Returns how an architecture differs from that of the run in model_dir, one line each.
-
-    The settings do not show it: they name a file or a checkpoint, whose content may have changed.
-    """
+    """Returns how an architecture differs from the run's in model_dir, as files or checkpoints change."""
     path = f"{model_dir}/{CONFIG_FILE}"
     if not tf.io.gfile.exists(path):
         return []

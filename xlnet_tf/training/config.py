@@ -98,10 +98,7 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def override(params: cfg.ExperimentConfig, source: str | Mapping[str, Any], where: str):
-    """Overrides an experiment's settings by a mapping, a yaml file, or "trainer.train_steps=100,task.seed=1".
-
-    `where` is the origin of the settings, for error messages.
-    """
+    """Overrides settings by a mapping, a yaml file, or "trainer.train_steps=100,task.seed=1"."""
     values = source if isinstance(source, Mapping) else _read(source, where)
     known = params.as_dict()
     if unknown := [*_unknown(values, known)]:
@@ -118,7 +115,6 @@ class _Loader(files.UniqueKeys, yaml.FullLoader):
 
 
 def _read(source: str, where: str) -> Mapping[str, Any]:
-    """Reads settings, or a yaml file of them."""
     try:
         text = params_dict.nested_csv_str_to_json_str(source)
     except ValueError:  # no NAME=VALUE: yaml, or a path
@@ -141,7 +137,6 @@ def _read(source: str, where: str) -> Mapping[str, Any]:
 
 
 def _unknown(values: Mapping[str, Any], known: Mapping[str, Any], section: str = "") -> Iterator[str]:
-    """Yields the names of settings that are not among the known ones."""
     for name, value in values.items():
         if name not in known:
             yield f"{section}{name}"

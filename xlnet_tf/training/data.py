@@ -9,12 +9,9 @@ Features = Mapping[str, tf.Tensor]
 
 
 class Batching(abc.ABC):
-    """Which rows make each step of a training or an evaluation; by default, rows are whole.
+    """Which rows make each step; by default they are whole, which the length None stands for.
 
-    Attributes:
-        has_dynamic_length: whether one graph can compute rows of any length.
-        compiled_lengths: otherwise, the few lengths (or numbers of packed rows) that each have a graph; None
-            stands for whole rows.
+    With has_dynamic_length one graph computes rows of any length, else each of compiled_lengths has a graph.
     """
 
     has_dynamic_length = False
@@ -36,11 +33,7 @@ class Batching(abc.ABC):
         """Returns how many tokens a step with rows of this length reads; None: with whole rows."""
 
     def lengths_of_steps(self, first: int, steps: int, multiple: int | None = None) -> list[int | None]:
-        """Returns for each step how many tokens its rows are cut to, or its number of packed rows.
-
-        `first` counts from 0. Dynamic lengths are rounded up to `multiple`; None: use only
-        `compiled_lengths`.
-        """
+        """Returns each step's tokens or packed rows; dynamic lengths are rounded up to a `multiple`."""
         return [None] * steps
 
     def lengths_for_graph(self, steps: int, multiple: int | None) -> list[int | tf.Tensor | None]:

@@ -49,7 +49,6 @@ class Hours:
         return is_used
 
     def reason(self, step: int) -> str:
-        """Returns why the run ends at a step."""
         return (
             f"the run has trained for {self._most:g} h, its --max_hours: it ends at step {step:,} with a "
             "checkpoint. A larger value resumes it"
@@ -87,7 +86,6 @@ class Patience:
         return self._since >= self._most
 
     def reason(self, step: int) -> str:
-        """Returns why the run ends at a step."""
         return f"ended at step {step}: {self._since} evaluations were not better than the best before them"
 
 
@@ -99,10 +97,7 @@ def first_evaluation(model_dir: str) -> dict[str, Any]:
 def keep_best(
     task: Task, model: tf_keras.Model, metrics: Mapping[str, float], step: int, model_dir: str
 ) -> None:
-    """Keeps the weights of the best evaluation so far, in a folder that every tool can read.
-
-    At step 0 it removes what an earlier start left.
-    """
+    """Keeps the weights of the best evaluation so far; at step 0 it removes an earlier start's."""
     folder = f"{model_dir}/{BEST}"
     if step == 0:
         if tf.io.gfile.exists(folder):  # left by a run that stopped before its first checkpoint

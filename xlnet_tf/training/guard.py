@@ -47,7 +47,6 @@ class Guard(tf.Module):
         return self._good.read_value()
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        """Returns the loss to take the gradient of."""
         return loss * self.loss_scale if self._scale_loss else loss
 
     def unscaled(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
@@ -105,10 +104,7 @@ class Diverged(UserError):
 
 
 class Watch:
-    """Ends a diverged run: call it after each loop of steps, before a checkpoint is saved.
-
-    The run ends if more than `limit` steps in a row were skipped, or more than half of ten times as many.
-    """
+    """Ends a diverged run, after each loop and before a checkpoint: `limit` skipped in a row, or many."""
 
     def __init__(self, trainer, limit: int, last_saved: Callable[[], str | None]):
         self._trainer = trainer

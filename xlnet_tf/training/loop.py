@@ -17,11 +17,7 @@ from xlnet_tf.training.trainer import Trainer
 
 
 class TrainingLoop(orbit.Controller):
-    """Orbit's controller with our checkpoints, reports and reasons to end.
-
-    It restores the newest checkpoint when it is created. `owner` is the lease on model_dir; None on all hosts
-    but the chief.
-    """
+    """Orbit's controller with our checkpoints, reports and reasons to end, from the newest checkpoint on."""
 
     def __init__(self, trainer: Trainer, model_dir: str, owner: Ownership | None):
         self._settings, self._model_dir, self._owner = trainer.config.trainer, model_dir, owner

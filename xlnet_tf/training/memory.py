@@ -13,10 +13,6 @@ class Memory(tf.__internal__.tracking.Trackable):
 
     A checkpoint holds the rows in the order of the global batch, so that another number of replicas can
     resume from it. Each process writes and reads only the rows of its own replicas.
-
-    Attributes:
-        saved: whether it is written to checkpoints, and restored from those that have it.
-        restored: whether a checkpoint has restored it.
     """
 
     def __init__(self, n_layer: int, rows: int, memory_len: int, d_model: int, dtype: tf.DType = tf.float32):
@@ -90,7 +86,6 @@ class Rows(SaveableObject):
         super().__init__(parts[0], specs, name)
 
     def restore(self, restored_tensors, restored_shapes=None):
-        """Gives each replica its rows."""
         for part, rows in zip(self._parts, restored_tensors):
             if not part.shape.is_compatible_with(rows.shape):  # in a graph, assigning checks it
                 raise UserError(

@@ -75,11 +75,7 @@ class OptimizerConfig(base_config.Config):
 
 @tf_keras.utils.register_keras_serializable("xlnet_tf")
 class WarmupDecay(Schedule):
-    """The learning rate as a function of the steps taken so far: linear warm-up, then decay.
-
-    Model Garden's schedules alone cannot be rebuilt from a saved model. `settings` are those of
-    OptimizerConfig.
-    """
+    """The learning rate by steps taken: linear warm-up, then decay. A saved model can rebuild it."""
 
     def __init__(self, settings: Mapping[str, Any], train_steps: int):
         self.settings = dict(settings)
@@ -144,11 +140,7 @@ def build_optimizer(config: OptimizerConfig, train_steps: int, n_layer: int) -> 
 
 
 def layer_number(name: str) -> int | None:
-    """Returns which layer a variable belongs to, by its name.
-
-    0 stands for the embeddings and whatever all layers share, m for layer m (the name counts from 0, this
-    from 1: "layer_0" is layer 1), None for a head.
-    """
+    """Returns a variable's layer by its name: 0 for shared ones, m for "layer_{m - 1}", None for a head."""
     name = name.removesuffix(":0")
     layer = re.search(r"\blayer_(\d+)/", name)
     if layer:

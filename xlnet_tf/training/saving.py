@@ -88,10 +88,7 @@ class Checkpoints(tf.train.CheckpointManager):
         self._last_checkpoint_step = 0
 
     def restore_or_initialize(self) -> str | None:
-        """Restores the newest intact checkpoint, if there is one; returns its path.
-
-        Raises UserError if it is of another run, or lacks something that this one has.
-        """
+        """Restores the newest intact checkpoint, if any; refuses one of another run or without a part."""
         path = self._latest_checkpoint
         if path is None:
             return super().restore_or_initialize()
@@ -159,7 +156,6 @@ class Checkpoints(tf.train.CheckpointManager):
                 logging.warning("%s", failure)
 
     def _check(self):
-        """Raises an error of the thread, on all hosts."""
         if not self._writing:
             return
         failed = [future.exception() for future in self._writing if future.done() and future.exception()]
@@ -227,11 +223,7 @@ def _saved(checkpoint: tf.train.Checkpoint) -> Iterator[tuple[str, str, Any]]:
 
 
 def _copies(checkpoint: tf.train.Checkpoint, only_slices: bool) -> Copies:
-    """Copies the saved values to the memory of their devices' hosts.
-
-    A value that is there already is shared with its variable, whose next update copies it. `only_slices`
-    leaves out what every host has.
-    """
+    """Copies the saved values to their devices' hosts, unless they are there, or only this host's slices."""
     copies = collections.defaultdict(list)
     for name, rows, value in _saved(checkpoint):
         if only_slices and not rows:
@@ -265,10 +257,7 @@ def newest_intact(
     slices: Mapping[str, Sequence[str]] = MappingProxyType({}),
     on_any_host: Callable[[bool], bool] = bool,
 ) -> str | None:
-    """Returns the path of a run's newest intact checkpoint, or None; it reads all bytes to find out.
-
-    `slices` are those that this process reads of some variables, by name; others are read whole.
-    """
+    """Returns a run's newest checkpoint whose bytes, or this process' slices, are intact; or None."""
     damaged = []
     for path in newest_first(model_dir):
         damage = _damage(path, slices)

@@ -150,11 +150,13 @@ class Trainer(base_trainer.Trainer):
     @functools.cached_property
     def steps_of_length(self) -> Callable[[int | None], Callable]:
         """Maps a row length to its tf.function of an iterator and a number of steps."""
-        return functools.cache(self._steps_of_length)  # on a method it would keep the trainer for ever
 
-    def _steps_of_length(self, length: int | None) -> Callable:
-        step = functools.partial(self.train_step, length=length)
-        return tf.function(orbit.utils.create_tf_while_loop_fn(step))
+        @functools.cache  # on a method it would keep the trainer for ever
+        def steps(length: int | None) -> Callable:
+            step = functools.partial(self.train_step, length=length)
+            return tf.function(orbit.utils.create_tf_while_loop_fn(step))
+
+        return steps
 
     @tf.function
     def steps_of_dynamic_length(self, iterator, lengths: tf.Tensor):
@@ -285,10 +287,7 @@ class Trainer(base_trainer.Trainer):
         return logs
 
     def bad_rows(self, step: int) -> list[int]:
-        """Returns the rows of a step, over this process's replicas, whose outputs are NaN or infinite.
-
-        The model recomputes the step (counted from 0) with the current weights and memory.
-        """
+        """Returns the rows of a step whose outputs are NaN or infinite when the model recomputes them."""
 
         @tf.function(autograph=False)
         def finite_rows(features):

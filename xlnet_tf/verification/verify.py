@@ -52,7 +52,6 @@ class Verification:
 
     @property
     def passed(self) -> bool:
-        """Whether no check failed."""
         return all(check.passed is not False for check in self.checks)
 
     def table(self) -> str:
@@ -93,11 +92,7 @@ def verify_pretrained(path: str | os.PathLike, text: str | None = None) -> Verif
 
 
 def paragraph_loss(model: XLNetPretrainer, ids: np.ndarray) -> float:
-    """Returns the mean loss of a paragraph's tokens, in nats, as in pretraining.
-
-    The paragraph is read six times, each time with other spans as targets, so each token is a target once.
-    Targets are predicted in a random order from the rest of the paragraph and the targets before them.
-    """
+    """Returns a paragraph's mean loss in nats, in six readings, so that each token is a target once."""
     ids = np.asarray(ids, np.int32)
     is_target = np.arange(len(ids)) // _SPAN % _READINGS == np.arange(_READINGS)[:, None]
     features = {"input_word_ids": tf.constant(np.tile(ids, (_READINGS, 1)))}
@@ -113,7 +108,6 @@ def _fingerprint(checkpoint: Checkpoint) -> str | None:
 
 
 def _checks(source: Pretrained, release: Published | None, text: str | None) -> Iterator[Check]:
-    """Yields the checks in the order of NAMES, until one fails that the others build on."""
     checkpoint, config = source.checkpoint, source.config
     yield Check("files", True, f"{checkpoint.path} ({checkpoint.format})")
     variables = _variables(checkpoint)

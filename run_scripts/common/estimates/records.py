@@ -31,7 +31,6 @@ class Records:
     slice_mb: float = option("MB of text in a job", 32.0, positive=True)
 
     def record_bytes(self, vocab_size: int) -> int:
-        """Returns the bytes of a record with its frame."""
         return framed_bytes(RecordSpec(self.seq_len, self.reuse_len, self.num_predict, vocab_size))
 
     @property

@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 from run_scripts.common.estimates.records import Records
+from xlnet_tf.checkpoints import names
 from xlnet_tf.config import PRESETS, XLNetConfig
 from xlnet_tf.flags import option
 
@@ -35,16 +36,8 @@ class PretrainingRun(Records):
 
 
 def parameters(config: XLNetConfig) -> int:
-    """Returns the number of weights of a pretraining model."""
-    model, inner, heads = config.d_model, config.d_inner, config.n_head * config.d_head
-    biases = 3 * heads  # of the attention; one set for all layers, or one each
-    layer = 5 * model * heads + 2 * heads + 2 * model * inner + inner + 5 * model
-    return (
-        config.n_token * (model + 1)
-        + model
-        + config.n_layer * layer
-        + (config.n_layer if config.untie_r else 1) * biases
-    )
+    """Returns the number of weights of a pretraining model: the encoder's, and a bias for each piece."""
+    return sum(map(math.prod, names.encoder_shapes(config).values())) + config.n_token
 
 
 def size(run: PretrainingRun) -> dict[str, dict[str, float]]:

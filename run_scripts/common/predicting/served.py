@@ -52,12 +52,9 @@ def ask(
     batch_size: int,
     columns: Mapping[str, str] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yields the answers to rows, in their order.
+    """Yields the answers to rows, in their order; rows whose lists differ in length are asked separately.
 
-    Args:
-        rows: by column; columns that the model does not read are ignored.
-        batch_size: most rows of a request. Rows whose lists differ in length go into separate requests.
-        columns: the inputs' columns; None: they have the inputs' names.
+    `columns` has the column of each input, if not its own name; others are ignored.
     """
     names, outputs = client.signature.inputs, client.signature.outputs
     if single := [name for name, output in outputs.items() if output.rank == 0]:

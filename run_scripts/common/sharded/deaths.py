@@ -15,15 +15,11 @@ _MOST_WITHOUT_BATCH = 3  # deaths that no batch explains
 
 
 class Deaths:
-    """Notes each batch in a file before a model answers it, and refuses batches that killed processes.
+    """Notes each batch in a file, which outlives the process, and refuses batches that killed processes.
 
     A process may die for other reasons, and batches decide the last digits of answers. So a batch is refused,
     to be halved, only after it has killed two processes. Its halves, down to the single deadly row, are
-    refused after one.
-
-    Args:
-        note: file that outlives the process.
-        deaths: processes that the shard has killed so far.
+    refused after one. `deaths` are those of the shard's processes so far.
     """
 
     def __init__(self, note: epath.Path, deaths: int):

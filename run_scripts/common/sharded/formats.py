@@ -20,10 +20,9 @@ _GROUP_BYTES = 1 << 24  # of a row group of parquet
 
 @contextlib.contextmanager
 def writing(path: epath.Path, columns: Sequence[str], outputs: Outputs) -> Iterator[Write]:
-    """Opens a file in the format of its suffix; it appears when the block ends without an error.
+    """Opens a file, which appears at the block's end; yields a function that writes a row and its answer.
 
-    `columns` of the corpus are written as texts; jsonl has all columns of each row, unchanged. Yields a
-    function that writes a row's columns and its answer.
+    The format is that of the suffix: .jsonl has all columns of each row, others `columns` as texts.
     """
     kinds = {".jsonl": _json_lines, ".parquet": _parquet, ".tfrecord": _tfrecord}
     with files.replacing(path, "wb") as file, kinds[path.suffix](file, columns, outputs) as write:

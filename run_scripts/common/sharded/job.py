@@ -81,14 +81,11 @@ def run(
 
     Args:
         name: what the shards' names begin with.
-        options: resolved.
-        batch_size: rows that are answered together.
         settings: whatever else determines the answers, with JSON types.
         columns: those of the corpus' first row, for formats whose files must all have the same.
 
-    Raises:
-        UserError: the corpus would include the answers, the folder holds those of another job, a worker
-            failed, or too many rows failed.
+    Raises UserError if the corpus would include the answers, the folder holds those of another job, a worker
+    failed, or too many rows failed.
     """
     _check_output(name, source, options, output_dir)
     folder = files.make_folder(output_dir)
@@ -151,7 +148,6 @@ def _jobs(
 
 
 def _count(shards: Iterable[corpus.CorpusShard]) -> int:
-    """Counts the shards, which may take reading the corpus."""
     try:
         return sum(1 for _ in shards)
     except UserError as error:
@@ -188,10 +184,7 @@ def _answer(
 
 
 def _open(path: epath.Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """Returns a job's note: its settings, and its shards if it is finished.
-
-    A job without any shard, whose model could not be loaded, is replaced by a new one.
-    """
+    """Returns a job's note, with its shards if it is finished; a job without any shard is replaced."""
     has_shards = any(other.name.startswith(f"{path.stem}-") for other in path.parent.iterdir())
     if not path.exists():
         if has_shards:

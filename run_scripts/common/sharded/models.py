@@ -37,10 +37,7 @@ class ModelByPath:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Predicting(ModelByPath):
-    """A fine-tuned model; for path, checkpoint and inputs see xlnet_tf.serving.sources.open_served.
-
-    `weights` is their kind; `columns` are (input, column) pairs.
-    """
+    """A fine-tuned model, as `serving.sources.open_served` opens it; `columns` are (input, column) pairs."""
 
     checkpoint: str
     inputs: tuple[str, ...]

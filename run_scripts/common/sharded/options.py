@@ -44,7 +44,6 @@ class ShardOptions(RunnerOptions):
     tfds_split: str = option("split of --tfds_name", "train")
 
     def resolved(self) -> "ShardOptions":
-        """Returns the options with all defaults filled in, and checked."""
         check_fields(self)
         self.check_runner()
         return dataclasses.replace(self, num_workers=self.num_workers or threads_of_machine())
@@ -60,11 +59,9 @@ class ShardOptions(RunnerOptions):
         return int(self.shard_mb * 1e6)
 
     def corpus(self, data: str, text_field: str) -> CorpusOptions:
-        """Returns the corpus' options.
+        """Returns the options of the corpus `data`: files, folders and globs, with commas between them.
 
-        Args:
-            data: files, folders and globs, with commas between them; or one file whose name has commas.
-            text_field: the column with the text; its lengths decide how parquet files are split.
+        The lengths of `text_field`, the column with the text, decide how parquet files are split.
         """
         names = [data] if os.path.exists(data) else [name for name in data.split(",") if name]
         if not names and not self.tfds_name:

@@ -35,13 +35,7 @@ Inputs = Mapping[str, str | Sequence[str]]
 
 
 class Answerer(NamedTuple):
-    """A loaded model.
-
-    Attributes:
-        read: from a row's columns to the model's inputs; raises UserError if they are wrong.
-        answer: from a batch to an answer for each.
-        inputs: names of columns that an answer may repeat.
-    """
+    """A loaded model: `read` makes its inputs of a row's columns, of which an answer may repeat `inputs`."""
 
     read: Callable[[Mapping[str, Any]], Inputs]
     answer: Callable[[Sequence[Inputs]], Sequence[Mapping[str, Any]]]
@@ -58,14 +52,10 @@ class RowModel(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class ShardJob:
-    """The data of one shard's job.
+    """One shard's job: its rows, their model and format, and what is known of it.
 
-    Attributes:
-        name: what the shards' names begin with: "predictions".
-        num_shards: of the whole job.
-        columns: the first row's, for formats whose files must all have the same.
-        earlier: a finished earlier run's note on the shard.
-        deaths: processes that the shard has killed so far.
+    `name` is what the shards' names begin with, `earlier` a finished run's note on the shard, `deaths` the
+    processes that it has killed; formats whose files must all have the same columns take the first row's.
     """
 
     corpus_shard: corpus.CorpusShard
@@ -86,7 +76,6 @@ class ShardJob:
 
     @property
     def file(self) -> str:
-        """Name of the shard."""
         return shard_name(self.name, self.corpus_shard.index, self.num_shards, self.output_format)
 
     @property
@@ -102,10 +91,8 @@ def shard_name(name: str, index: int | str, num_shards: int, suffix: str) -> str
 
 
 def answer_shard(job: ShardJob) -> dict[str, Any]:
-    """Answers a shard, unless it has been answered.
-
-    Returns its index, the numbers of its rows and of failed ones, the sha256 of the rows read and of each
-    file by name, and whether it was kept from before.
+    """Answers a shard, unless it has been answered; returns its index, the numbers of its rows and of
+    failed ones, the sha256 of the rows read and of each file by name, and whether it was kept.
     """
     rows = list(corpus.read_rows(job.corpus_shard))
     folder = epath.Path(job.folder)
@@ -199,7 +186,6 @@ def _isolated(model: Answerer, batch: Sequence[Inputs]) -> list[Mapping[str, Any
 
 
 def _is_bad(value: Any) -> bool:
-    """Returns whether an answer has a number that is NaN or infinite."""
     if isinstance(value, np.ndarray | np.floating):
         return value.dtype.kind == "f" and not np.isfinite(value).all()
     if isinstance(value, Mapping):
@@ -210,7 +196,6 @@ def _is_bad(value: Any) -> bool:
 
 
 def _failure(row: corpus.CorpusRow, why: str) -> str:
-    """Returns the line for a failed row."""
     values = json.dumps(row.values, ensure_ascii=False) if row.values else ""
     cut = values if len(values) <= _SHOWN_CHARACTERS else f"{values[:_SHOWN_CHARACTERS]}..."
     return json_line({**row.location, "reason": " ".join(why.split()), **({"found": cut} if cut else {})})
@@ -228,5 +213,4 @@ _loading = threading.Lock()  # a worker of Beam may have several threads, and mu
 
 @functools.lru_cache(maxsize=1)
 def _load(model: RowModel, threads: int) -> Answerer:
-    """Loads a model once per process."""
     return model.load(threads)

@@ -33,8 +33,8 @@ def test_what_is_scored_is_that_of_the_graph(small_tokenizer, order):
     contexts, texts = (tf.ragged.constant([each[row] for row in rows], tf.int32) for each in (before, ids))
     features, is_scored = graph.join_contexts(contexts, texts, max(map(len, ids)) + len(before[0]))
     if order == "permutation":
-        padded = [permutations[row] + [-1] * 99 for row in rows]
-        ranks = graph.permutation_ranks(is_scored, np.array([row[:99] for row in padded]))
+        ranks = np.zeros(is_scored.shape, np.int32)
+        ranks[is_scored.numpy()] = np.concatenate([np.argsort(permutations[row]) for row in rows])
     else:
         ranks = graph.order_ranks(is_scored, order, tf.fill([3], tf.constant(-5, tf.int64)))
     expected = *features.values(), is_scored, tf.where(is_scored, ranks, 0)

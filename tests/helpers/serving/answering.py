@@ -1,7 +1,9 @@
-"""Models that answer without TensorFlow, of modules that answer with it."""
+"""Models that answer without TensorFlow, of modules that answer with it; what they are asked and answer."""
 
 import random
 
+import numpy as np
+import pytest
 import tensorflow as tf
 
 from tests.conftest import invent_texts
@@ -49,3 +51,36 @@ def words(count: int, seed: int) -> list[str]:
     chance = random.Random(seed)
     texts = invent_texts(4 * count, seed)
     return [" ".join(chance.choices(texts, k=chance.randint(1, 4))) for _ in range(count)]
+
+
+def columns_of(kind, module: ExportableModel) -> dict[str, list]:
+    """Returns the rows of a kind of export as columns of text."""
+
+    def text(value):
+        return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+    return {
+        name: [[*map(text, value)] if isinstance(value, list) else text(value) for value in values]
+        for name, values in kind.rows(module).items()
+    }
+
+
+def rows_of(kind, module: ExportableModel) -> list[dict]:
+    columns = columns_of(kind, module)
+    return [dict(zip(columns, row)) for row in zip(*columns.values())]
+
+
+def assert_near(found, expected, context="", **tolerance):
+    """Compares answers, numbers to 1e-5, all else exactly."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys(), context
+        for name in expected:
+            assert_near(found[name], expected[name], f"{context} {name}", **tolerance)
+    elif isinstance(expected, list):
+        assert len(found) == len(expected), context
+        for pair in zip(found, expected):
+            assert_near(*pair, context, **tolerance)
+    elif isinstance(expected, float | np.floating):
+        assert found == pytest.approx(expected, nan_ok=True, **tolerance or {"abs": 1e-5}), context
+    else:
+        assert found == expected, context

@@ -29,6 +29,17 @@ def exported(folder, name, tokenizer):
     return folder / name
 
 
+def shared_exports(made_once, tokenizer):
+    """Returns the folders of the models SERVED by name, which all processes of the tests only read."""
+
+    def write(folder):
+        for name in SERVED:
+            exported(folder, name, tokenizer)
+
+    folder = made_once("exported_models", write)
+    return {name: folder / name for name in SERVED}
+
+
 def ask(running, method, path, body=None, headers=()):
     """Returns status and JSON of an answer over REST."""
     host, _, port = running.rest.rpartition(":")

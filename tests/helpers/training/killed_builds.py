@@ -19,7 +19,7 @@ import time
 import traceback
 
 from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records
-from tfrecord_builders.pretraining.worker import done_name
+from tfrecord_builders.pretraining.worker import DONE_SUFFIX
 from xlnet_tf import files
 from xlnet_tf.records.manifest import Manifest
 
@@ -122,7 +122,7 @@ def finished_shards(options):
     build = folder / "build.json"
     if not build.exists() or json.loads(build.read_text())["seed"] != options.seed:
         return {}
-    paths = [folder / json.loads(note.read_text())["file"] for note in folder.glob(done_name("*"))]
+    paths = [folder / json.loads(note.read_text())["file"] for note in folder.glob(f"*{DONE_SUFFIX}")]
     return {path: path.stat().st_mtime_ns for path in paths}
 
 

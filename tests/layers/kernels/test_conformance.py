@@ -38,6 +38,10 @@ def fast_kernels() -> dict[str, ReferenceKernels]:
 
 
 FAST = fast_kernels()
+DTYPES = [
+    pytest.param(dtype, marks=[pytest.mark.integration] * (dtype == tf.bfloat16), id=dtype.name)
+    for dtype in (tf.float32, tf.bfloat16)
+]
 
 
 class ReferenceWithMasksOf(ReferenceKernels):
@@ -192,7 +196,7 @@ def test_what_tokens_have_in_common_has_no_gradient_in_bfloat16(name):
     assert max(errors) < 0.04, errors  # 0.34 with a row's sum of rounded numbers; the reference's 0.015
 
 
-@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", FAST)
 @given(sizes=st.tuples(*[st.integers(1, 4)] * 6), number=st.integers(0, 2**31))
 @examples(3, 100)
@@ -223,7 +227,7 @@ def feed_forward(kernels, rows, weights, bias, activation: str, rate: float):
     return kernels.matmul(hidden, weights, transpose_b=True)
 
 
-@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", FAST)
 @given(
     sizes=st.tuples(*[st.integers(1, 9)] * 3),
@@ -255,7 +259,7 @@ def test_feed_forward_operations(name, dtype, sizes, activation, rate, number):
     )
 
 
-@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", FAST)
 @given(
     sizes=st.tuples(st.integers(1, 4), st.integers(1, 9), st.integers(3, 20)), number=st.integers(0, 2**31)

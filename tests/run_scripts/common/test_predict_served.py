@@ -11,7 +11,7 @@ import tensorflow as tf
 from run_scripts.common import answers
 from run_scripts.common.predicting import served
 from tests.helpers.commands import run_in_fork
-from tests.helpers.serving.fake_server import grpc_server, rest_server
+from tests.helpers.serving.local_server import local_server
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.answers.signatures import Signature, TensorInfo
 from xlnet_tf.serving.client import Client, connect
@@ -40,9 +40,14 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def address(folder):
-    with rest_server(folder, "toy") as found:
-        yield found
+def server(folder):
+    with local_server(folder, "toy") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def address(server):
+    return server.rest
 
 
 @pytest.fixture
@@ -83,7 +88,7 @@ def test_answers_do_not_overwrite_fields_of_a_row(client, tmp_path, capsys):
 
 
 @pytest.mark.integration
-def test_lines_of_a_file_are_answered_in_their_order(folder, tmp_path):
+def test_lines_of_a_file_are_answered_in_their_order(server, tmp_path):
     rows = [
         {"id": number, "query": f"q{number}", "passages": ["a" * number] * (1 + number // 4)}
         for number in range(6)
@@ -91,22 +96,13 @@ def test_lines_of_a_file_are_answered_in_their_order(folder, tmp_path):
     data = tmp_path / "rows.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     flags = [f"--data={data}", "--batch_size=3", f"--output_dir={tmp_path / 'out'}"]
-    with grpc_server(folder, "toy") as address:
-        done = predict(f"--server=grpc://{address}", "--model=toy", *flags)
+    done = predict(f"--server=grpc://{server.grpc}", "--model=toy", *flags)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()]
     assert lines == [
         row | {"scores": [number / 10] * (1 + number // 4), "rows": size}
         for number, (row, size) in enumerate(zip(rows, [3, 3, 3, 1, 2, 2], strict=True))
     ]
-
-
-def test_lines_go_to_the_terminal_without_a_folder(address, tmp_path):
-    (tmp_path / "rows.jsonl").write_text('{"query": "a", "passages": ["\u00e9"]}\n')
-    done = predict(f"--server={address}", "--model=toy", f"--data={tmp_path / 'rows.jsonl'}")
-    assert json.loads(done.stdout) == {"query": "a", "passages": ["\u00e9"], "scores": [0.2], "rows": 1}, (
-        done.stderr
-    )
 
 
 @pytest.mark.parametrize(
@@ -189,11 +185,6 @@ def test_an_error_keeps_the_answers_of_before(client, address, tmp_path):
     done = predict(f"--server={address}", "--model=toy", *flags)
     assert done.returncode == 1 and "passages missing" in done.stderr
     assert (tmp_path / "predictions.jsonl").read_text() == "before"
-
-
-def test_what_a_line_lacks_is_named(client):
-    with pytest.raises(UserError, match="passages missing"):
-        list(served.ask(client, [{"query": "a", "passage": ["b"]}], 8))
 
 
 @pytest.mark.parametrize(

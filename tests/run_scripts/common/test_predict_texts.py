@@ -3,14 +3,13 @@
 import csv
 import gzip
 import json
-import tarfile
 
 import pytest
 
 from run_scripts.common.answers import rows_of_file
 from run_scripts.common.predicting import texts
-from tests.conftest import REPOSITORY
 from tests.helpers.commands import run_command
+from tests.helpers.serving.answering import assert_near
 from tests.helpers.serving.toys import built
 from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError
@@ -21,15 +20,6 @@ from xlnet_tf.serving.sources import open_served
 
 TEXTS = ["ba ne", "", "tor tor tor 1999, ba", "a film", "ne", "ren do su mi", "5, 12,"]
 ROWS = [*enumerate(["ba ne", "tor tor tor ba", "ne", "ren do su mi"])]
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """A classifier of the labels bad and good."""
-    folder = tmp_path_factory.mktemp("artefacts")
-    with tarfile.open(REPOSITORY / "tests" / "contracts" / "artefacts.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
-    return folder / "runs" / "classification"
 
 
 @pytest.fixture
@@ -191,25 +181,12 @@ def test_run_folder_keras_file_and_export_answer_alike(run, tmp_path, task):
         answers = list(text_answers.answer_texts(served, iter(rows), 2))
         expected = expected or answers
         for one, other in zip(answers, expected, strict=True):
-            assert_near(one, other)
+            assert_near(one, other, abs=1e-6)
     with pytest.raises(UserError, match="served is exported and keeps .*: leave out --dtype=bfloat16"):
         source.load("bfloat16")
     by_name = model.answer(**{name: [row[name] for row in rows] for name in columns})
     for row, found, answer in zip(rows, by_name, expected, strict=True):
-        assert_near(found, open_served(str(folder)).load().readable(row, answer))
-
-
-def assert_near(found, expected):
-    if isinstance(expected, dict):
-        assert found.keys() == expected.keys()
-        for name in expected:
-            assert_near(found[name], expected[name])
-    elif isinstance(expected, list):
-        assert len(found) == len(expected)
-        for pair in zip(found, expected):
-            assert_near(*pair)
-    else:
-        assert found == (pytest.approx(expected, abs=1e-6) if isinstance(expected, float) else expected)
+        assert_near(found, open_served(str(folder)).load().readable(row, answer), abs=1e-6)
 
 
 @pytest.mark.integration

@@ -1,12 +1,11 @@
 """predict, score and embed answer a corpus in shards: as single texts are answered, on every runner."""
 
 import json
-import tarfile
 
 import numpy as np
 import pytest
 
-from tests.conftest import REPOSITORY, invent_texts
+from tests.conftest import invent_texts
 from tests.helpers.commands import run_command
 from tests.helpers.serving.toys import built
 from xlnet_tf.errors import UserError
@@ -18,15 +17,6 @@ from xlnet_tf.serving.sources import open_served
 TEXTS = invent_texts(40, seed=5)
 BEAM = "--beam_options=--runner=FnApiRunner --direct_num_workers=1 --direct_running_mode=in_memory"
 LONG = "ba " * 40_000
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """A classifier of the labels bad and good."""
-    folder = tmp_path_factory.mktemp("artefacts")
-    with tarfile.open(REPOSITORY / "tests" / "contracts" / "artefacts.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
-    return folder / "runs" / "classification"
 
 
 @pytest.fixture(scope="module")

@@ -42,12 +42,12 @@ def test_answers_are_those_of_the_exported_model(small_tokenizer, task):
     without = answering.of_module(module, task)
     assert without.input_ranks() == module.input_ranks()
     rows = rows_of(module.input_ranks(), 40, seed=len(task))
-    rows += [dict(zip(kind.rows(module), row)) for row in zip(*decoded(kind.rows(module)).values())]
+    rows += answering.rows_of(kind, module)
     expected = [*answer_texts(module, rows, 7)]
     found = [*answer_texts(without, rows, 5)]
     for row, answer, one in zip(rows, found, expected, strict=True):
-        assert_near(answer, one, row)
-        assert_near(without.readable(row, answer), module.readable(row, one), row)
+        answering.assert_near(answer, one, row)
+        answering.assert_near(without.readable(row, answer), module.readable(row, one), row)
     specs = module.batch_predictor().outputs
     assert {name: (info.dtype, info.rank) for name, info in without.outputs.items()} == {
         name: (info.dtype, info.rank) for name, info in specs.items()
@@ -104,7 +104,7 @@ def test_answers_with_other_options(small_tokenizer, name):
     without = answering.of_module(module, task)
     rows = rows_of(module.input_ranks(), 20, seed=len(name))
     for row, *pair in zip(rows, answer_texts(without, rows, 5), answer_texts(module, rows, 7), strict=True):
-        assert_near(*pair, row)
+        answering.assert_near(*pair, row)
 
 
 def test_rows_with_fewer_options_overflow_nothing(small_tokenizer):
@@ -116,31 +116,3 @@ def test_rows_with_fewer_options_overflow_nothing(small_tokenizer):
     with np.errstate(over="raise", invalid="raise"):
         found = model.serve(context=["ba"] * 3, question=["ne"] * 3, options=options)
     np.testing.assert_array_equal(found["probabilities"], np.float32([[0.5, 0.5], [1, 0], [0, 0]]))
-
-
-def decoded(columns):
-    def text(value):
-        return value.decode(errors="replace") if isinstance(value, bytes) else value
-
-    return {
-        name: [[*map(text, value)] if isinstance(value, list) else text(value) for value in values]
-        for name, values in columns.items()
-    }
-
-
-def assert_near(found, expected, row):
-    """Compares answers: texts and places exactly, numbers to 1e-5."""
-    assert found.keys() == expected.keys()
-    for name in expected:
-        if isinstance(expected[name], dict):
-            assert_near(found[name], expected[name], row)
-        elif np.array(expected[name], object).ndim and np.array(expected[name]).dtype.kind == "f":
-            np.testing.assert_allclose(found[name], expected[name], atol=1e-5, err_msg=f"{name} of {row}")
-        elif isinstance(expected[name], float):
-            assert found[name] == pytest.approx(expected[name], abs=1e-5), row
-        elif expected[name] and isinstance(expected[name], list) and isinstance(expected[name][0], dict):
-            assert len(found[name]) == len(expected[name]), row
-            for pair in zip(found[name], expected[name]):
-                assert_near(*pair, row)
-        else:
-            assert found[name] == expected[name], (name, row)

@@ -5,6 +5,7 @@ import types
 import pytest
 import tensorflow as tf
 
+from tests.helpers.serving.answering import assert_near, rows_of
 from tests.helpers.serving.exports import KINDS
 from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint
@@ -21,29 +22,6 @@ from xlnet_tf.tasks.ranking.serving import RankingModule
 from xlnet_tf.tasks.tagging.serving import TaggingModule
 from xlnet_tf.text.cleaning import CARD_FILE
 from xlnet_tf.text.sorted_windows import sorted_windows, text_bytes
-
-
-def rows_of(kind, module) -> list[dict]:
-    def text(value):
-        return value.decode(errors="replace") if isinstance(value, bytes) else value
-
-    columns = {
-        name: [[*map(text, value)] if isinstance(value, list) else text(value) for value in values]
-        for name, values in kind.rows(module).items()
-    }
-    return [dict(zip(columns, row)) for row in zip(*columns.values())]
-
-
-def assert_same(found, expected, name):
-    if not isinstance(expected, list):
-        if isinstance(expected, float):
-            assert found == pytest.approx(expected, abs=1e-5), name
-        else:
-            assert found == expected, name
-        return
-    assert len(found) == len(expected), name
-    for one, other in zip(found, expected):
-        assert_same(one, other, name)
 
 
 def test_outputs_are_in_the_order_of_their_names():
@@ -113,9 +91,7 @@ def test_answers_are_those_of_each_row_alone(small_tokenizer, monkeypatch, task)
     for row, answer in zip(rows, found, strict=True):
         inputs = {name: tf.constant([value]) for name, value in row.items()}
         expected = {name: plain(values.numpy())[0] for name, values in module.answer(**inputs).items()}
-        assert answer.keys() == expected.keys()
-        for name in expected:
-            assert_same(answer[name], expected[name], f"{row}: {name}")
+        assert_near(answer, expected, row)
 
 
 @pytest.fixture(scope="module")
@@ -143,9 +119,7 @@ def test_rows_are_answered_alike_without_a_graph(small_tokenizer, task):
     assert module.answer.experimental_get_tracing_count() == 0
     del vars(module)["_rows"]
     for answer, expected in zip(found, answer_texts(module, iter(rows), batch_size=2), strict=True):
-        assert answer.keys() == expected.keys()
-        for name in expected:
-            assert_same(answer[name], expected[name], name)
+        assert_near(answer, expected)
 
 
 def test_two_windows_are_in_memory_at_most(classifier, monkeypatch):
@@ -160,10 +134,6 @@ def test_two_windows_are_in_memory_at_most(classifier, monkeypatch):
     for answered, _ in enumerate(answer_texts(classifier, rows(), batch_size=3), 1):
         assert read <= answered + 2 * 2 * 3
     assert answered == read == 40
-
-
-def test_no_rows_have_no_answers(classifier):
-    assert not list(answer_texts(classifier, iter([]), batch_size=2))
 
 
 def test_padding_follows_the_text():

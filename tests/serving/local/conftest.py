@@ -3,15 +3,14 @@
 import pytest
 import tensorflow as tf
 
-from tests.helpers.serving.requests import LIMITS, SERVED, exported
+from tests.helpers.serving.requests import LIMITS, shared_exports
 from xlnet_tf.serving.local import server, versions
 
 
 @pytest.fixture(scope="package")
-def exports(small_tokenizer, tmp_path_factory):
+def exports(small_tokenizer, made_once):
     """Folders of exported models, by their names."""
-    folder = tmp_path_factory.mktemp("served")
-    return {name: exported(folder, name, small_tokenizer) for name in SERVED}
+    return shared_exports(made_once, small_tokenizer)
 
 
 @pytest.fixture(scope="package")

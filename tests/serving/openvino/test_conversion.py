@@ -17,6 +17,7 @@ from xlnet_tf.serving.openvino import compiled, conversion
 from xlnet_tf.tasks.classification.serving import ClassificationModule
 
 openvino = pytest.importorskip("openvino")
+QUICK = ("classification", "question_answering")  # a pooled vector, and beams
 TEXTS = ["ba ne", "", "tor mi kal " * 9], ["su", "ren do", ""]
 
 
@@ -32,7 +33,13 @@ def features_of(tokenizer, seq_len):
     return {name: np.int32(values) for name, values in tokenizer(*TEXTS, seq_len=seq_len).items()}
 
 
-@pytest.mark.parametrize("task", task_registry.tasks())
+@pytest.mark.parametrize(
+    "task",
+    [
+        pytest.param(task, marks=[pytest.mark.integration] * (task not in QUICK))
+        for task in task_registry.tasks()
+    ],
+)
 def test_outputs_are_those_of_the_model(task, small_tokenizer, tmp_path):
     kind = KINDS[task]
     model = kind.model(small_tokenizer)

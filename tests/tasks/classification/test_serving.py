@@ -42,13 +42,6 @@ def test_answers_are_the_models(model, module, small_tokenizer):
     assert (answers["labels"].numpy() == np.array(LABELS, object).astype(bytes)).all()
 
 
-def test_a_row_does_not_know_the_others(module):
-    together = module.serve(text=tf.constant(TEXTS))
-    for row, text in enumerate(TEXTS):
-        alone = module.serve(text=tf.constant([text]))
-        np.testing.assert_allclose(alone["probabilities"][0], together["probabilities"][row], atol=1e-5)
-
-
 def test_buckets_for_a_sets_texts_leave_least_padding(tmp_path, small_tokenizer):
     settings = {"task": "toy", "split": "dev", "seq_len": 128, "columns": [], "settings": {}}
     with ExampleWriter(tmp_path, tokenizer=small_tokenizer, **settings) as writer:
@@ -171,8 +164,3 @@ def test_mismatches_are_named(model, module, small_tokenizer):
             ClassificationModule(model, small_tokenizer, seq_len=SEQ_LEN, buckets=buckets)
     with pytest.raises(UserError, match="truncation is 'start'"):
         ClassificationModule(model, small_tokenizer, seq_len=SEQ_LEN, truncation="start")
-
-
-def test_no_rows_give_no_answers(module):
-    answers = module.signatures()["serving_default"](text=tf.constant([], tf.string))
-    assert answers["probabilities"].shape == (0, 3) and answers["label"].shape == (0,)

@@ -80,18 +80,6 @@ def test_ranking(small_tokenizer):
 
 
 @pytest.mark.integration
-def test_examples_hold_lists(small_tokenizer):
-    model = built(XLNetRanker, small_tokenizer, CHOICES)
-    module = RankingModule(model, small_tokenizer, max_query_len=7, seq_len=SEQ_LEN)
-    signatures, inputs = module.signatures(), module.example_inputs()
-    answers = [
-        signatures[name](**{key: tf.constant(value) for key, value in inputs[name].items()})["scores"]
-        for name in ("serving_default", "examples")
-    ]
-    np.testing.assert_allclose(*answers, atol=1e-6)
-
-
-@pytest.mark.integration
 def test_examples_with_fewer_texts_than_others_are_answered_as_alone(small_tokenizer):
     ranker, chooser = (built(kind, small_tokenizer, CHOICES) for kind in (XLNetRanker, XLNetMultipleChoice))
     ranking_module = RankingModule(ranker, small_tokenizer, max_query_len=7, seq_len=SEQ_LEN)

@@ -62,12 +62,14 @@ def run(data):
     )
 
 
+@pytest.mark.integration
 def test_it_learns_and_reports_each_level(run):
     _, metrics = run
     assert {"accuracy", "accuracy_high", "accuracy_middle", "loss"} <= set(metrics)
     assert metrics["accuracy"] >= 0.9
 
 
+@pytest.mark.integration
 def test_predictions_of_questions_without_answers(run, data, tmp_path):
     model_dir, _ = run
     opened, predictions = recipes.predict(model_dir, data / "test", 4)

@@ -138,17 +138,6 @@ def test_a_long_sequence_is_read_in_blocks(model, small_tokenizer, module, monke
                 np.testing.assert_array_equal(found, expected)
 
 
-def test_a_row_does_not_know_the_others(module):
-    vectors, likelihoods = module.embed(texts(TEXTS)), score(module, TEXTS, order="random")
-    for row, text in enumerate(TEXTS):
-        alone = module.embed(texts([text]))
-        np.testing.assert_allclose(alone["mean"][0], vectors["mean"][row], atol=1e-5)
-        alone = score(module, [text], order="random")
-        np.testing.assert_allclose(
-            alone["log_probability"][0], likelihoods["log_probability"][row], atol=1e-3
-        )
-
-
 MARKED = ["bane <mask> kal <mask>", "no mask", "<mask>", "", "kal<mask> tor", "<mask> " * 7, *HOSTILE]
 FILLED = {0: 2, 2: 1, 4: 1, 8: 1}  # rows of MARKED that have gaps to fill, and how many
 
@@ -347,14 +336,3 @@ def test_invalid_numbers_are_refused(model, small_tokenizer):
             LanguageModelModule(model, small_tokenizer, seq_len=SEQ_LEN, **{"max_new_tokens": 4, name: value})
     with pytest.raises(UserError, match="layer is 7; the model has layers 0 to"):
         LanguageModelModule(model, small_tokenizer, seq_len=SEQ_LEN, layer=7)
-
-
-@pytest.mark.integration
-def test_signatures_run_their_examples(module):
-    signatures, inputs = module.signatures(), module.example_inputs()
-    own = {"embed", "score", "fill_mask", "generate", "search"}
-    assert set(signatures) == set(inputs) == {"serving_default", "examples", "tokens", *own}
-    for name, function in signatures.items():
-        rows = {key: tf.constant(np.repeat(value, 2, axis=0)) for key, value in inputs[name].items()}
-        for key, value in function(**rows).items():
-            assert value.shape[0] == 2, (name, key)

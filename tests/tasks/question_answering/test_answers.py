@@ -64,20 +64,6 @@ def test_what_counts_as_an_answer():
     assert texts(squad_answers.predict([question], found, max_answer_len=2)[0]) == ["f", "b"]
 
 
-def test_equal_texts_count_once():
-    question = ask(split_windows(8, 8, 8))
-    found = beams([[0, 3]], [[[1], [4]]], start_log_probs=[[-3.0, -1.0]])
-    assert squad_answers.predict([question], found)[0].candidates == [Candidate("a b", 6, -1.0, 0.0)]
-
-
-def test_an_answer_counts_in_the_window_that_shows_it_best():
-    windows = split_windows(8, 6, 2)
-    assert best_windows(windows, 8).tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
-    found = beams([[5, 2], [3, 0]], [[[5], [2]], [[3], [0]]], start_log_probs=[[-1, -2], [-3, -4]])
-    (prediction,) = squad_answers.predict([ask(windows)], found)
-    assert prediction.candidates == [Candidate("c", 4, -2.0, 0.0), Candidate("d", 10, -3.0, 0.0)]
-
-
 def test_no_answer_is_the_least_of_all_windows():
     windows = split_windows(8, 6, 2)
     nothing = beams([[0]] * 4, [[[0]]] * 4, no_answer_logits=[9.0, 3.0, -1.0, 9.0])

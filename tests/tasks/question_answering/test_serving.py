@@ -15,7 +15,6 @@ from tests.conftest import invent_texts
 from tests.helpers.serving.toys import built
 from tfrecord_builders.squad.build import SquadOptions, build_squad
 from xlnet_tf.errors import UserError
-from xlnet_tf.layers.map_in_chunks import map_in_chunks
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering
 from xlnet_tf.serving.graph.inputs import signature
 from xlnet_tf.tasks.question_answering import answers as squad_answers
@@ -148,15 +147,6 @@ def test_an_answer_is_the_best_one_or_refused(module, answers):
         np.testing.assert_array_equal(answers[name][~nothing], answers[f"{name}s"][~nothing, 0])
 
 
-def test_a_row_alone_is_the_row_in_a_batch(module, rows, answers):
-    for row in (0, 3, 6, 7):
-        for name, values in serve(module, rows[row : row + 1]).items():
-            if values.dtype == np.float32:
-                np.testing.assert_allclose(values[0], answers[name][row], rtol=1e-3, atol=1e-5, err_msg=name)
-            else:
-                np.testing.assert_array_equal(values[0], answers[name][row], name)
-
-
 @pytest.mark.integration
 def test_a_model_without_unanswerable_questions_never_refuses(module, model, small_tokenizer, rows, answers):
     sure = serve(
@@ -206,19 +196,6 @@ def test_a_long_context_takes_no_more_memory_at_once(module, monkeypatch):
     assert sizes == [20]
 
 
-def test_tokens_give_the_heads_outputs(module, model):
-    window, question = windows_lib.Window(0, 6), [20, 21, 22]
-    packed = windows_lib.pack_window(list(range(30, 36)), window, question, 16)
-    features = {"input_word_ids": packed.input_ids[None], "input_type_ids": packed.segment_ids[None]}
-    features["input_mask"] = (packed.input_ids[None] != 5).astype(np.int32)
-    features = {name: tf.constant(values, tf.int32) for name, values in features.items()}
-    found = module.serve_tokens(features)
-    expected = model({**features, "answer_mask": windows_lib.answer_mask(window, 3, 16)[None]})
-    assert set(found) == set(expected)
-    for name, values in expected.items():
-        np.testing.assert_allclose(found[name], values, rtol=1e-4, atol=1e-5, err_msg=name)
-
-
 SIZES = st.lists(st.tuples(st.integers(0, 120), st.integers(1, 20)), min_size=1, max_size=4)
 
 
@@ -237,24 +214,6 @@ def test_windows_are_those_of_python(sizes, stride):
         windows, token = each[row], slice(int(first), int(first + length))
         choice = windows_lib.best_windows(windows, sizes[row][0])[token]
         assert (best[number, :length] == (choice == numbers[number])).all()
-
-
-def test_chunks_are_joined_in_order():
-    numbers = tf.range(100)
-    specs = {"even": tf.TensorSpec([None], tf.int32), "pairs": tf.TensorSpec([None, 2], tf.int32)}
-
-    @tf.function(autograph=False)
-    def run(count):
-        def chunk(begin, end):
-            part = numbers[begin:end]
-            return {"even": part[part % 2 == 0], "pairs": tf.stack([part, part], 1)}
-
-        return map_in_chunks(chunk, count, tf.constant(8), specs)
-
-    for count in (0, 1, 8, 9, 33):
-        found = run(tf.constant(count))
-        assert found["even"].numpy().tolist() == list(range(0, count, 2))
-        assert found["pairs"].numpy().tolist() == [[n, n] for n in range(count)]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from seqeval.metrics.sequence_labeling import get_entities
 from tests.conftest import invent_texts
 from tests.helpers.serving.toys import built
 from tfrecord_builders.tagging.build import TaggingOptions, build_tagging
-from tfrecord_builders.tagging.data import AnnotatedText, read_sentences
+from tfrecord_builders.tagging.data import AnnotatedText
 from tfrecord_builders.tagging.schemes import label_set
 from tfrecord_builders.tagging.words import SentenceEncoder
 from xlnet_tf.errors import UserError
@@ -109,15 +109,6 @@ def test_entities_equal_those_of_evaluation(module, model, texts, tmp_path):
     assert examples.records > 25 and examples.statistics["texts in several windows"] >= 2
     assert answers["num_entities"].sum() > 30 and answers["num_entities"][[0, 6]].tolist() == [0, 0]
     assert set(answers["label"].ravel()) == {b"", b"LOC", b"PER"}
-
-
-def test_a_row_alone_is_the_row_in_a_batch(module, texts):
-    together = serve(module, texts)
-    for row, text in enumerate(texts):
-        alone = serve(module, [text])
-        expected, scores = found_entities(together, row)
-        assert found_entities(alone, 0)[0] == expected
-        np.testing.assert_allclose(alone["score"][0], scores, rtol=1e-4)
 
 
 @pytest.mark.integration
@@ -277,13 +268,6 @@ ANY_TEXT = st.text(st.sampled_from("bane.,5é½東京あไทย\u0301´'\u00a0
 @pytest.mark.integration
 def test_words_are_those_of_the_builder(small_tokenizer, texts):
     assert_words(small_tokenizer, texts)
-
-
-@pytest.mark.integration
-def test_words_of_real_texts(shared):
-    tokenizer = XLNetTokenizer(shared("data/xlnet_cased/spiece.model"))
-    sentences = read_sentences(shared("data/conll2003/bio_valid.txt.gz"))
-    assert_words(tokenizer, [" ".join(sentence.words) for sentence in sentences][:1000])
 
 
 @pytest.mark.integration

@@ -121,26 +121,17 @@ def test_all_rows_are_checked_before_anything_is_written(build, files, tmp_path)
     assert not (tmp_path / "records").exists()
 
 
-def test_ragged_training_rows_may_be_left_out_and_are_counted(build, files, tmp_path):
-    (tmp_path / "train.csv").write_text("text,label\nka,bad\nmi\ndu,good,x,y\nsol,good\n")
-    examples = build(**files, skip_ragged=True)["train"]
-    assert labels_of(examples) == [0, 1]
-    assert examples.skipped == {
-        "1 fields where there are 2 columns": {"count": 1, "places": [f"{files['train']}:3"]},
-        "4 fields where there are 2 columns": {"count": 1, "places": [f"{files['train']}:4"]},
-    }
-
-
-def test_row_counts_include_ragged_rows_of_dev_and_test(build, files, tmp_path):
-    """So that predictions, which go by these numbers, are of the rows of the file."""
+def test_ragged_rows_are_refused_or_left_out_and_counted(build, files, tmp_path):
+    """Ids for predictions count them, as the rows of the file do."""
     ragged = "text,label\nka,bad\nmi\nsol,good\n"
-    for split in ("dev", "test"):
-        (tmp_path / f"{split}.csv").write_text(ragged)
-        given = {**files, split: str(tmp_path / f"{split}.csv")}
-        with pytest.raises(UserError, match=rf"{split}\.csv:3: 1 fields .*--skip_ragged"):
+    for split in ("train", "dev", "test"):
+        (tmp_path / f"ragged_{split}.csv").write_text(ragged)
+        given = {**files, split: str(tmp_path / f"ragged_{split}.csv")}
+        with pytest.raises(UserError, match=rf"ragged_{split}\.csv:3: 1 fields .*--skip_ragged"):
             build(**given)
-        examples = build(**given, skip_ragged=True)[split]
-        assert [line["id"] for line in examples.sidecar()] == ["0", "2"]
+        examples = build(**given, skip_ragged=True, overwrite=True, labels=["bad", "good", "so-so"])[split]
+        ids = ["0", "1" if split == "train" else "2"]
+        assert [line["id"] for line in examples.sidecar()] == ids
         assert labels_of(examples) == [0, 1]
         [skipped] = examples.skipped.values()
         assert skipped == {"count": 1, "places": [f"{given[split]}:3"]}

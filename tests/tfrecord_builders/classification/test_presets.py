@@ -207,15 +207,3 @@ def test_real_data(build, shared, preset, data, tokenizer_name, records, metric)
             assert set(labels_of(examples)) == set(range(len(labels)))
         else:
             assert 0 <= min(labels_of(examples)) < 1 and 4 < max(labels_of(examples)) <= 5
-
-
-def test_real_reviews_in_jsonl(build, shared):
-    examples = build(
-        train=str(shared("data/imdb/imdb_train_2500.jsonl.gz")),
-        id_column="id",
-        tokenizer=str(shared("data/xlnet_cased/spiece.model")),
-        train_limit=300,
-    )["train"]
-    assert examples.settings["labels"] == ["neg", "pos"]
-    stars = [int(row["id"].rpartition("_")[2]) for row in examples.sidecar()]
-    assert [int(star > 5) for star in stars] == labels_of(examples)

@@ -73,12 +73,6 @@ def test_compressed_text(clock, capsys):
     assert "100%" in capsys.readouterr().err
 
 
-def test_no_bar(capsys):
-    with BuildProgress(1000, "building", False) as bar:
-        bar.add(1000, records=1)
-    assert capsys.readouterr().err == ""
-
-
 @pytest.mark.parametrize("leave", [True, False])
 def test_a_log_gets_plain_lines(capsys, leave):
     with ProgressBar(total=3, desc="outer") as outer, ProgressBar(total=50, desc="dev", leave=leave) as bar:

@@ -48,17 +48,6 @@ def test_slices_are_the_corpus_cut_at_documents(tmp_path, slice_bytes, compress,
     assert slice_bytes / 2 <= slices[-1].num_bytes or len(slices) == 1
 
 
-@pytest.mark.parametrize("block", [7, 64, 1000])
-def test_compressed_text_gives_the_same_slices(tmp_path, block, monkeypatch):
-    monkeypatch.setattr(streams, "BLOCK_BYTES", block)
-    text = make_text(60) + "\r\n" + make_text(10).replace("\n", "\r\n") + make_text(1).replace("\n", " ") * 30
-    (tmp_path / "a.txt").write_bytes(text.encode())
-    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(text.encode()))
-    plain, compressed = (cut([tmp_path / name], 700) for name in ("a.txt", "a.txt.gz"))
-    assert len(plain) > 10
-    assert [corpus.read_lines(s) for s in plain] == [corpus.read_lines(s) for s in compressed]
-
-
 def test_a_document_larger_than_a_slice_is_cut_at_lines(tmp_path):
     lines = [f"Sentence number {i}." for i in range(500)]
     (tmp_path / "a.txt").write_text("\n".join(lines) + "\n\nLast one.\n")

@@ -113,14 +113,6 @@ def test_blank_lines_inside_documents_are_paragraph_marks(tmp_path):
     assert read(tmp_path / "*.txt") == [["A one.", "A two."], ["B.<eop>"], ["C."], ["D."]]
 
 
-def test_a_file_that_is_a_long_document_is_cut_at_lines(tmp_path):
-    lines = [f"Line {i}." for i in range(500)]
-    (tmp_path / "a.txt").write_text("\n\n".join(lines))
-    slices = plan(tmp_path / "a.txt", 500, documents="files", mark_paragraphs=False)
-    parts = [corpus.read_lines(one) for one in slices]
-    assert len(slices) > 3 and sum((part.lines for part in parts), []) == [*lines, ""]
-
-
 def test_empty_documents_are_counted(tmp_path):
     documents = ["One.", "", " \n\n", "Two."]
     write_jsonl(tmp_path / "1.jsonl", documents)

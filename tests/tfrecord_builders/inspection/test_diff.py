@@ -58,17 +58,6 @@ def test_sets_with_other_num_predict_are_compared_but_not_other_lengths(small_re
     assert "only in the second" in inspect_diff.table(result)
 
 
-def test_statistics_are_described_in_words(small_records, build, tmp_path):
-    other = build(tmp_path, num_passes=1)
-    text = inspect_diff.table(inspect_diff.compare(small_records, other))
-    mine, theirs = (manifest.statistics for manifest in (small_records, other))
-    for words, name in (("tokens read", "tokens_in"), ("targets", "targets")):
-        assert f"  {words}: {mine[name]:,} | {theirs[name]:,}\n" in text
-    runs = [statistics["target_runs"]["2"] for statistics in (mine, theirs)]
-    assert f"  runs of 2 targets: {runs[0]:,} | {runs[1]:,}\n" in text
-    assert "  num_passes: 2 | 1\n" in text and "tokens_in" not in text
-
-
 def test_streams_are_named(small_records, build, tmp_path):
     other = build(tmp_path, stream_segments=2)
     result = inspect_diff.compare(small_records, other)

@@ -1,17 +1,14 @@
 """run_scripts/inspect_records.py: what a person sees of a record."""
 
 import json
-import pathlib
 import re
 import shutil
-import sys
 import types
 
 import numpy as np
 import pytest
 
 from run_scripts import inspect_records
-from tests.helpers.commands import run_in_fork
 from tests.helpers.full_disk import files_of_at_most
 from tfrecord_builders.inspection import plot_mask
 from tfrecord_builders.inspection import show as inspect_show
@@ -19,8 +16,6 @@ from xlnet_tf import figures
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.shards import read_shard
 from xlnet_tf.text.tokenizer import XLNetTokenizer
-
-REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
 
 def test_show(small_records):
@@ -111,11 +106,6 @@ def test_what_is_asked_for_is_done(small_records, tmp_path, capsys):
 def test_what_does_not_go_together_is_refused(small_records, wrong, message):
     with pytest.raises(UserError, match=message):
         run(small_records.folder, **wrong)
-
-
-def test_the_script(tmp_path):
-    wrong = run_in_fork("run_scripts.inspect_records", f"--records={tmp_path}")
-    assert wrong.returncode == 1 and wrong.stderr.startswith("ERROR: ") and "manifest.json" in wrong.stderr
 
 
 @pytest.fixture
@@ -224,24 +214,6 @@ def test_labels_use_the_fonts_that_were_found(small_records, only_dejavu, drawn,
     assert {labels[n].get_text()[0] for n in there} == {"\u1d81"}
     assert labels[0].get_fontfamily() == ["DejaVu Sans", "STIXGeneral", "sans-serif"]
     assert caplog.text.count("fonts-noto-cjk") == 1
-
-
-@pytest.mark.skipif(
-    sys.version_info < (3, 11), reason="the last matplotlib for Python 3.10 does not join letters"
-)
-def test_arabic_letters_are_joined():
-    import matplotlib
-    from matplotlib import font_manager
-
-    # matplotlib's own font, at one size: those of the system, and sizes that other tests have set, differ.
-    font = font_manager.get_font(f"{matplotlib.get_data_path()}/fonts/ttf/DejaVuSans.ttf")
-    font.set_size(12, 72)
-    width = {}
-    for text in ("\u0639\u0639\u0639", "\u0639\u200c\u0639\u200c\u0639"):  # joined, and kept apart
-        font.set_text(text)
-        width[text] = font.get_width_height()[0]
-    joined, apart = width.values()
-    assert joined < 0.9 * apart
 
 
 def test_a_picture_that_cannot_be_written(small_records, tmp_path):

@@ -100,18 +100,6 @@ def test_other_sets(build, tmp_path, changes):
     assert (tmp_path / "picture.png").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize("seq_len", [32, 512, 1024])
-def test_the_picture_shows_the_longest_segments(seq_len):
-    from matplotlib.figure import Figure
-
-    room = seq_len // 2 - 3
-    counts = {str(length): 1 for length in range(room + 1)}
-    sizes = {"seq_len": seq_len, "reuse_len": seq_len // 2}
-    axis = Figure().subplots()
-    plot_distributions._draw_segments(axis, {"set": sizes, "a_lengths": counts, "b_lengths": counts})
-    assert [patch.get_data().values.sum() for patch in axis.patches] == [room + 1] * 2
-
-
 def test_the_picture_has_what_was_counted(statistics, monkeypatch, tmp_path):
     from matplotlib.figure import Figure
 

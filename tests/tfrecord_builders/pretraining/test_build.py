@@ -1,6 +1,5 @@
 """The pretraining builder end to end, on a made-up language."""
 
-import dataclasses
 import gzip
 import pathlib
 import subprocess
@@ -11,9 +10,9 @@ import pyarrow.parquet
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.helpers.commands import run_in_fork
 from tests.tfrecord_builders.conftest import make_text
 from tests.tfrecord_builders.pretraining.conftest import hashes
-from tfrecord_builders.pretraining import report as pretraining_report
 from tfrecord_builders.pretraining import token_stream, worker
 from tfrecord_builders.pretraining.build import build_pretraining_records
 from xlnet_tf.errors import UserError
@@ -49,26 +48,6 @@ def test_a_set_is_whole(records):
         records.check_tokenizer("abc")
 
 
-def test_every_record_keeps_the_rules(records):
-    spec = records.spec
-    for shard, columns in all_columns(records):
-        is_target = np.zeros((shard.records, spec.seq_len), bool)
-        np.put_along_axis(is_target, columns["target_positions"].astype(int), True, axis=1)
-        ids = columns["input_ids"]
-        assert (is_target[:, : spec.reuse_len].sum(axis=1) == spec.num_predict - spec.num_predict // 2).all()
-        assert (is_target.sum(axis=1) == spec.num_predict).all()
-        assert (np.diff(columns["target_positions"].astype(int), axis=1) > 0).all()
-        special = np.isin(ids, (SEP_ID, CLS_ID))
-        assert not (is_target & special).any() and (special.sum(axis=1) == 3).all()
-        assert (ids[:, -2:] == [SEP_ID, CLS_ID]).all()
-        content, query = ranks.expand(columns["permutation_rank"], is_target)
-        assert not (query & np.eye(spec.seq_len, dtype=bool))[is_target].any()
-        assert not content[:, : spec.reuse_len, spec.reuse_len :].any()
-        assert (columns["direction"][: shard.forward_segments] == 1).all()
-        assert (columns["direction"][shard.forward_segments :] == -1).all()
-        assert 0.2 < columns["next_sentence"].mean() < 0.95
-
-
 def test_streams_are_the_corpus(records, corpus_file):
     tokenizer = XLNetTokenizer(model_file=records.tokenizer_path)
     spec = records.spec
@@ -101,20 +80,6 @@ def test_streams_are_the_corpus(records, corpus_file):
         assert entry["in"] == len(text)
 
 
-def test_document_offset(records):
-    for _shard, columns in all_columns(records):
-        ids = columns["input_ids"].astype(int)
-        forward = columns["direction"] == 1
-        for i in np.flatnonzero(forward):
-            if columns["segment"][i] == 0:
-                assert columns["document_offset"][i] == 0
-                continue
-            first = i - columns["segment"][i]
-            before = ids[first:i, : records.reuse_len].ravel()
-            ends = np.flatnonzero(before == EOD_ID)
-            assert columns["document_offset"][i] == len(before) - (ends[-1] + 1 if len(ends) else 0)
-
-
 def test_every_token_is_accounted_for(records, options, tmp_path):
     statistics = records.statistics
     assert statistics["tokens_in"] == statistics["tokens"] * 4  # two passes, two directions
@@ -130,15 +95,6 @@ def test_every_token_is_accounted_for(records, options, tmp_path):
     single = build_pretraining_records(options(tmp_path, num_passes=1, bidirectional=False, use_eod=False))
     assert single.statistics["tokens_in"] == single.statistics["tokens"] == statistics["tokens"] - 300
     assert {shard.backward_segments for shard in single.shards} == {0} and single.directions == ["forward"]
-
-
-def test_passes_and_directions_differ_in_targets_and_orders_only(records):
-    columns = {(s.pass_index, s.slice_index): c for s, c in all_columns(records)}
-    first, second = columns[0, 0], columns[1, 0]
-    reuse_len = records.reuse_len
-    np.testing.assert_array_equal(first["input_ids"][:, :reuse_len], second["input_ids"][:, :reuse_len])
-    for name in ("target_positions", "permutation_rank", "next_sentence"):
-        assert (first[name] != second[name]).any()
 
 
 def test_bytes_do_not_depend_on_workers_or_runs_or_compression(records, options, corpus_file, tmp_path):
@@ -182,29 +138,6 @@ def test_an_interrupted_build_resumes(records, options, tmp_path, monkeypatch):
     assert calls == [] and hashes(tmp_path) == hashes(records.folder)
 
 
-def test_an_interrupted_rebuild_is_not_taken_for_complete(options, tmp_path, monkeypatch):
-    path = tmp_path / "corpus.txt"
-    path.write_text(make_text(100))
-    first = build_pretraining_records(options(tmp_path / "out", input=[str(path)]))
-    text = path.read_text()
-    path.write_text(text.swapcase())
-    real = worker.build_job
-
-    def interrupted(*job):
-        real(*job)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(worker, "build_job", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        build_pretraining_records(options(tmp_path / "out", input=[str(path)]))
-    with pytest.raises(FileNotFoundError, match=r"manifest\.json does not exist"):
-        Manifest.load(tmp_path / "out")
-    monkeypatch.setattr(worker, "build_job", real)
-    path.write_text(text)
-    again = build_pretraining_records(options(tmp_path / "out", input=[str(path)]))
-    assert again.shards == first.shards and again.check_files(checksums=True) is None
-
-
 def test_the_script(options, corpus_file, tokenizer_file, tmp_path):
     common = [f"--tokenizer={tokenizer_file}", "--seq_len=32", "--num_workers=2", "--slice_mb=0.02"]
     good = run_builder(tmp_path / "good", f"--input={corpus_file}", *common)
@@ -214,15 +147,12 @@ def test_the_script(options, corpus_file, tokenizer_file, tmp_path):
     made = Manifest.load(tmp_path / "good")
     assert f"{made.records:,}" in good.stdout
     (tmp_path / "bad.txt").write_bytes(b"\xff")
-    bad = run_builder(tmp_path / "bad", f"--input={tmp_path / 'bad.txt'}", *common)
+    script = "tfrecord_builders.pretraining"
+    bad = run_in_fork(script, f"--output_dir={tmp_path}/bad", f"--input={tmp_path}/bad.txt", *common)
     assert bad.returncode == 1
     assert bad.stderr.strip().split("\n")[-1].startswith("ERROR: ") and "is not UTF-8" in bad.stderr
     assert "Traceback" not in bad.stderr
     assert not (tmp_path / "bad" / "manifest.json").exists()
-    wrong = tmp_path / "wrong.model"
-    wrong.write_bytes(b"not a model")
-    bad = run_builder(tmp_path / "wrong", f"--input={corpus_file}", f"--tokenizer={wrong}")
-    assert bad.returncode == 1 and "ERROR:" in bad.stderr and "Traceback" not in bad.stderr
 
 
 @pytest.mark.parametrize("objective", ["autoregressive", "denoising"])
@@ -243,19 +173,6 @@ def test_other_objectives(options, tmp_path, objective):
             assert (query == ~hidden[:, None, :])[is_target].all()
 
 
-def test_compat(options, tmp_path):
-    manifest = build_pretraining_records(options(tmp_path, compat=True, num_passes=1, slice_mb=1.0))
-    again = build_pretraining_records(options(tmp_path / "2", compat=True, num_passes=1, slice_mb=1.0))
-    assert [s.sha256 for s in manifest.shards] == [s.sha256 for s in again.shards]
-    statistics = manifest.statistics
-    assert statistics["tokens_in"] == statistics["tokens_written"] + sum(
-        statistics["tokens_dropped"].values()
-    )
-    for _, columns in all_columns(manifest):
-        counts = (columns["target_positions"] >= 0).sum(axis=1)
-        assert counts.max() == 5 and counts.min() >= 2 and counts.min() < 5
-
-
 def test_sentence_split(options, tmp_path, tokenizer_file):
     paragraphs = "Kato went home. Did Ren? He sold it for 5,000. Why not?\nBor.\n\nToqui saw.\n"
     tokenizer = XLNetTokenizer(model_file=tokenizer_file)
@@ -268,15 +185,6 @@ def test_sentence_split(options, tmp_path, tokenizer_file):
     np.testing.assert_array_equal(stream.document_starts, [0, lengths[:5].sum()])
     assert statistics["sentences"] == 6 and statistics["documents"] == 2
     assert stream.tokens[lengths[:5].sum() - 1] == EOD_ID == stream.tokens[-1]
-
-
-def test_warnings(records):
-    assert pretraining_report.warnings(records) == []
-    statistics = {**records.statistics, "unknown_rate": 0.02, "word_start_rate": 0.1}
-    bad = dataclasses.replace(records, statistics=statistics, stream_segments=10**6)
-    found = "\n".join(pretraining_report.warnings(bad))
-    assert "2.0% of the tokens are <unk>" in found and "10.0% of the tokens start a word" in found
-    assert "only 8 streams" in found
 
 
 def test_builder_loads_no_tensorflow(options, tmp_path):

@@ -199,32 +199,6 @@ def test_a_slice_equals_one_row_of_the_original(golden, tokenizer, reverse):
     np.testing.assert_array_equal(found.word_start[:, 1:][inside], begins[positions])
 
 
-def test_one_row_of_batches_is_the_forward_slice(golden, tokenizer):
-    arrays, _ = load(golden("data_tokens.npz"))
-    tokens, flags = arrays["input_data"], arrays["sent_ids"]
-    starts = tokenizer.original_word_starts
-    ends = np.append(original_records.sentence_borders(flags), len(tokens))
-    found, is_target = compat_sampling.segments_and_targets(
-        random.Random(1), np.random.RandomState(2), tokens, ends, 64, 32, 10, piece_starts=starts
-    )
-    rows = original_records.batches(
-        random.Random(1),
-        np.random.RandomState(2),
-        tokens[None],
-        flags[None],
-        64,
-        32,
-        10,
-        piece_starts=starts,
-        bidirectional=False,
-    )
-    rows = list(rows)
-    np.testing.assert_array_equal(found.ids, np.concatenate([row["input"] for row in rows]))
-    np.testing.assert_array_equal(found.segment_ids, np.concatenate([row["seg_id"] for row in rows]))
-    masked = np.concatenate([row["is_masked"] for row in rows]).astype(bool)
-    np.testing.assert_array_equal(is_target, masked & ~found.special)
-
-
 @pytest.mark.parametrize("num_tokens", [20, 61, 63])
 def test_a_stream_too_short_gives_no_segments(num_tokens):
     """The original wants as many tokens as a segment has, SEP and CLS included."""

@@ -9,7 +9,7 @@ from tests.tfrecord_builders.conftest import make_text
 from tfrecord_builders.inspection.check import check
 from tfrecord_builders.pretraining import report as pretraining_report
 from tfrecord_builders.pretraining import worker
-from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records, build_sets
+from tfrecord_builders.pretraining.build import PretrainingOptions, build_sets
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest
@@ -116,19 +116,6 @@ def test_a_document_that_slices_cut_counts_once(options, tmp_path, borders):
     assert f"{one.statistics['documents']} of 7 (" in pretraining_report.summary(one)
 
 
-def test_tokens_of_both_sets_are_those_of_one(options, tmp_path):
-    train, dev = build_sets(options(tmp_path / "two", dedup=False, split="learn"))
-    (one,) = build_sets(options(tmp_path / "one [1]", dedup=False, dev_fraction=0))
-    assert train.folder.name == "learn" and train.documents["side"] == "train"
-    assert train.statistics["tokens"] + dev.statistics["tokens"] == one.statistics["tokens"]
-    assert train.statistics["duplicate_documents"] + dev.statistics["duplicate_documents"] == 50
-
-
-def test_bytes_do_not_depend_on_workers(sets, options, tmp_path):
-    build_sets(options(tmp_path, num_workers=2))
-    assert hashes(tmp_path) == hashes(sets[0].folder.parent)
-
-
 def test_each_set_resumes_after_an_interruption(sets, options, tmp_path, monkeypatch):
     real, calls = worker.build_job, []
 
@@ -228,12 +215,3 @@ def test_one_document_cannot_be_held_out_in_part(options, tmp_path, name, monkey
     rows = "".join(json.dumps({"text": text}) + "\n" for text in texts)
     path.write_text(rows if name == "a.jsonl" else "\n\n".join(texts))
     assert [manifest.records > 0 for manifest in build_sets(one)] == [True, True]
-
-
-def test_marks_that_cleaning_drops_are_counted(options, tmp_path):
-    (tmp_path / "a.txt").write_text("\u0928\u092e\u0938\u094d\u0924\u0947 caf\u00e9\n" * 50)
-    changes = {"input": [str(tmp_path / "a.txt")], "dev_fraction": 0, "dedup": False}
-    manifest = build_pretraining_records(options(tmp_path / "1", **changes))
-    assert manifest.statistics["dropped_marks"] == {"DEVANAGARI": 50, "LATIN": 50}
-    manifest = build_pretraining_records(options(tmp_path / "2", keep_accents=True, **changes))
-    assert manifest.statistics["dropped_marks"] == {}

@@ -39,16 +39,6 @@ def test_another_build_is_refused_with_the_difference(records, options, tmp_path
         build_pretraining_records(options(tmp_path))
 
 
-def test_a_corrected_corpus_builds_after_a_bad_one(options, tmp_path):
-    path = tmp_path / "corpus.txt"
-    for bad in (b"\xff\n", b"Short.\n"):
-        path.write_bytes(bad)
-        with pytest.raises(UserError, match="not UTF-8|too small"):
-            build_pretraining_records(options(tmp_path / "out", input=[str(path)]))
-    path.write_text(make_text(20))
-    assert build_pretraining_records(options(tmp_path / "out", input=[str(path)])).records
-
-
 @pytest.mark.parametrize(
     "changes,message",
     [

@@ -19,22 +19,6 @@ def test_a_good_set_has_no_warnings(good):
     assert pretraining_report.warnings(good) == []
 
 
-def test_rates_are_shares_of_the_tokens(good):
-    statistics = good.statistics
-    tokens = statistics["tokens"]
-    assert tokens and 0 < statistics["word_starts"] < tokens
-    assert statistics["word_start_rate"] == statistics["word_starts"] / tokens
-    assert statistics["unknown_rate"] == statistics["unknown"] / tokens
-    assert statistics["tokens_in"] == statistics["tokens_written"] + sum(
-        statistics["tokens_dropped"].values()
-    )
-
-
-def test_the_mean_run_weighs_each_length_by_its_count():
-    assert pretraining_report._mean_run({"1": 3, "2": 1, "5": 1}) == 2.0
-    assert pretraining_report._mean_run({}) == 0
-
-
 @pytest.mark.parametrize(
     "statistics",
     [

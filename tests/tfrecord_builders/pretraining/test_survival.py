@@ -1,8 +1,6 @@
 """Builds that are killed, disturbed or short of room: a whole set or a clear error, never half a set."""
 
-import contextlib
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -59,7 +57,7 @@ def test_what_a_whole_set_has_lost_is_built_again(build, tmp_path):
     shards[0].unlink()
     shards[1].write_bytes(shards[1].read_bytes()[:-1] + b"?")
     (folder / "spiece.model").write_bytes(b"")
-    for name in (shards[2].name + ".tmp123-0a1b", worker.done_name(shards[0].name)):
+    for name in (shards[2].name + ".tmp123-0a1b", shards[0].name + worker.DONE_SUFFIX):
         (folder / name).write_bytes(b"half")
     assert build(folder) == first
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == content
@@ -133,37 +131,3 @@ def test_a_shard_that_is_removed_during_the_build(build, tmp_path, monkeypatch):
     with pytest.raises(UserError, match="slice00000.tfrecord was removed during the build"):
         build(tmp_path)
     assert not (tmp_path / "manifest.json").exists()
-
-
-def test_a_full_disk(build, tmp_path):
-    """A real one, in memory: what fits is kept, and resumes when there is room."""
-    expected = build(tmp_path / "elsewhere")
-    size = sum(shard.bytes for shard in expected.shards) // 2
-    size += expected.tokenizer_path.stat().length
-    with small_disk(tmp_path / "disk", size) as disk:
-        with pytest.raises(UserError, match=r"cannot write .*No space left on device. Make room"):
-            build(disk / "set")
-        assert not (disk / "set" / "manifest.json").exists()
-        kept = {path.name for path in disk.glob("set/*.tfrecord")}
-        assert 0 < len(kept) < len(expected.shards)
-        before = states(disk / "set")
-        remount(disk, 10 * size)
-        assert build(disk / "set") == expected
-        assert all(states(disk / "set")[name] == before[name] for name in kept)
-
-
-@contextlib.contextmanager
-def small_disk(folder, num_bytes):
-    """Mounts a disk of this size, which takes root's rights."""
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={num_bytes}", "none", str(folder)]
-    if os.geteuid() or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("cannot mount a disk here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
-def remount(folder, num_bytes):
-    subprocess.run(["mount", "-o", f"remount,size={num_bytes}", str(folder)], check=True)

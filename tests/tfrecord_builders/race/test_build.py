@@ -62,14 +62,6 @@ def test_the_context_is_cut_at_its_end_and_the_question_at_its_start(tokenizer):
         assert context == tokenizer.encode("ka tomi ren sol " * 20)[:19]
 
 
-def test_segments_tell_context_answer_and_cls_apart(tokenizer):
-    columns = sequences(tokenizer, "Ka tomi.", "Sol ?", ["du", "ve"], 32, 10)
-    ids, segment_ids = (columns[name].reshape(2, 32)[0] for name in ("input_ids", "segment_ids"))
-    assert (np.diff(segment_ids[ids != PAD_ID].astype(int)) >= 0).all()
-    assert list(segment_ids[ids == SEP_ID]) == [0, 1]
-    assert segment_ids[-1] == 2 and (np.flatnonzero(ids == PAD_ID) == np.arange((ids == PAD_ID).sum())).all()
-
-
 @pytest.mark.parametrize(
     ("text", "joined"),
     [

@@ -106,19 +106,6 @@ def test_grades_below_the_threshold_are_not_relevant(tmp_path, tokenizer_file):
     assert train.skipped["query without a relevant passage"]["places"] == [f"{path}:2"]
 
 
-def test_the_seed_decides_what_is_drawn(tmp_path, tokenizer_file):
-    path = support_csv(tmp_path / "s.csv")
-    first, second, other = (
-        slots(
-            build(tmp_path, tokenizer_file, train=path, seed=seed, num_passes=4, overwrite=True, **SUPPORT)[
-                "train"
-            ]
-        )
-        for seed in (0, 0, 1)
-    )
-    assert first == second != other
-
-
 def test_queries_that_teach_nothing_are_counted(tmp_path, tokenizer_file):
     rows = [("ka", "to", 0), ("ka", "mi", 0), ("sol", "du", 1), ("ren", "qui", 1), ("ren", "bor", 0)]
     rows += [("mi", " ", 1), (" ", "to", 1)]

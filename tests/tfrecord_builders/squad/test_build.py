@@ -15,19 +15,14 @@ from tests.helpers.records.builders import PASSAGE, question
 from tests.helpers.records.builders import squad_file as write
 from tfrecord_builders.squad.build import (
     SKIPPED_FILE,
-    Span,
     SquadOptions,
     build_squad,
-    inside,
-    token_span,
-    training_columns,
 )
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.passages import Passage
 from xlnet_tf.text.graph.passage_windows import window_tokens
 from xlnet_tf.text.offsets import encode_with_offsets
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
-from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.windows import Window
 
 
@@ -256,30 +251,6 @@ def test_a_column_of_one_answer_is_located_in_the_passage(tmp_path, tokenizer_fi
         "answer not in the passage": 1,
         "no answer to a question that is not marked is_impossible": 1,
     }
-
-
-def test_token_spans(tokenizer_file):
-    text = "  katomi  ren (5,000)."
-    encoded = encode_with_offsets(XLNetTokenizer(tokenizer_file), text)
-    for answer in ("katomi", "ren", "5,000", "katomi  ren (5,000).", "."):
-        begin = text.index(answer)
-        first, last = token_span(encoded, begin, begin + len(answer))
-        assert text[encoded.begins[first] : encoded.ends[last]] == answer
-    assert token_span(encoded, 0, 1) is None  # whitespace
-
-
-def test_targets_of_windows():
-    window = Window(10, 5)
-    assert (
-        inside(Span(10, 14), window) and not inside(Span(9, 10), window) and not inside(Span(14, 15), window)
-    )
-    assert training_columns(Span(11, 14), window, question_len=2) == {
-        "answer_first": 1,
-        "answer_last": 4,
-        "is_impossible": 0,
-    }
-    nothing = {"answer_first": 9, "answer_last": 9, "is_impossible": 1}
-    assert training_columns(None, window, 2) == training_columns(Span(14, 15), window, 2) == nothing
 
 
 @pytest.mark.parametrize("name", ["dev-v1.1.from-explorer", "dev-v2.0.from-explorer", "cs224n_dev-v2.0"])

@@ -7,7 +7,7 @@ from seqeval.metrics.sequence_labeling import get_entities
 from seqeval.scheme import IOB2, Entities
 
 from tfrecord_builders.tagging.data import read_sentences
-from tfrecord_builders.tagging.schemes import SCHEMES, label_set, to_bio
+from tfrecord_builders.tagging.schemes import SCHEMES, to_bio
 
 TYPES = st.sampled_from(["PER", "LOC", "B-MISC"])  # a type may look like a tag
 ENTITIES = st.lists(st.tuples(st.integers(1, 4), st.none() | TYPES), max_size=8)
@@ -76,10 +76,6 @@ def test_tags_outside_the_scheme_are_named(scheme, tag):
         to_bio(["O", tag], scheme)
     index, reason = error.value.args
     assert index == 1 and repr(tag) in reason and f"--scheme={scheme}" in reason
-
-
-def test_labels_begin_with_o_and_have_both_tags_of_each_type():
-    assert label_set({"PER", "LOC"}) == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
 
 
 def test_conll2003_in_iob1_and_in_bio_are_the_same(shared):

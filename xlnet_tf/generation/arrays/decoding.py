@@ -20,9 +20,9 @@ class Decoder(Protocol):
     candidates: int
 
     def step(self, tokens: np.ndarray, positions: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Reads the tokens [B, C] written last at positions [B, C], and predicts targets [B, C, P].
+        """Reads tokens [B, C] written last at positions [B, C]; predicts targets [B, C, P], -1 if empty.
 
-        Returns log-probabilities [B, C, P, V], meaningless for empty targets, -1.
+        Returns log-probabilities [B, C, P, V].
         """
 
     def follow(self, parents: np.ndarray) -> None:
@@ -171,10 +171,7 @@ def best_continuations(
 def fill_easiest_first(
     decoder: Decoder, order: np.ndarray, log_probs: np.ndarray, settings: Sampling
 ) -> tuple[DecodedTokens, np.ndarray]:
-    """Fills gaps, of log-probabilities [B, G, V], always the one whose best piece is likeliest.
-
-    Returns the result, one candidate per text, and the order of filling.
-    """
+    """Fills gaps, of log-probabilities [B, G, V], the easiest first; returns the result and the order."""
     open_gaps, filled_order = order.copy(), np.full_like(order, -1)
     draws = sampling.uniform_draws(settings.seeds, order.shape[1])
     written, rows = DecodedTokens.nothing(order, 1), np.arange(len(order))

@@ -21,12 +21,9 @@ _OTHER_MARKS = r"(?i)\[mask\]|<mask ?/?>|\{mask\}"  # what other models' users w
 
 
 class Gaps(NamedTuple):
-    """Texts with gaps, as layout.TextLayout has them.
+    """Texts with gaps: ids [B, T] with MASK_ID in the gaps, is_context bool [B, T], the given tokens.
 
-    Attributes:
-        ids: [B, T] int32, with MASK_ID in the gaps and PAD_ID after the end.
-        is_context: [B, T] bool, the tokens that are given.
-        order: [B, G] int32, the positions of the gaps in the order of filling; -1 after the last.
+    `order` [B, G] has the positions of the gaps in the order of filling, -1 after the last.
     """
 
     ids: np.ndarray
@@ -66,11 +63,7 @@ def check_gaps(
 
 
 def read_gaps(tokenizer: XLNetTokenizer, texts: Sequence[str], orders: Sequence[Sequence[int]]) -> Gaps:
-    """Reads texts in which `<mask>` marks the gaps, to be filled in these orders.
-
-    A text is split at its marks: a mark with a space before or after it is a word, or the start or end of
-    one.
-    """
+    """Reads texts split at `<mask>`, the gaps, to be filled in these orders; a space around it is kept."""
     return gaps_of([encode_with_marks(tokenizer, text.split(MARK)) for text in texts], orders)
 
 

@@ -12,10 +12,7 @@ _ROUNDS = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.ui
 
 
 def uniform_draws(seeds: np.ndarray, count: int) -> np.ndarray:
-    """Draws numbers from [0, 1) for each row, those of sampling.uniform_draws: [B, count] float32.
-
-    Source: SplitMix64 (Steele, Lea and Flood, 2014).
-    """
+    """Draws [B, count] float32 from [0, 1), as sampling.uniform_draws. Source: SplitMix64 (Steele, 2014)."""
     bits = np.asarray(seeds).astype(np.uint64)[:, None] + np.arange(1, count + 1, dtype=np.uint64) * _GAMMA
     for shift, factor in _ROUNDS:
         bits = (bits ^ (bits >> shift)) * factor

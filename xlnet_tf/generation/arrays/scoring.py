@@ -84,7 +84,7 @@ def joined(
 
 
 def ranks_of(order: str | Sequence[int], count: int, seed: int) -> np.ndarray:
-    """Returns the rank of each of a text's pieces, from 0, as scoring.order_ranks and permutation_ranks."""
+    """Returns the rank of each of a text's pieces, from 0, as scoring.order_ranks."""
     if isinstance(order, str):
         if order == "random":
             draws = uniform_draws(np.array([seed]), count)[0]

@@ -37,10 +37,7 @@ def _scaled_by_mask(x, keep_mask, rate):
 
 
 def _has_many_queries(scores: tf.Tensor) -> bool:
-    """Returns whether scores [B, N, Q, K] are worth compiling.
-
-    Those of a single query are not: they are few, and XLA compiles anew for each K.
-    """
+    """Returns whether scores are worth compiling; a query's own are few, and XLA compiles for each K."""
     return scores.shape[2] != 1
 
 
@@ -60,10 +57,7 @@ class CpuGraphKernels(GraphKernels):
         return super().dense(rows, weights, bias)
 
     def position_scores(self, queries, position_keys, context):
-        """Leaves the scores of queries in order by distance: combine_scores shifts them in its own loop.
-
-        Compared with a shift of its own, that takes 5.2 ms instead of 14.7 for a layer of Base.
-        """
+        """Leaves scores in order by distance, for combine_scores to shift: 5.2 ms instead of 14.7 a layer."""
         if not context.in_order:
             return super().position_scores(queries, position_keys, context)
         blocks = position_shift.block_positions(queries, position_keys, context.key_len)

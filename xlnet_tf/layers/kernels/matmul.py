@@ -58,10 +58,7 @@ def matmul_narrowed_twice(rows: tf.Tensor, weights: tf.Tensor, transpose_b: bool
 
 
 def matmul_in_float32(a: tf.Tensor, b: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
-    """Multiplies matrices of any type and returns float32.
-
-    A TPU has the sums in float32 and takes the operands in bfloat16 all the same: it takes no more time.
-    """
+    """Multiplies matrices and returns float32, which takes a TPU no more time."""
     return tf.matmul(tf.cast(a, tf.float32), tf.cast(b, tf.float32), transpose_b=transpose_b)
 
 
@@ -111,8 +108,5 @@ def add_bias(rows: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
 
 
 def control_dependency_zero(number: tf.Tensor, dtype) -> tf.Tensor:
-    """Returns a zero that has to wait for a number.
-
-    What it is added to waits as well, so that no compiler takes it for what was computed before.
-    """
+    """Returns a zero that waits for a number, so that no compiler takes what it is added to for another."""
     return tf.cast(tf.where(number == number, 0.0, float("nan")), dtype)

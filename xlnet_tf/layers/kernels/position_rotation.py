@@ -38,12 +38,9 @@ class QueryRotation(NamedTuple):
 
 
 class RotatedKeys(NamedTuple):
-    """What a layer scores rotated queries with.
+    """What a layer scores rotated queries with: products with the cosine and the sine of their angles.
 
-    Attributes:
-        cosine, sine: [1, N, H, 2 F], the layer's projection of positions. Queries times them are multiplied
-            by the cosine and the sine of their angles.
-        keys: [1, 1, K, 2 F], as in PositionRotation.
+    `cosine` and `sine` [1, N, H, 2 F] project positions; `keys` [1, 1, K, 2 F] are those of PositionRotation.
     """
 
     cosine: tf.Tensor
@@ -55,9 +52,7 @@ class RotatedKeys(NamedTuple):
 def fewer_frequencies(d_model: int, reach: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Finds few frequencies whose sums are the encoding's sinusoids, for distances up to `reach` tokens.
 
-    Returns:
-        The frequencies [F], and the weights of the sums for each of the D/2 sines and for each of the
-        cosines: [F, D/2] twice. All float32.
+    Returns them [F], and the weights of the sums for each sine and each cosine, [F, D/2], as float32.
     """
     wanted = 10000.0 ** (-np.arange(0, d_model, 2) / d_model)  # descending
     distances = np.arange(reach + 1)[:, None]
@@ -92,8 +87,7 @@ class PositionRotation(NamedTuple):
     """The positions of a step.
 
     Attributes:
-        frequencies: [F].
-        sines, cosines: [F, D/2], the weights of `fewer_frequencies`.
+        sines, cosines: [F, D/2], the weights of `fewer_frequencies`, of frequencies [F].
         keys: [K, 2 F], what scores are products with.
         first: position of the segment's first token; the keys lie around 0.
         direction: [B], +1 or -1, or None when all rows are read forward.

@@ -60,10 +60,7 @@ def shift_by_row(scores: tf.Tensor, key_len) -> tf.Tensor:
 def shift_by_position(
     scores: tf.Tensor, positions: tf.Tensor, query_len, key_len, training: bool
 ) -> tf.Tensor:
-    """Aligns scores by distance [B, N, P, R] of queries at positions [B, P] with keys [B, N, P, K].
-
-    Without training there is no gradient of ours: TensorFlow warns whoever loads a graph with one.
-    """
+    """Aligns scores by distance [B, N, P, R] of queries at positions [B, P] with keys [B, N, P, K]."""
     entries = scores.shape[3] or tf.shape(scores)[3]
     firsts = query_len - positions  # [B, P]
 

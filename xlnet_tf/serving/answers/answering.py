@@ -5,6 +5,7 @@
 Each task adds its own in `xlnet_tf/tasks/`, in a file answering.py.
 """
 
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -40,11 +41,19 @@ class TextAnswers:
             short sequences have room for half as many.
         IN_EACH_SEGMENT: whether each segment repeats these texts, where a model reads in segments.
         OF_EXAMPLES: options that are settings of the examples that a run was fine-tuned on.
+
+    A task's own subclass takes the options that its ExportableModel and its Answering share; the arguments
+    before them, `served`, are a model or a graph, and the tokenizer.
     """
 
     LENGTHS: ClassVar[Mapping[str, int]] = {}
     IN_EACH_SEGMENT: ClassVar[bool] = False
     OF_EXAMPLES: ClassVar[Sequence[str]] = ()
+    seq_len: int
+    segment_len: int
+    buckets: tuple[int, ...]
+    labels: tuple[str, ...]
+    multi_label: bool
 
     def example_rows(self) -> dict[str, Any]:
         """Returns one typical row of serving_default's inputs, for warm-up and as an example."""
@@ -52,7 +61,13 @@ class TextAnswers:
 
     def input_ranks(self) -> dict[str, int]:
         """Returns the inputs of serving_default: 1 for a text, 2 for a list of texts."""
-        return {name: 1 + isinstance(value, list) for name, value in self.example_rows().items()}
+        return _ranks(self.example_rows())
+
+    @classmethod
+    def ranks_with(cls, options: Mapping[str, Any]) -> dict[str, int]:
+        """Returns the `input_ranks` of a model with these options, before it is there."""
+        # An example needs no model, only what may be one of its options.
+        return _ranks(cls.example_rows(types.SimpleNamespace(**{"pair": False, **options})))
 
     def batch_predictor(self) -> text_answers.BatchPredictor:
         """Returns the function that answers rows in Python."""
@@ -75,15 +90,14 @@ class TextAnswers:
         return answer
 
 
+def _ranks(rows: Mapping[str, Any]) -> dict[str, int]:
+    return {name: 1 + isinstance(value, list) for name, value in rows.items()}
+
+
 class Answering(TextAnswers):
     """Base of models that answer texts without TensorFlow; a subclass adds `serve` and `outputs`.
 
-    Inputs, options and answers are those of the task's ExportableModel.
-
-    Args:
-        graph: see Graph.
-        labels, multi_label: of the model's head, as in its card.
-        segment_len: tokens of the segments in which the model reads; 0: at once.
+    Inputs, options and answers are those of the task's ExportableModel; labels are as in the model's card.
     """
 
     def __init__(
@@ -110,7 +124,6 @@ class Answering(TextAnswers):
         return self
 
     def __call__(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
-        """Returns an answer for each row, without padding."""
         answers = self.serve(**{name: [row[name] for row in rows] for name in self.input_ranks()})
         return [*map(self.without_padding, rows, text_answers.split_rows(answers))]
 

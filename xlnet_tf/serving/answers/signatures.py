@@ -53,11 +53,7 @@ class Signature:
 
 
 def signatures_of(definitions: Any) -> dict[str, Signature]:
-    """Reads a server's signatures, SignatureDefs in JSON form; an unreadable one has a `problem`.
-
-    Raises:
-        ValueError: the definitions are not by name.
-    """
+    """Reads a server's SignatureDefs in JSON form, by name or else ValueError; one may have a `problem`."""
     if not isinstance(definitions, Mapping):
         raise ValueError("the signatures are not an object")
     signatures = {}
@@ -92,10 +88,7 @@ def _column(name: str, tensor: Any) -> TensorInfo:
 
 
 def check_answers(answers: Mapping[str, np.ndarray], signature: Signature, rows: int | None) -> None:
-    """Compares answers with the signature and the request, whose number of rows is None without inputs.
-
-    Answers with another number of rows would be mixed up.
-    """
+    """Compares answers with the signature and the request's rows, with which they would be mixed up."""
     for name, column in signature.outputs.items():
         values = answers[name]
         if values.dtype != column.dtype:

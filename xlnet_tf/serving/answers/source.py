@@ -19,13 +19,8 @@ class _Load(Protocol):
 class Source:
     """A model that answers texts, before anything slow of it is read.
 
-    Attributes:
-        path: where its weights are.
-        file: a file that changes with them.
-        ranks: its inputs, as in Served.input_ranks.
-        load: from the kind of weights, see serving/graph/weights.py, to an ExportableModel or a Served.
-        options: the ExportableModel's options.
-        dtype: of the run's training; "" if it is not a run.
+    `file` changes with its weights, `ranks` are its inputs, and `load` takes a kind of weights and returns an
+    ExportableModel, which has the options, or a Served. `dtype` is that of a run's training.
     """
 
     path: str
@@ -34,6 +29,14 @@ class Source:
     load: _Load
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     dtype: str = ""
+
+
+def language_model_error(path: str) -> UserError:
+    """Returns the error of who asks a pretrained language model for a task's answers."""
+    return UserError(
+        f"{path} is a pretrained language model: ask it with fill-mask, generate or score, or "
+        "fine-tune it for what predict is to answer"
+    )
 
 
 def check_type_is_kept(path: str, weights: str) -> None:

@@ -26,10 +26,7 @@ _BITS = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))  # whose values are
 
 
 def read_tensor(tensor: Any, most_bytes: int = MOST_BYTES) -> np.ndarray:
-    """Reads a tensor; omitted values repeat the last one, or are zero if there is none.
-
-    Raises:
-        ValueError: it is too large or damaged; the message continues a sentence that begins with its name.
+    """Reads a tensor; omitted values repeat the last one or are zero. ValueError if it is damaged or large.
 
     Source: tensorflow/core/framework/tensor.proto
     """
@@ -73,10 +70,7 @@ def _array(dtype: np.dtype, sizes: list[int], content: bytes, values: Any) -> np
 
 
 def write_tensor(values: np.ndarray, tensor: Any) -> None:
-    """Writes an array into a new TensorProto, in the fields that tf.make_tensor_proto would choose.
-
-    Raises ValueError for a type that is not among DTYPES.
-    """
+    """Writes an array of one of DTYPES, else ValueError, as tf.make_tensor_proto would."""
     name = next((name for name, dtype in DTYPES.items() if dtype == values.dtype), None)
     if name is None:
         raise ValueError(f"a tensor has the type {values.dtype}; expected one of {', '.join(DTYPES)}")

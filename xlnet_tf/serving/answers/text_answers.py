@@ -48,11 +48,7 @@ class Served(Protocol):
 
 
 def answer_texts(served: Served, rows: Iterable[Row], batch_size: int) -> Iterator[dict[str, Any]]:
-    """Yields a served model's answers to rows (texts, or lists of texts, by name), in their order.
-
-    A model with exact_buckets pads rows to little more than their own length; batch_size rows are computed
-    together.
-    """
+    """Yields a model's answers to rows, texts or lists of them by name, in their order."""
     if not is_whole(batch_size) or batch_size < 1:
         raise UserError(f"batch_size is {batch_size!r}; expected a whole number of at least 1")
     serve = served.batch_predictor()
@@ -77,12 +73,7 @@ def answer_texts(served: Served, rows: Iterable[Row], batch_size: int) -> Iterat
 def normalize_inputs(
     ranks: Mapping[str, int], texts: Sequence[Any], inputs: Mapping[str, Any]
 ) -> tuple[list[Row], bool]:
-    """Makes rows from texts given by a user, and says whether they are a list of rows or a single one.
-
-    Args:
-        ranks: the inputs, as in Served.input_ranks.
-        texts: values of the first inputs.
-    """
+    """Makes rows of texts, values of the first inputs, and says whether they are a list of rows or one."""
     names = ", ".join(name if rank == 1 else f"{name} (a list)" for name, rank in ranks.items())
     given = {name: _as_lists(value) for name, value in (dict(zip(ranks, texts)) | inputs).items()}
     if len(texts) + len(inputs) != len(ranks) or given.keys() != ranks.keys():

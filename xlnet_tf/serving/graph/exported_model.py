@@ -91,9 +91,10 @@ class ExportableModel(TextAnswers, tf.Module):
         self.tokenizer = tokenizer
         self.card = ModelCard.of_model(model, tokenizer)
         self.texts = GraphTokenizer(tokenizer)
-        self.seq_len = seq_len
-        segment_len = getattr(model, "segment_len", 0)
-        self.buckets = check_buckets(seq_len, buckets, segment_len)
+        self.seq_len, self.segment_len = seq_len, getattr(model, "segment_len", 0)
+        self.buckets = check_buckets(seq_len, buckets, self.segment_len)
+        self.labels = tuple(getattr(model, "labels", ()))
+        self.multi_label = getattr(model, "multi_label", False)
         self.int8 = Int8Weights(model) if int8 else None
         stored = self.int8.tables if int8 else {}
         weights = {names.canonical(variable.name): variable for variable in model.variables}
@@ -106,7 +107,7 @@ class ExportableModel(TextAnswers, tf.Module):
         )
         # The same for all requests; an eighth of the work for one of 128 tokens.
         self.position_keys = None
-        if keep_position_keys and not segment_len and not int8:
+        if keep_position_keys and not self.segment_len and not int8:
             self.position_keys = tf.Variable(
                 model.encoder.position_keys(seq_len), trainable=False, name="position_keys"
             )
@@ -115,10 +116,7 @@ class ExportableModel(TextAnswers, tf.Module):
 
     @classmethod
     def of_model(cls, model: XLNetHead, *, pair: bool = False) -> Self:
-        """Returns the served form of a built model with its tokenizer, to answer texts in Python.
-
-        `pair` says whether texts are pairs, if the model's card does not.
-        """
+        """Returns the served form of a built model; `pair`: texts are pairs, if the card does not say."""
         if model.tokenizer is None:
             where = f" ({model.folder} has no {TOKENIZER_FILE})" if model.folder else ""
             raise UserError(
@@ -186,10 +184,7 @@ class ExportableModel(TextAnswers, tf.Module):
         raise NotImplementedError
 
     def graph_outputs(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns the numbers that answers are made of where there is no TensorFlow, given packed sequences.
-
-        Float32, but for indices; without strings.
-        """
+        """Returns numbers, float32 but for indices, that answers are made of, given packed sequences."""
         raise NotImplementedError
 
     def graph_functions(self) -> dict[str, tuple[GraphFunction, dict[str, tf.TensorSpec]]]:
@@ -198,8 +193,7 @@ class ExportableModel(TextAnswers, tf.Module):
         MAIN_GRAPH is `graph_outputs` of sequences of any length up to seq_len; of a model that reads in
         segments, of seq_len. Those called FILE/PART become parts of one file.
         """
-        in_segments = self.use(lambda model: getattr(model, "segment_len", 0))
-        tokens = tf.TensorSpec([None, self.seq_len if in_segments else None], tf.int32)
+        tokens = tf.TensorSpec([None, self.seq_len if self.segment_len else None], tf.int32)
         specs = dict.fromkeys(TOKEN_FEATURES, tokens)
         return {MAIN_GRAPH: (lambda **features: self.graph_outputs(features), specs)}
 
@@ -215,10 +209,7 @@ class ExportableModel(TextAnswers, tf.Module):
         return self._forward(features, kernels.assumed())
 
     def use(self, function: Callable[[tf_keras.Model], Any]) -> Any:
-        """Returns function(model), computed with the stored weights in inference mode.
-
-        Pooling ignores the padding that a text gets here, whatever the model does in training.
-        """
+        """Returns function(model) with the stored weights in inference mode; pooling ignores padding."""
         model = self._model()
         pooling = model.pooling if isinstance(model, PooledHead) else None
         with (
@@ -230,10 +221,7 @@ class ExportableModel(TextAnswers, tf.Module):
     def pack(
         self, ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor | None = None, *, padding: str = "left"
     ) -> dict[str, tf.Tensor]:
-        """Packs texts as in training, cut to seq_len and padded to a bucket; returns features [N, T].
-
-        ids_a and ids_b (of pairs) are piece ids [N, (pieces)].
-        """
+        """Packs piece ids as in training, cut to seq_len and padded to a bucket; returns features [N, T]."""
         lengths = ids_a.row_lengths() + 2 if ids_b is None else ids_a.row_lengths() + ids_b.row_lengths() + 3
         return graph_packing.pack(ids_a, ids_b, seq_len=self.padded_len(lengths), padding=padding)
 

@@ -13,11 +13,7 @@ _LARGEST = 127
 
 
 class Int8Weights(tf.Module):
-    """The kernels and embeddings of a model as integers from -127 to 127, with one scale for each output.
-
-    Biases, norms and segment embeddings, less than 1 % of a model, stay as they are. The model, which must be
-    built and loaded, keeps its own weights.
-    """
+    """A model's kernels and embeddings as 8-bit integers, with one scale for each output."""
 
     def __init__(self, model: tf_keras.Model):
         super().__init__()

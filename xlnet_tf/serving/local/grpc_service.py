@@ -21,8 +21,6 @@ _STOP_SECONDS = 10
 
 
 def _answering(method: Callable) -> Callable:
-    """Converts the errors of a method to those of gRPC."""
-
     @functools.wraps(method)
     def answer(self, request: Any, context: grpc.ServicerContext) -> Any:
         caller = Caller("GRPC")

@@ -43,14 +43,7 @@ _STALL_SECONDS = 30.0  # in which a client must have read something of what wait
 
 
 class Limits(NamedTuple):
-    """A server's limits.
-
-    Attributes:
-        hosts: accepted host names besides localhost and addresses.
-        max_bytes: most bytes of a body.
-        timeout: seconds from the head of a request to the end of its answer.
-        concurrency: most requests at a time, besides those for health and metrics.
-    """
+    """A server's limits: further host names, bytes of a body, seconds of a request, requests at a time."""
 
     hosts: tuple[str, ...] = ()
     max_bytes: int = 16 << 20
@@ -172,10 +165,7 @@ class _Disconnected(Exception):
 
 
 def _origin_form(scope: Message) -> tuple[Message, list[str]]:
-    """Returns a request with its path alone, and the names that it addresses this server by.
-
-    A request line may contain the whole address. HTTP/1.0 has no Host, and no browser speaks it.
-    """
+    """Returns a request with its path alone, and the names that it addresses this server by."""
     hosts = [value.decode("latin-1") for name, value in scope["headers"] if name.lower() == b"host"]
     if not hosts and scope["http_version"] != "1.0":
         hosts = [""]
@@ -198,10 +188,7 @@ def _unpacked(body: bytes, most: int) -> bytes | None:
 
 
 class Protocol(H11Protocol):
-    """An HTTP connection that ends if the head of a request does not arrive in time.
-
-    It also ends if the client stops reading; an orderly close would wait for the client.
-    """
+    """An HTTP connection that ends if a request's head is late, or the client stops reading."""
 
     _refused = False
     _stall: asyncio.TimerHandle | None = None

@@ -55,5 +55,4 @@ class Metrics:
         yield metric
 
     def text(self) -> bytes:
-        """Returns all metrics in the text format of Prometheus."""
         return prometheus_client.generate_latest(self._registry)

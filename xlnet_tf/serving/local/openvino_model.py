@@ -19,11 +19,7 @@ _METHOD = "tensorflow/serving/predict"
 
 
 class OpenVinoModel(ServedModel):
-    """A version that answers its inputs by name: a task's serving_default, or all a language model can.
-
-    Raises:
-        UserError: it is damaged.
-    """
+    """A version that answers inputs by name, a task's or a language model's; UserError if it is damaged."""
 
     def __init__(self, folder: str):
         self._version = OpenVinoFolder.read(folder)

@@ -79,7 +79,6 @@ _MESSAGES = {
 
 
 def _file(package: str, dependencies: list[str]) -> descriptor_pb2.FileDescriptorProto:
-    """Returns the messages and enums of a package."""
     file = descriptor_pb2.FileDescriptorProto(
         name=f"{package}.proto", package=package, syntax="proto3", dependency=dependencies
     )

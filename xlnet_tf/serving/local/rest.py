@@ -40,11 +40,7 @@ BODY = "guarded_body"  # of a request's scope: its whole body, which the guard h
 
 
 def application(service: Service, pages: Sequence[BaseRoute] = ()) -> Starlette:
-    """Returns the server's application, to be protected by guard.Guard.
-
-    `pages` are further routes, such as a page at `/`, matched after the API's. They call `service.models` and
-    `service.predict`, whose RequestErrors become JSON errors.
-    """
+    """Returns the server's application, for guard.Guard, with further routes that call the service."""
 
     async def api(request: Request) -> Response:
         body, caller = request.scope[BODY], Caller("REST")
@@ -98,7 +94,6 @@ def _http_error(request: Request, error: HTTPException) -> Response:
 
 
 async def _watch(request: Request, caller: Caller) -> None:
-    """Tells a caller when the client has gone."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
     caller.leave()

@@ -28,12 +28,7 @@ _BUCKETS = [32 << count for count in range(8)]  # of a model that does not say
 
 
 class LoadedModel(ServedModel):
-    """A version's SavedModel in a session of its own, which `close` frees.
-
-    Raises:
-        OSError, tf.errors.OpError: it cannot be loaded.
-        UserError: it has no signatures, or its buckets.json is damaged.
-    """
+    """A version's SavedModel in a session of its own, which `close` frees; UserError if it is damaged."""
 
     def __init__(self, folder: str):
         self._folder = folder
@@ -53,7 +48,6 @@ class LoadedModel(ServedModel):
             failed.pop_all()
 
     def _load_buckets(self) -> list[int]:
-        """Returns the lengths that the model was exported for."""
         path = os.path.join(self._folder, BUCKETS_FILE)
         if not tf.io.gfile.exists(path):
             return _BUCKETS

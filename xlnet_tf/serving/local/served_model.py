@@ -30,13 +30,8 @@ def invalid(message: str) -> RequestError:
 class ServedModel:
     """Base of loaded versions; a subclass runs them.
 
-    Args:
-        definitions: SignatureDef protos by name.
-        buckets: ascending lengths in tokens that the model pads its sequences to.
-        pieces: a SentencePieceProcessor, to count tokens with; None for a model of another project.
-
-    Attributes:
-        signatures: the definitions, as the client reads them.
+    It has SignatureDef protos by name, pads sequences to `buckets`, and counts the `pieces` of texts unless
+    the model is another project's.
     """
 
     def __init__(self, definitions: Mapping[str, Any], buckets: Sequence[int], pieces: Any):

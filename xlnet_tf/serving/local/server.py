@@ -46,13 +46,9 @@ def serving(
     max_batch: int = MAX_BATCH,
     pages: Callable[[Service], Sequence[BaseRoute]] = lambda service: (),
 ) -> Iterator[Server]:
-    """Serves models while the block runs.
+    """Serves models while the block runs, on any free ports if these are 0.
 
-    Args:
-        rest_port, grpc_port: 0 is any free one.
-        limits: those of time, size and number apply to gRPC, too.
-        batching: whether concurrent requests are answered together.
-        pages: makes further routes, such as a page at `/`, matched after the API's and behind the same guard.
+    `pages` makes further routes, such as a page at `/`, matched after the API's and behind the same guard.
     """
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(found) for found in _listen(host, rest_port)]

@@ -28,13 +28,7 @@ State = types.SimpleNamespace(**STATES)
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
-    """Which versions of a model's folder to serve.
-
-    Attributes:
-        newest: how many versions to serve; None: all of them.
-        only: the versions to serve; empty: as `newest` says.
-        labels: versions by label.
-    """
+    """Which versions of a model's folder to serve: the `newest` ones, None for all, or `only` these."""
 
     name: str
     folder: str
@@ -54,7 +48,7 @@ def of_folder(folder: str) -> ModelConfig:
     """Returns what to serve from an exported model's folder, or from the folder of one version."""
     given = folder.rstrip("/")
     folder = os.path.abspath(folder) if "://" not in folder else given
-    if not _is_folder(folder):
+    if not epath.Path(folder).is_dir():
         raise UserError(f"{folder} is not a folder: expected one that `xlnet-tf export` has written")
     only: tuple[int, ...] = ()
     if model_file(folder):
@@ -75,7 +69,6 @@ def of_folder(folder: str) -> ModelConfig:
 
 
 def _models_in(folder: str) -> list[str]:
-    """Returns the names of the exported models that lie in a folder."""
     inside = sorted(path.name for path in epath.Path(folder).iterdir())
     return [name for name in inside if ModelConfig(name, f"{folder}/{name}").wanted()]
 
@@ -88,11 +81,7 @@ def _no_model(folder: str) -> UserError:
 
 
 def of_config_file(path: str) -> list[ModelConfig]:
-    """Reads a models.config of TensorFlow Serving.
-
-    A base_path below a `/models` that does not exist here, as in containers, or a relative one, is resolved
-    against the file's folder.
-    """
+    """Reads a models.config; a relative base_path, or a container's `/models`, is next to the file."""
     try:
         from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
     except ImportError:
@@ -119,7 +108,7 @@ def of_config_file(path: str) -> list[ModelConfig]:
                 "that holds it; model_version_policy { specific { versions: NUMBER } } chooses versions"
             )
         if not ModelConfig(model.name, folder).wanted():
-            if _is_folder(folder) and (models := _models_in(folder)):
+            if epath.Path(folder).is_dir() and (models := _models_in(folder)):
                 raise UserError(
                     f"{path}: the base_path of model {model.name!r}, {folder}, holds several models: give "
                     f"that of one of them: {', '.join(models)}"
@@ -145,7 +134,6 @@ def of_config_file(path: str) -> list[ModelConfig]:
 
 
 def _here(base_path: str, name: str, folder: str) -> str:
-    """Returns where a model is on this machine."""
     inside = os.path.basename(os.path.normpath(base_path))
     places = [base_path, os.path.join(folder, inside), folder]
     if "://" in base_path or (os.path.isabs(base_path) and not base_path.startswith("/models/")):
@@ -155,21 +143,14 @@ def _here(base_path: str, name: str, folder: str) -> str:
     elif os.path.basename(folder) != inside:
         places.pop()
     for place in places:
-        if _is_folder(place):
+        if epath.Path(place).is_dir():
             return place.rstrip("/") if "://" in place else os.path.abspath(place)
     raise UserError(f"model {name!r}: there is no folder {' or '.join(places)}")
 
 
 @dataclasses.dataclass
 class Version:
-    """A version of a model.
-
-    Attributes:
-        number: its folder's name.
-        state: as the API names it.
-        error: why it failed to load.
-        model, batcher: set once it is available; requests may still hold them after it is unloaded.
-    """
+    """A version of a model; requests may still hold model and batcher after it is unloaded."""
 
     number: int
     state: int = State.START
@@ -285,7 +266,7 @@ class Models:
     def _load(self, config: ModelConfig, number: int) -> None:
         """Loads a version, unless it failed before and its files have not changed since."""
         folder = f"{config.folder}/{number}"
-        fingerprint = _fingerprint(folder)
+        fingerprint = frozenset(_states(epath.Path(folder)))
         if self._failed.get((config.name, number)) == fingerprint:
             return
         version = self._versions[config.name][number] = Version(number, State.LOADING)
@@ -317,12 +298,8 @@ class Models:
         logging.info("model %s, version %d is not served any more", config.name, version.number)
 
 
-def _fingerprint(folder: str) -> frozenset:
-    """Returns the state of a folder's files, to detect changes such as a copy in progress."""
-    return frozenset(_states(epath.Path(folder)))
-
-
 def _states(folder: epath.Path) -> Iterator[tuple]:
+    """Yields the state of each file, to detect changes such as a copy in progress."""
     for path in folder.iterdir():
         if path.is_dir():
             yield from _states(path)
@@ -341,10 +318,6 @@ def load(folder: str) -> ServedModel:
     from xlnet_tf.serving.local.saved_model import LoadedModel  # here: OpenVINO's models need no TensorFlow
 
     return LoadedModel(folder)
-
-
-def _is_folder(path: str) -> bool:
-    return epath.Path(path).is_dir()
 
 
 @contextlib.contextmanager

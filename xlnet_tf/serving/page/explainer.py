@@ -57,17 +57,12 @@ class Explainer:
         return {"name": self._name, "layers": config.n_layer, "heads": config.n_head, "limits": limits}
 
     def fill(self, text: str, order: Sequence[int] | None = None, choices: Sequence[str] = ()) -> dict:
-        """Predicts all gaps of a text, after each of the gaps that have been filled.
-
-        Args:
-            order: gap numbers, from 0, in the order of filling; None: from left to right.
-            choices: the pieces that fill the first gaps of the order.
+        """Predicts all gaps of a text, after each of the gaps that `choices` fill, in `order`.
 
         Returns:
             tokens: the text's tokens, each the number of a gap or a piece.
             order: gap numbers in the order of filling.
-            filled: for each choice its piece, its probability given the earlier ones, and alone: given the
-                text only.
+            filled: for each choice its piece, its probability given the earlier ones, and alone.
             gaps: for each gap its candidates, each with its piece and its probabilities at each step.
         """
         _check_text(text)
@@ -118,17 +113,9 @@ class Explainer:
         ]
 
     def score(self, text: str, given: Sequence[int] = (), order: Sequence[int] | None = None) -> dict:
-        """Predicts the pieces of a text one after another.
+        """Predicts the pieces of a text in an order, by default as written, except for the `given` context.
 
-        Args:
-            given: numbers of the context pieces, from 0: seen by all and not predicted.
-            order: numbers of all others, in the order of their prediction; None: from left to right.
-
-        Returns:
-            pieces: the text's pieces.
-            order: the order used.
-            log_probabilities: in nats, of each piece given the earlier ones in the order; None for context.
-            total: their sum.
+        Returns pieces, order, log_probabilities in nats, None for context, and their total.
         """
         features, is_scored, ranks, order = self._in_order(text, given, order, MOST_PIECES)
         values = scoring.token_log_probabilities(self._model, features, is_scored, ranks).numpy()[0]
@@ -147,12 +134,8 @@ class Explainer:
     ) -> dict:
         """Shows which positions each stream may see, and its attention in a layer, numbered from 0.
 
-        Returns:
-            pieces, order: as `score` returns them.
-            content, query: of each stream
-                visible: T lists of T, 1 where the list's position may see the other one, else 0.
-                attention: the probabilities [N, T, T] of the layer's heads. The query stream has only those
-                    of predicted pieces; the other lists are empty.
+        Returns pieces and order as `score` does, and for content and query `visible` [T, T], 1 or 0, and the
+        heads' `attention` [N, T, T], empty where the query stream predicts nothing.
         """
         layers = self._model.encoder.config.n_layer
         if not _are(int, [layer]) or not 0 <= layer < layers:

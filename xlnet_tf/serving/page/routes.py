@@ -96,7 +96,6 @@ def _answer(content: Any, status: int = 200) -> Response:
 
 
 def _arguments(request: Request, names: Sequence[str]) -> dict[str, Any]:
-    """Reads the arguments of a request, an object."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise _Refused(415, "Expected application/json.")  # other sites cannot send it unasked
     body = request.scope[BODY]

@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.serving.answers.answering import Answering, Graph, TextAnswers, as_bytes, softmax
+from xlnet_tf.serving.answers.answering import Answering, TextAnswers, as_bytes, softmax
 from xlnet_tf.serving.answers.options import check_temperature
 from xlnet_tf.tasks.metrics.thresholds import DECISION
 from xlnet_tf.text.packing import without_middle
-from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TRUNCATIONS = ("end", "middle")
 
@@ -26,7 +25,10 @@ class OneVectorAnswers(TextAnswers):
     """Answers about a text, or a pair, as one sequence; of a text "end" or "middle" is cut."""
 
     OF_EXAMPLES = ("pair", "truncation")
-    pair: bool
+
+    def __init__(self, *served: Any, pair: bool = False, truncation: str = "end", **options):
+        super().__init__(*served, **options)
+        self.pair, self.truncation = pair, check_truncation(truncation)
 
     def example_rows(self):
         text = "A fine film, from the first minute to the last."
@@ -36,7 +38,16 @@ class OneVectorAnswers(TextAnswers):
 class ClassAnswers(OneVectorAnswers):
     """Labels by name with their probabilities."""
 
-    labels: tuple[str, ...]
+    def __init__(
+        self,
+        *served: Any,
+        alert: AlertRule | Mapping[str, Any] | None = None,
+        temperature: Sequence[float] | None = None,
+        **options,
+    ):
+        super().__init__(*served, **options)
+        self.alert = alert_rule(alert, self.labels)
+        self.temperature = check_temperature(temperature, len(self.labels) if self.multi_label else 1)
 
     def ask(self, texts, inputs, batch_size):
         if len(set(self.labels)) < len(self.labels):
@@ -56,18 +67,6 @@ class ClassAnswers(OneVectorAnswers):
 
 
 class _OneVector(OneVectorAnswers, Answering):
-    def __init__(
-        self,
-        graph: Graph,
-        tokenizer: XLNetTokenizer,
-        *,
-        pair: bool = False,
-        truncation: str = "end",
-        **options,
-    ):
-        super().__init__(graph, tokenizer, **options)
-        self.pair, self.truncation = pair, check_truncation(truncation)
-
     def outputs_of(self, texts: Mapping[str, Sequence[str]]) -> dict[str, np.ndarray]:
         """Returns the graph's outputs for columns of texts, in whatever order a request has them."""
         ids, *second = (self.encode(texts[name]) for name in self.input_ranks())
@@ -78,19 +77,6 @@ class _OneVector(OneVectorAnswers, Answering):
 
 class ClassificationAnswering(ClassAnswers, _OneVector):
     """See ClassificationModule, whose options and answers it has."""
-
-    def __init__(
-        self,
-        graph: Graph,
-        tokenizer: XLNetTokenizer,
-        *,
-        alert: AlertRule | Mapping[str, Any] | None = None,
-        temperature: Sequence[float] | None = None,
-        **options,
-    ):
-        super().__init__(graph, tokenizer, **options)
-        self.alert = alert_rule(alert, self.labels)
-        self.temperature = check_temperature(temperature, len(self.labels) if self.multi_label else 1)
 
     def output_kinds(self):
         count = len(self.labels)

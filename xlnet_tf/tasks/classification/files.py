@@ -30,11 +30,7 @@ def write_files(
 
     In predictions.jsonl, predictions are named as in a served model's answers (label, value or, with several
     labels, assigned); `prediction` is the old name. predictions.tsv quotes fields as Python's csv module
-    does; several labels in a field are a csv line of their own.
-
-    Args:
-        outputs: probabilities [N, C]; regression: values [N].
-        alerts: bool [N], which texts are alerts; None: alerts are not computed.
+    does; several labels in a field are a csv line of their own. `outputs` are [N, C], or values [N].
     """
     settings = examples.settings
     labels, submission = settings["labels"], settings["submissions"].get(examples.split)
@@ -59,8 +55,10 @@ def write_files(
             probabilities = {"probabilities": dict(zip(labels, numbers))} if labels else {}
             line = {**row, name: prediction, "prediction": prediction, **probabilities, **alert}
             lines.write(json.dumps(line, ensure_ascii=False) + "\n")
+            # What GLUE's server takes: a label, or a grade to three places.
+            known = prediction if isinstance(prediction, str) else f"{np.clip(prediction, *_GRADES):.3f}"
             for file in submissions:
-                file.write(f"{row['id']}\t{_submitted(prediction)}\n")
+                file.write(f"{row['id']}\t{known}\n")
     return [str(path) for path in paths]
 
 
@@ -117,8 +115,3 @@ def _csv_line(cells: Sequence[Any], delimiter: str) -> str:
     line = io.StringIO()
     csv.writer(line, delimiter=delimiter).writerow(cells)  # quotes what its ends of lines, CR LF, are made of
     return line.getvalue().removesuffix("\r\n")
-
-
-def _submitted(prediction: str | float) -> str:
-    """Returns what GLUE's server takes: a label, or a grade to three places."""
-    return prediction if isinstance(prediction, str) else f"{np.clip(prediction, *_GRADES):.3f}"

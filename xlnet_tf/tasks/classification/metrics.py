@@ -15,17 +15,10 @@ _SMALLEST = 1e-7
 
 
 def scores(kind: str, names: Sequence[str], targets: np.ndarray, outputs: np.ndarray) -> dict[str, float]:
-    """Computes metrics of a whole set.
+    """Computes METRICS[kind] of a whole set, of outputs [N, C] or, for regression, [N]; the first is SCORE.
 
-    Args:
-        kind: classification, regression or multi_label.
-        names: names of METRICS[kind]; the first one is the set's score.
-        targets: classification: class numbers, int [N]; regression: float [N]; multi_label: 0 and 1, [N, C].
-        outputs: probabilities [N, C]; regression: values [N].
-
-    Returns:
-        SCORE and each metric by name; nan where it is undefined. If a correlation is undefined only because
-        all outputs are equal, SCORE is -inf; if no outputs have a metric for these targets, SCORE is nan.
+    A metric is nan where it is undefined. If a correlation is undefined only because all outputs are equal,
+    SCORE is -inf; if no outputs have a metric for these targets, SCORE is nan.
     """
     values = {name: float(METRICS[kind][name](targets, outputs)) for name in names}
     first = values[names[0]]
@@ -117,18 +110,10 @@ class Alert(NamedTuple):
 def alert_threshold(
     targets: np.ndarray, probabilities: np.ndarray, precision: float = 0.0, recall: float = 0.0
 ) -> Alert:
-    """Finds the threshold from which on a probability is an alert.
+    """Finds the threshold from which on a probability [N] is an alert, given which texts have the class.
 
-    Args:
-        targets: bool [N], whether a text has the class.
-        probabilities: [N], of the class.
-        precision: lowest acceptable precision: the threshold that reaches it with the highest recall, or, if
-            none does, the one with the highest precision.
-        recall: the same for recall.
-
-    Returns:
-        The threshold (see `threshold_between`); with neither demand, that of the best F1. All nan if no text
-        has the class.
+    It reaches `precision` with the highest recall or, if none does, has the highest precision; or the other
+    way round; with neither demand, that of the best F1. All nan if no text has the class.
     """
     if not np.any(targets):
         return Alert(np.nan, np.nan, np.nan)

@@ -1,49 +1,24 @@
 """SavedModels that classify texts or pairs of texts, or give them a number."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
-from xlnet_tf.serving.answers.options import check_temperature
 from xlnet_tf.serving.graph.exported_model import CLASSIFY, REGRESS, ExportableModel
 from xlnet_tf.serving.graph.inputs import parse_examples, serialized_example, signature
-from xlnet_tf.tasks.classification.answering import (
-    AlertRule,
-    ClassAnswers,
-    OneVectorAnswers,
-    alert_rule,
-    check_truncation,
-)
+from xlnet_tf.tasks.classification.answering import AlertRule, ClassAnswers, OneVectorAnswers
 from xlnet_tf.tasks.metrics.thresholds import DECISION
 from xlnet_tf.text.graph.packing import without_middle
-from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 CLASSIFY_NAME, REGRESS_NAME = "classify", "regress"
 
 
 class _OneVector(OneVectorAnswers, ExportableModel):
-    """Base of both kinds: a text, or a pair, becomes one sequence; of a text "end" or "middle" is cut.
-
-    SERVING_OUTPUTS are the signatures in TensorFlow Serving's own form, and its names of our outputs.
-    """
+    """Base of both kinds: a text, or a pair, becomes one sequence, cut at its end or in its middle."""
 
     SERVING_OUTPUTS: ClassVar[Mapping[str, Mapping[str, str]]] = {}
-
-    def __init__(
-        self,
-        model: tf_keras.Model,
-        tokenizer: XLNetTokenizer,
-        *,
-        pair: bool = False,
-        truncation: str = "end",
-        **options,
-    ):
-        truncation = check_truncation(truncation)
-        super().__init__(model, tokenizer, **options)
-        self.pair, self.truncation = pair, truncation
 
     def serve(self, **texts):
         ids = [self.texts.encode(text) for text in texts.values()]
@@ -91,20 +66,6 @@ class ClassificationModule(ClassAnswers, _OneVector):
 
     METHODS = {CLASSIFY_NAME: CLASSIFY}
     SERVING_OUTPUTS = {CLASSIFY_NAME: {"labels": "classes", "probabilities": "scores"}}
-
-    def __init__(
-        self,
-        model: tf_keras.Model,
-        tokenizer: XLNetTokenizer,
-        *,
-        alert: AlertRule | Mapping[str, Any] | None = None,
-        temperature: Sequence[float] | None = None,
-        **options,
-    ):
-        super().__init__(model, tokenizer, **options)
-        self.labels, self.multi_label = tuple(model.labels), model.multi_label
-        self.alert = alert_rule(alert, self.labels)
-        self.temperature = check_temperature(temperature, len(self.labels) if self.multi_label else 1)
 
     @classmethod
     def options_of_run(cls, task):

@@ -268,7 +268,6 @@ class ClassificationTask(FinetuningTask):
         return self.best_metrics().get("alert_threshold", np.nan)
 
     def alert_threshold(self) -> float:
-        """Returns the probability from which a text is an alert."""
         threshold = self.best_metrics().get("alert_threshold", np.nan)
         if np.isnan(threshold):
             raise UserError(

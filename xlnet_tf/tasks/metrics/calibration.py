@@ -16,13 +16,9 @@ _FLAT = 1e-12  # a slope that is nothing but rounding
 
 
 class Probabilities(NamedTuple):
-    """The probabilities that a model predicts for N examples, and the truth.
+    """The probabilities [N, C] that a model predicts for N examples, and the truth, bool.
 
-    Attributes:
-        values: [N, C].
-        targets: bool [N, C], which of them came true.
-        exclusive: whether one of an example's C comes true, or each may.
-        logits: [N, C], of which `values` are the softmax or sigmoid; None: no temperature can be served.
+    `exclusive` is whether only one of C may come true; without logits no temperature can be served.
     """
 
     values: np.ndarray
@@ -79,10 +75,7 @@ def calibration_scores(probabilities: Probabilities) -> dict[str, float]:
 
 
 class Point(NamedTuple):
-    """Precision and recall of a label that is assigned from a threshold on.
-
-    Precision is nan if no text gets the label, recall if none has it.
-    """
+    """Precision, nan if no text gets it, and recall, nan if none has it, of a label from a threshold on."""
 
     threshold: float
     precision: float
@@ -110,19 +103,8 @@ def fit_temperature(
     """Finds the temperatures T for which softmax(logits / T), or sigmoid, gives the targets most likelihood.
 
     Dividing by a temperature never changes which class is likeliest, nor which side of one half a
-    probability is on.
-
-    Args:
-        logits: [N, C].
-        targets: bool [N, C].
-        labels: names of the C, for messages.
-
-    Returns:
-        [1], or one for each label, [C]. A label without a best temperature, while others have one, keeps 1
-        with a warning.
-
-    Raises:
-        UserError: there is no best temperature: all targets are predicted, or the logits say nothing.
+    probability is on. Logits and targets are [N, C]; returns [1], or one for each label, [C], which is 1 with
+    a warning for one without a best temperature. If there is none at all, a UserError says why.
 
     Source: Guo et al., 2017, section 4.2.
     """

@@ -9,16 +9,14 @@ _WIDTH = 80  # characters of a terminal
 def metric_table(
     rows: Mapping[str, Mapping[str, float | str]], title: str = "", notes: Mapping[str, str] = {}
 ) -> str:
-    """Returns a table that fits into 80 columns; metrics that do not fit continue in further blocks of lines.
-
-    Missing cells are nan. `title` heads the column of row names; `notes` are appended to rows, by name.
-    """
+    """Returns a table of 80 columns, continued in further blocks; `notes` are appended to rows, by name."""
     names = _column([title, *rows], str.ljust)
     metrics = dict.fromkeys(metric for values in rows.values() for metric in values)
-    columns = [
-        _column([metric, *(_cell(values.get(metric, math.nan)) for values in rows.values())], str.rjust)
-        for metric in metrics
-    ]
+    columns = []
+    for metric in metrics:
+        cells = [values.get(metric, math.nan) for values in rows.values()]
+        shown = [f"{cell:.4f}" if isinstance(cell, float) else str(cell) for cell in cells]
+        columns.append(_column([metric, *shown], str.rjust))
     room = _WIDTH - max((len(note) + 2 for note in notes.values()), default=0)
     blocks = [[names]]
     for column in columns:
@@ -35,7 +33,3 @@ def metric_table(
 def _column(cells: Sequence[str], justify: Callable[[str, int], str]) -> list[str]:
     width = max(map(len, cells))
     return [justify(cell, width) for cell in cells]
-
-
-def _cell(value: float | str) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else str(value)

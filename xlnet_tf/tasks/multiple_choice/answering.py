@@ -1,16 +1,16 @@
 """The best of several options, each read by itself with a question and a context, without TensorFlow."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.answers import text_answers
-from xlnet_tf.serving.answers.answering import Graph, as_bytes, softmax
+from xlnet_tf.serving.answers.answering import as_bytes, softmax
 from xlnet_tf.serving.answers.candidates import CandidateAnswers, CandidatesAnswering
 from xlnet_tf.serving.answers.options import check_room, check_temperature
 from xlnet_tf.text.inputs import join_option
-from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 
 class ChoiceAnswers(CandidateAnswers):
@@ -18,6 +18,12 @@ class ChoiceAnswers(CandidateAnswers):
 
     LENGTHS = {"max_qa_len": 128}
     OF_EXAMPLES = ("max_qa_len",)
+
+    def __init__(self, *served: Any, max_qa_len: int, temperature: Sequence[float] | None = None, **options):
+        super().__init__(*served, **options)
+        check_room("max_qa_len", max_qa_len, self.seq_len)
+        self.max_qa_len = max_qa_len
+        self.temperature = check_temperature(temperature, 1)
 
     def example_rows(self):
         return {
@@ -35,20 +41,6 @@ class ChoiceAnswers(CandidateAnswers):
 
 class MultipleChoiceAnswering(ChoiceAnswers, CandidatesAnswering):
     """See MultipleChoiceModule, whose options and answers it has."""
-
-    def __init__(
-        self,
-        graph: Graph,
-        tokenizer: XLNetTokenizer,
-        *,
-        max_qa_len: int,
-        temperature: Sequence[float] | None = None,
-        **options,
-    ):
-        super().__init__(graph, tokenizer, **options)
-        check_room("max_qa_len", max_qa_len, self.seq_len)
-        self.max_qa_len = max_qa_len
-        self.temperature = check_temperature(temperature, 1)
 
     def output_kinds(self):
         numbers = (np.float32, -1)

@@ -15,10 +15,7 @@ TSV_FILE, JSONL_FILE = "predictions.tsv", "predictions.jsonl"
 
 
 def write_files(questions, probabilities: np.ndarray, folder: epath.PathLike) -> list[str]:
-    """Writes predictions.tsv (id, answer's letter, probability of each option) and predictions.jsonl.
-
-    `questions` are dicts with id, level, question and options; `probabilities` are [questions, C].
-    """
+    """Writes predictions.tsv (id, letter, probabilities [questions, C]) and predictions.jsonl."""
     folder = files.make_folder(folder)
     letters = option_letters(probabilities.shape[1])
     with files.replacing(folder / TSV_FILE) as tsv, files.replacing(folder / JSONL_FILE) as jsonl:

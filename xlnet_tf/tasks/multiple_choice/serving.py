@@ -1,17 +1,12 @@
 """SavedModels that choose among several options, each read by itself with a question and a context."""
 
-from collections.abc import Sequence
-
 import tensorflow as tf
-import tf_keras
 
-from xlnet_tf.serving.answers.options import check_room, check_temperature
 from xlnet_tf.serving.answers.signatures import LOWEST
 from xlnet_tf.serving.graph.exported_model import CandidatesModule
 from xlnet_tf.serving.graph.inputs import lists
 from xlnet_tf.tasks.multiple_choice.answering import ChoiceAnswers
 from xlnet_tf.text.graph.packing import first_pieces, last_pieces
-from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 _BLANK = "_+"
 
@@ -33,20 +28,6 @@ class MultipleChoiceModule(ChoiceAnswers, CandidatesModule):
     """
 
     SCORES = "logits"
-
-    def __init__(
-        self,
-        model: tf_keras.Model,
-        tokenizer: XLNetTokenizer,
-        *,
-        max_qa_len: int,
-        temperature: Sequence[float] | None = None,
-        **options,
-    ):
-        super().__init__(model, tokenizer, **options)
-        check_room("max_qa_len", max_qa_len, self.seq_len)
-        self.max_qa_len = max_qa_len
-        self.temperature = check_temperature(temperature, 1)
 
     def serve(self, context, question, options):
         options, is_option = lists(options)

@@ -178,7 +178,6 @@ class LanguageModelModule(ExportableModel):
         return {name: answers[name] for name in ("mean", "cls", "num_tokens", "truncated", "error")}
 
     def embed(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Answers the signature `embed`."""
         texts, (is_right, too_long) = empty_oversized_texts(text=text)
         ids = self.texts.encode(texts["text"])
         features = self.pack(ids, padding="right")
@@ -198,7 +197,6 @@ class LanguageModelModule(ExportableModel):
     def score(
         self, text: tf.Tensor, context: tf.Tensor, order: tf.Tensor, seed: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """Answers the signature `score`."""
         readable, (is_short, too_long) = empty_oversized_texts(text=text, context=context)
         whole_texts, whole_contexts = (self.texts.encode(readable[name]) for name in ("text", "context"))
         texts = whole_texts[:, : self.seq_len]
@@ -231,7 +229,6 @@ class LanguageModelModule(ExportableModel):
         }
 
     def fill_mask(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Answers the signature `fill_mask`."""
         texts, (is_short, too_long) = empty_oversized_texts(text=text)
         text = texts["text"]
         layout, truncated = gap_parsing.gaps(self.texts, text, self.seq_len)
@@ -279,7 +276,6 @@ class LanguageModelModule(ExportableModel):
         top_p: tf.Tensor,
         seed: tf.Tensor,
     ) -> dict[str, tf.Tensor]:
-        """Answers the signature `generate`."""
         checks = [
             empty_oversized_texts(prompt=prompt)[1],
             self._length_check(max_new_tokens),
@@ -306,7 +302,6 @@ class LanguageModelModule(ExportableModel):
         return {name: value if name in _OF_ROWS else value[:, 0] for name, value in answers.items()}
 
     def search(self, prompt: tf.Tensor, max_new_tokens: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Answers the signature `search`."""
         error = first_fault([empty_oversized_texts(prompt=prompt)[1], self._length_check(max_new_tokens)])
         return self._continue(
             prompt,

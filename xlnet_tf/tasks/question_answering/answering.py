@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,39 +32,37 @@ class SpanAnswers(TextAnswers):
     LENGTHS = {"max_question_len": 64}
     IN_EACH_SEGMENT = True
     OF_EXAMPLES = ("max_question_len", "stride")
-    seq_len: int
-    buckets: tuple[int, ...]
+    start_top: int
+    end_top: int
 
-    def set_options(
+    def __init__(
         self,
-        start_top: int,
-        end_top: int,
-        segment_len: int,
-        *,
+        *served: Any,
         max_question_len: int = 64,
         stride: int = 128,
         threshold: float | None = None,
         n_best: int = N_BEST,
         max_answer_len: int = MAX_ANSWER_LEN,
-    ) -> None:
-        """Sets the options after checking them against the model's own, and leaves out short buckets."""
-        self.segment_len = segment_len or self.seq_len
-        self.most_room = window_room(0, self.seq_len, self.segment_len)
-        most = window_room(1, self.segment_len)
+        **options,
+    ):
+        super().__init__(*served, **options)
+        self.read_at_once = self.segment_len or self.seq_len
+        self.most_room = window_room(0, self.seq_len, self.read_at_once)
+        most = window_room(1, self.read_at_once)
         if not 0 < max_question_len <= most:
             sequences, longer = "sequences", f", or a seq_len of at least {max(max_question_len, 1) + 4}"
-            if segment_len:
+            if self.segment_len:
                 sequences, longer = "segments", ""
             raise UserError(
                 f"max_question_len is {max_question_len}; expected 1 to {most}, so that {sequences} of "
-                f"{self.segment_len} tokens have room for some of the context{longer}"
+                f"{self.read_at_once} tokens have room for some of the context{longer}"
             )
         for name, value in (("stride", stride), ("n_best", n_best), ("max_answer_len", max_answer_len)):
             if value < 1:
                 raise UserError(f"{name} is {value}; expected at least 1")
         if threshold is not None and math.isnan(threshold):
             raise UserError("threshold is NaN; expected a number, or None to answer always")
-        looked_at = max(start_top, end_top)
+        looked_at = max(self.start_top, self.end_top)
         self.buckets = tuple(length for length in self.buckets if length >= looked_at)
         if not self.buckets:
             raise UserError(
@@ -72,7 +70,7 @@ class SpanAnswers(TextAnswers):
                 f"{looked_at}"
             )
         self.max_question_len, self.stride, self.threshold = max_question_len, stride, threshold
-        self.n_best = min(n_best, start_top * end_top)
+        self.n_best = min(n_best, self.start_top * self.end_top)
         self.max_answer_len = max_answer_len
 
     def example_rows(self):
@@ -97,28 +95,11 @@ class _Reading(NamedTuple):
 
 
 class QuestionAnsweringAnswering(SpanAnswers, Answering):
-    """See QuestionAnsweringModule, whose options and answers it has.
+    """See QuestionAnsweringModule, whose options and answers it has; the graph gives start_top beginnings."""
 
-    Args:
-        start_top, end_top: of the model: how many first tokens, and last ones for each, its graph gives.
-        **options: those of SpanAnswers.set_options and of Answering.
-    """
-
-    def __init__(
-        self,
-        graph: Graph,
-        tokenizer: XLNetTokenizer,
-        *,
-        start_top: int,
-        end_top: int,
-        seq_len: int,
-        buckets: Sequence[int] | None = None,
-        segment_len: int = 0,
-        **options,
-    ):
-        super().__init__(graph, tokenizer, seq_len=seq_len, buckets=buckets, segment_len=segment_len)
-        self._in_segments = segment_len
-        self.set_options(start_top, end_top, segment_len, **options)
+    def __init__(self, graph: Graph, tokenizer: XLNetTokenizer, *, start_top: int, end_top: int, **options):
+        self.start_top, self.end_top = start_top, end_top
+        super().__init__(graph, tokenizer, **options)
 
     def output_kinds(self):
         single = {"answer": bytes, "start": np.int32, "end": np.int32, "score": np.float32}
@@ -168,7 +149,7 @@ class QuestionAnsweringAnswering(SpanAnswers, Answering):
 
     def _reading(self, question: Ids, text: str) -> _Reading:
         context = encode_with_offsets(self.tokenizer, text)
-        room = self.most_room - self.seq_len // self.segment_len * len(question)
+        room = self.most_room - self.seq_len // self.read_at_once * len(question)
         return _Reading(question, context, split_windows(len(context.ids), room, self.stride))
 
     def _candidates(
@@ -193,7 +174,6 @@ class QuestionAnsweringAnswering(SpanAnswers, Answering):
         return {**best, "no_answer_logits": beams["no_answer_logits"]}
 
     def _shows_best(self, windows: Sequence[Window], number: int, tokens: np.ndarray) -> np.ndarray:
-        """Returns which tokens, numbered in their window, that window shows best of all."""
         reach = math.ceil(self.most_room / self.stride)  # windows that may hold the same token
         near = windows[(begin := max(0, number - reach)) : number + reach + 1]
         best = best_windows(near, (windows[number].first + tokens).ravel())
@@ -201,7 +181,7 @@ class QuestionAnsweringAnswering(SpanAnswers, Answering):
 
     def _beams(self, windows: Sequence[tuple[_Reading, Window]]) -> dict[str, np.ndarray]:
         """Returns the graph's outputs for windows; positions are tokens of the window, or lie beyond it."""
-        if not self._in_segments:
+        if not self.segment_len:
             parts = [(each.context.ids[w.first : w.first + w.length], each.question) for each, w in windows]
             return self.graph(self.pack(parts, padding="right"))
         beams = self.graph(

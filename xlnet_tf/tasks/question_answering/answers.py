@@ -16,10 +16,7 @@ UNDECIDED = 0.0  # the no-answer logit at which both are as likely
 
 
 class Question(NamedTuple):
-    """A question and its windows, parts of the passage, in consecutive records from `record` on.
-
-    `answers` are empty if the question has no answer, None if they are not known.
-    """
+    """A question and its windows in records from `record` on; without answers, or None: not known."""
 
     id: str
     answers: list[str] | None
@@ -29,10 +26,7 @@ class Question(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A possible answer, which begins at the character `begin`.
-
-    start_log_prob is that of its first token in its window, end_log_prob of its last one given the first.
-    """
+    """A possible answer; its log-probabilities are of its first token, and of its last given the first."""
 
     text: str
     begin: int
@@ -41,10 +35,7 @@ class Candidate(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """What the model says about a question: candidates of different texts, best first, if any.
-
-    no_answer_logit is the lowest of its windows; the higher, the less likely there is an answer.
-    """
+    """What the model says about a question: candidates of different texts, best first, and "no answer"."""
 
     question: Question
     candidates: list[Candidate]

@@ -74,10 +74,7 @@ def score(
 
 
 class PreciseThreshold(NamedTuple):
-    """The no-answer logit above which to refuse, so that enough of the given answers are right.
-
-    precision is the share of given answers that are exactly right; answered is that of questions with one.
-    """
+    """The no-answer logit above which to refuse; the share of exact answers, and of answered questions."""
 
     threshold: float
     precision: float
@@ -85,12 +82,9 @@ class PreciseThreshold(NamedTuple):
 
 
 def precise_threshold(right: np.ndarray, logits: np.ndarray, precision: float) -> PreciseThreshold:
-    """Finds the threshold that answers most questions while enough of the answers are right.
+    """Finds the threshold that answers most questions with a share `precision` of exact answers.
 
-    Args:
-        right: [N], 1 where the best candidate is exactly right.
-        logits: [N] no-answer logits.
-        precision: the share that must be right. If it is out of reach, the threshold with the highest share.
+    If that is out of reach, it is the threshold with the highest share.
     """
     order = np.argsort(logits, kind="stable")
     answered = np.arange(1, len(order) + 1)
@@ -103,15 +97,10 @@ def precise_threshold(right: np.ndarray, logits: np.ndarray, precision: float) -
 
 
 def best_threshold(answered: np.ndarray, refused: np.ndarray, logits: np.ndarray) -> tuple[float, float]:
-    """Finds the logit above which it is best to say that there is no answer.
+    """Finds the logit above which it is best to say that there is no answer; returns mean score and logit.
 
-    Args:
-        answered: [N] what each question scores with its best candidate.
-        refused: [N] what it scores with none.
-
-    Returns:
-        The mean score, and the threshold. SQuAD's own scorer returns the logit of the last answered question,
-        or one less than the lowest if none is; here it lies between that and the next question's.
+    SQuAD's own scorer returns the logit of the last answered question, or one less than the lowest if none
+    is; here it lies between that and the next question's.
     """
     order = np.argsort(logits, kind="stable")
     sums = refused.sum() + np.concatenate([[0.0], np.cumsum((answered - refused)[order])])
@@ -151,7 +140,6 @@ def score_v2(dataset: list[dict], answers: Mapping[str, str]) -> dict[str, float
 
 
 def _dataset(predictions: Sequence[Prediction]) -> list[dict]:
-    """Returns the questions as the official scorers read them."""
     questions = [
         {"id": p.question.id, "answers": [{"text": text} for text in p.question.answers]} for p in predictions
     ]

@@ -8,7 +8,6 @@ import tf_keras
 from xlnet_tf.layers.map_in_chunks import map_in_chunks
 from xlnet_tf.layers.summary import last_position
 from xlnet_tf.serving.graph.exported_model import ExportableModel
-from xlnet_tf.tasks.question_answering import answers as squad_answers
 from xlnet_tf.tasks.question_answering.answering import NOWHERE, WINDOWS_AT_ONCE, SpanAnswers
 from xlnet_tf.text.graph.characters import characters, substrings
 from xlnet_tf.text.graph.passage_windows import (
@@ -54,29 +53,9 @@ class QuestionAnsweringModule(SpanAnswers, ExportableModel):
         >>> module.serve(question=tf.constant(["Who?"]), context=tf.constant(["Ada did."]))["answer"]
     """
 
-    def __init__(
-        self,
-        model: tf_keras.Model,
-        tokenizer: XLNetTokenizer,
-        *,
-        max_question_len: int = 64,
-        stride: int = 128,
-        threshold: float | None = None,
-        n_best: int = squad_answers.N_BEST,
-        max_answer_len: int = squad_answers.MAX_ANSWER_LEN,
-        **options,
-    ):
+    def __init__(self, model: tf_keras.Model, tokenizer: XLNetTokenizer, **options):
+        self.start_top, self.end_top = model.start_top, model.end_top
         super().__init__(model, tokenizer, **options)
-        self.set_options(
-            model.start_top,
-            model.end_top,
-            model.segment_len,
-            max_question_len=max_question_len,
-            stride=stride,
-            threshold=threshold,
-            n_best=n_best,
-            max_answer_len=max_answer_len,
-        )
 
     @classmethod
     def options_of_run(cls, task):
@@ -96,7 +75,7 @@ class QuestionAnsweringModule(SpanAnswers, ExportableModel):
     def serve(self, question, context):
         questions = self.texts.encode(question)[:, : self.max_question_len]
         encoded = self.texts.encode_with_offsets(context)
-        segments = self.seq_len // self.segment_len
+        segments = self.seq_len // self.read_at_once
         room = self.most_room - segments * tf.cast(questions.row_lengths(), tf.int32)
         windows = split_windows(tf.cast(encoded.ids.row_lengths(), tf.int32), room, self.stride)
         rows = tf.size(room)
@@ -125,10 +104,9 @@ class QuestionAnsweringModule(SpanAnswers, ExportableModel):
         return answers
 
     def _candidates(self, questions, encoded, windows: PassageWindows) -> dict[str, tf.Tensor]:
-        """Returns the n_best answers of each window, as squad_answers.predict chooses them.
+        """Returns each window's n_best answers, as answers.predict chooses them: [C, n_best].
 
-        Of the batch's questions [B, (pieces)] it returns log_probs [C, n_best], best first, -inf where there
-        is no answer; starts and ends [C, n_best], the answers' characters; no_answer_logits [C].
+        log_probs are best first, -inf where there is no answer; starts and ends are characters.
         """
         base = tf.cast(tf.gather(encoded.ids.row_starts(), windows.row), tf.int32) + windows.first
         pieces = tf.gather(encoded.ids.flat_values, tf.ragged.range(base, base + windows.length))
@@ -150,9 +128,9 @@ class QuestionAnsweringModule(SpanAnswers, ExportableModel):
 
     def _beams(self, pieces: tf.RaggedTensor, questions: tf.RaggedTensor) -> dict[str, tf.Tensor]:
         """Returns the head's outputs for windows; positions are tokens of the window, or lie beyond it."""
-        if self.segment_len == self.seq_len:
+        if self.read_at_once == self.seq_len:
             return self.serve_tokens(self.pack(pieces, questions, padding="right"))
-        features = pack_segments(pieces, questions, self.seq_len, self.segment_len)
+        features = pack_segments(pieces, questions, self.seq_len, self.read_at_once)
         beams, mask = self.serve_tokens(features), _answer_mask(features)
         tokens = {name: window_tokens(mask, beams[name]) for name in ("start_top_index", "end_top_index")}
         return {**beams, **tokens}

@@ -61,11 +61,7 @@ class QuestionAnsweringConfig(FinetuningConfig):
 
 @register(EXPERIMENT, QuestionAnsweringConfig)
 class QuestionAnsweringTask(FinetuningTask):
-    """Predicts first and last token of the answer in each window, and whether there is an answer.
-
-    Without unanswerable questions (SQuAD 1.1) the last is neither trained nor used. A model that is trained
-    with them also accepts sets without any, but not the other way round.
-    """
+    """Predicts an answer's first and last token in each window, and in 2.0 whether there is one."""
 
     TASK = "question_answering"
     BEST_METRIC = "best_f1"
@@ -122,7 +118,6 @@ class QuestionAnsweringTask(FinetuningTask):
 
     @property
     def unanswerable(self) -> bool:
-        """Whether a question may have no answer."""
         return self.example_set.settings["unanswerable"]
 
     def build_head(self, encoder):

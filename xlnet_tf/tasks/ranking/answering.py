@@ -1,11 +1,11 @@
 """The order of passages or replies for a query, without TensorFlow."""
 
+from typing import Any
+
 import numpy as np
 
-from xlnet_tf.serving.answers.answering import Graph
 from xlnet_tf.serving.answers.candidates import CandidateAnswers, CandidatesAnswering
 from xlnet_tf.serving.answers.options import check_room
-from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 
 class RankingAnswers(CandidateAnswers):
@@ -13,6 +13,11 @@ class RankingAnswers(CandidateAnswers):
 
     LENGTHS = {"max_query_len": 32}
     OF_EXAMPLES = ("max_query_len",)
+
+    def __init__(self, *served: Any, max_query_len: int, **options):
+        super().__init__(*served, **options)
+        check_room("max_query_len", max_query_len, self.seq_len)
+        self.max_query_len = max_query_len
 
     def example_rows(self):
         return {
@@ -23,11 +28,6 @@ class RankingAnswers(CandidateAnswers):
 
 class RankingAnswering(RankingAnswers, CandidatesAnswering):
     """See RankingModule, whose options and answers it has."""
-
-    def __init__(self, graph: Graph, tokenizer: XLNetTokenizer, *, max_query_len: int, **options):
-        super().__init__(graph, tokenizer, **options)
-        check_room("max_query_len", max_query_len, self.seq_len)
-        self.max_query_len = max_query_len
 
     def output_kinds(self):
         return {"scores": (np.float32, -1), "order": (np.int32, -1)}

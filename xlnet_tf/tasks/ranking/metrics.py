@@ -19,13 +19,7 @@ CUT = 10
 
 
 class Judged(NamedTuple):
-    """The candidates of one query.
-
-    Attributes:
-        scores: float [n]; higher is better.
-        relevance: int [n], 0 for irrelevant, larger for more relevant.
-        missing: relevance of relevant passages that are not candidates.
-    """
+    """The candidates of one query: scores [n], relevance [n], and that of others, which are missing."""
 
     scores: np.ndarray
     relevance: np.ndarray
@@ -33,10 +27,7 @@ class Judged(NamedTuple):
 
 
 class _Tie(NamedTuple):
-    """Candidates of one score: their `count`, how many are `relevant`, and the mean relevance as `gain`.
-
-    `before` is the number of candidates with higher scores.
-    """
+    """Candidates of one score: how many are before, are they, and are relevant; their mean relevance."""
 
     before: int
     count: int
@@ -90,10 +81,7 @@ def reciprocal_rank(ties: Sequence[_Tie], cut: int | None = None) -> float:
 
 
 def ndcg(ties: Sequence[_Tie], relevance: Sequence[int], missing: Sequence[int], cut: int) -> float:
-    """Returns the discounted gain of the first `cut` ranks over that of the best possible ranking.
-
-    `missing` is the relevance of passages that were not ranked.
-    """
+    """Returns the gain of the first `cut` ranks over the best possible, of passages not ranked as well."""
     gains = np.concatenate([np.full(tie.count, tie.gain) for tie in ties])
     best = np.sort(np.concatenate([relevance, np.asarray(missing, np.int64)]))[::-1]
     return _discounted_gain(gains[:cut]) / _discounted_gain(best[:cut])
@@ -127,10 +115,7 @@ def query_metrics(queries: Iterable[Judged], relevant_from: int = 1) -> dict[str
 
 
 def mean_metrics(queries: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Averages the metrics of `query_metrics` over queries; NaN where no query has a relevant passage.
-
-    Also returns the number of these queries, and of those left out as nothing is relevant to them.
-    """
+    """Averages `query_metrics` over queries with a relevant passage; NaN without; counts both kinds."""
     judged = ~np.isnan(queries["map"])
     return {
         **{name: float(np.mean(v[judged])) if judged.any() else np.nan for name, v in queries.items()},

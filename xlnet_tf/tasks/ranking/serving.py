@@ -1,15 +1,12 @@
 """SavedModels that rank passages or replies for a query."""
 
 import tensorflow as tf
-import tf_keras
 
-from xlnet_tf.serving.answers.options import check_room
 from xlnet_tf.serving.answers.signatures import LOWEST
 from xlnet_tf.serving.graph.exported_model import CandidatesModule
 from xlnet_tf.serving.graph.inputs import lists
 from xlnet_tf.tasks.ranking.answering import RankingAnswers
 from xlnet_tf.text.graph.packing import first_pieces
-from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 
 class RankingModule(RankingAnswers, CandidatesModule):
@@ -25,11 +22,6 @@ class RankingModule(RankingAnswers, CandidatesModule):
     """
 
     SCORES = "scores"
-
-    def __init__(self, model: tf_keras.Model, tokenizer: XLNetTokenizer, *, max_query_len: int, **options):
-        super().__init__(model, tokenizer, **options)
-        check_room("max_query_len", max_query_len, self.seq_len)
-        self.max_query_len = max_query_len
 
     def serve(self, query, candidates):
         candidates, is_candidate = lists(candidates)

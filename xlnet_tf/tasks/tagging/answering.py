@@ -22,6 +22,19 @@ class EntityAnswers(TextAnswers):
 
     OF_EXAMPLES = ("stride",)
 
+    def __init__(
+        self,
+        *served: Any,
+        stride: int | None = None,
+        temperature: Sequence[float] | None = None,
+        **options,
+    ):
+        super().__init__(*served, **options)
+        self.temperature = check_temperature(temperature, 1)
+        self.room = self.seq_len - 2
+        self.stride = check_stride(stride, self.room)
+        self.of_entities = check_tags(self.labels)
+
     def example_rows(self):
         return {"text": "Ada Lovelace met Charles Babbage in London in June 1833."}
 
@@ -37,20 +50,8 @@ class EntityAnswers(TextAnswers):
 class TaggingAnswering(EntityAnswers, Answering):
     """See TaggingModule, whose options and answers it has."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        tokenizer: XLNetTokenizer,
-        *,
-        stride: int | None = None,
-        temperature: Sequence[float] | None = None,
-        **options,
-    ):
+    def __init__(self, graph: Graph, tokenizer: XLNetTokenizer, **options):
         super().__init__(graph, tokenizer, **options)
-        self.temperature = check_temperature(temperature, 1)
-        self.room = self.seq_len - 2
-        self.stride = check_stride(stride, self.room)
-        self.of_entities = check_tags(self.labels)
         self.words_of = WordFinder(tokenizer)
 
     def output_kinds(self):

@@ -22,10 +22,7 @@ _TABLE_SIGNS = re.compile(r"[\t\r\n]")
 
 @dataclasses.dataclass
 class TaggedSentence:
-    """A sentence, and its words' true (`gold`, None if unknown) and predicted tags.
-
-    `offsets` are [begin, end) of each word in the text; `of_entities` is whether tags mark entities.
-    """
+    """A sentence, [begin, end) of its words, and their true tags, if known, and predicted ones."""
 
     id: str
     text: str
@@ -36,7 +33,6 @@ class TaggedSentence:
 
     @property
     def words(self) -> list[str]:
-        """The words as they stand in the text."""
         return [self.text[begin:end] for begin, end in self.offsets]
 
 
@@ -62,10 +58,7 @@ def tagged_sentences(examples: ExampleSet, predictions: Mapping[str, np.ndarray]
 
 
 def entities(sentence: TaggedSentence, tags: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns start, end (exclusive), label and text of entities in given tags, as conlleval reads them.
-
-    Of tags that mark no entities, each is one, of its word.
-    """
+    """Returns the entities in given tags, as conlleval reads them, or each word's tag that marks none."""
     result = []
     of_words = [(tag, word, word) for word, tag in enumerate(tags)]
     for label, first, last in get_entities(list(tags)) if sentence.of_entities else of_words:

@@ -13,10 +13,9 @@ Tags = Sequence[Sequence[str]]  # of all sentences, in BIO
 
 
 def entity_counts(gold: Tags, predicted: Tags) -> dict[str, np.ndarray]:
-    """Counts the true, predicted and common entities of each sentence: int [sentences, 3] by name.
+    """Counts true, predicted and common entities of each sentence, [sentences, 3], as conlleval reads them.
 
-    `entities` are read as CoNLL's script conlleval does (a predicted I-X that no entity of type X precedes
-    begins one); `strict_entities` begin with B-X; `words` counts words twice, and those whose tag is right.
+    `strict_entities` begin with B-X; `words` counts words twice, and those whose tag is right.
     """
     names = ("entities", "strict_entities", "words")
     rows = []
@@ -29,11 +28,9 @@ def entity_counts(gold: Tags, predicted: Tags) -> dict[str, np.ndarray]:
 
 
 def entity_scores(counts: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Scores entities by their `entity_counts`; one is right if its type and both of its borders are.
+    """Scores `entity_counts`, from 0 to 1; an entity is right if its type and both of its borders are.
 
-    Returns:
-        f1, precision, recall; strict_f1, of strict entities alone; accuracy, the share of words whose tag is
-        right. All from 0 to 1, and 0 where there is nothing.
+    strict_f1 is of strict entities alone, accuracy the share of words whose tag is right.
     """
     precision, recall, f1 = _rates(counts["entities"])
     return {

@@ -1,19 +1,11 @@
 """SavedModels that find entities, or give each word a tag, in texts of any length."""
 
-from collections.abc import Sequence
-
 import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.layers.map_in_chunks import map_in_chunks
-from xlnet_tf.serving.answers.options import check_temperature
 from xlnet_tf.serving.graph.exported_model import ExportableModel
-from xlnet_tf.tasks.tagging.answering import (
-    WINDOWS_AT_ONCE,
-    EntityAnswers,
-    check_stride,
-    check_tags,
-)
+from xlnet_tf.tasks.tagging.answering import WINDOWS_AT_ONCE, EntityAnswers
 from xlnet_tf.text.graph.characters import characters, substrings
 from xlnet_tf.text.graph.word_windows import WordWindows, word_windows
 from xlnet_tf.text.graph.words import WordFinder, Words
@@ -50,21 +42,8 @@ class TaggingModule(EntityAnswers, ExportableModel):
         >>> module.serve(text=tf.constant(["Ada met Charles in London."]))["entity"]
     """
 
-    def __init__(
-        self,
-        model: tf_keras.Model,
-        tokenizer: XLNetTokenizer,
-        *,
-        stride: int | None = None,
-        temperature: Sequence[float] | None = None,
-        **options,
-    ):
+    def __init__(self, model: tf_keras.Model, tokenizer: XLNetTokenizer, **options):
         super().__init__(model, tokenizer, **options)
-        self.temperature = check_temperature(temperature, 1)
-        self.room = self.seq_len - 2
-        self.stride = check_stride(stride, self.room)
-        self.labels = tuple(model.labels)
-        self.of_entities = check_tags(self.labels)
         self.find_words = WordFinder(tokenizer, self.texts)
 
     def graph_outputs(self, features):
@@ -111,10 +90,7 @@ class TaggingModule(EntityAnswers, ExportableModel):
     def _entities(
         self, codes: tf.RaggedTensor, words: Words, tags: tf.Tensor, scores: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """Reads entities from tags: as conlleval does (I-X that no X precedes begins one), or a word each.
-
-        `codes` [B, (characters)] are the texts; `tags` [W] are tag numbers, `scores` [W] their probabilities.
-        """
+        """Reads entities of texts from tags [W] and their probabilities: as conlleval does, or each word."""
         if self.of_entities:
             types = list(dict.fromkeys(label[2:] for label in self.labels if label != OUTSIDE))
             type_of = [-1 if label == OUTSIDE else types.index(label[2:]) for label in self.labels]

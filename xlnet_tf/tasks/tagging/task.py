@@ -35,10 +35,7 @@ class TaggingConfig(LabelConfig):
 
 @register(EXPERIMENT, TaggingConfig)
 class TaggingTask(FinetuningTask):
-    """Predicts the tag of each word from its first piece.
-
-    Entities are scored by F1; tags that mark no entities, such as parts of speech, by their accuracy.
-    """
+    """Predicts the tag of each word from its first piece; entities count by F1, other tags by accuracy."""
 
     TASK = "tagging"
     BEST_METRIC = "f1"
@@ -93,7 +90,6 @@ class TaggingTask(FinetuningTask):
         return tags
 
     def probabilities(self, examples, predictions):
-        """Returns the probabilities of the words' tags."""
         gold, labels = examples.column("tags"), examples.settings["labels"]
         logits = predictions["logits"][gold >= 0]  # [words, C]
         targets = np.arange(len(labels)) == gold[gold >= 0][:, None]

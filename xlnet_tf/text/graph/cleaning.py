@@ -28,13 +28,7 @@ _CASED, _IGNORED = 1, 2
 
 
 class Cleaned(NamedTuple):
-    """The characters of N cleaned texts and their origin.
-
-    Attributes:
-        codes: ragged int32 [N, (characters)], code points.
-        offsets: ragged int32 [N, (characters)], offset of each character's origin in the raw text.
-        ends: int32 [N], the offset in the raw text of what follows the last character.
-    """
+    """The characters of N cleaned texts, ragged int32, and where each, and the end, is in the raw text."""
 
     codes: tf.RaggedTensor
     offsets: tf.RaggedTensor
@@ -84,10 +78,7 @@ class GraphCleaner:
         return tf.where(space, _SPACE, codes), keep, ends
 
     def _lower_sigmas(self, codes, rows):
-        """Lower-cases the capital sigmas, the last capitals left: one that ends a word has a form of its own.
-
-        It ends a word if, ignoring certain characters, a letter with case precedes it and none follows.
-        """
+        """Lower-cases the capital sigmas, the last capitals left: one at a word's end has its own form."""
         letters = self._letters.lookup(codes)
         counted = tf.where(letters != _IGNORED)
         near, near_rows = (tf.gather(values, counted[:, 0]) for values in (codes, rows))
@@ -162,10 +153,7 @@ def _all_characters() -> str:
 
 
 def _blocks(is_special: Callable[[str], bool]) -> Iterator[str]:
-    """Yields the blocks of characters, by their code points, that are special.
-
-    Most of the 1.1 million code points are not assigned or never change; checking each takes a second.
-    """
+    """Yields the blocks of characters, by code points, that are special; checking all 1.1 million is slow."""
     characters = _all_characters()
     for first in range(0, _CODE_POINTS, _BLOCK):
         block = characters[first : first + _BLOCK]

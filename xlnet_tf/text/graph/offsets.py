@@ -38,10 +38,7 @@ class Aligner(tf.Module):
     def align(
         self, raw: tf.RaggedTensor, cleaned: Cleaned, texts: tf.Tensor, lengths: tf.RaggedTensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-        """Finds pieces with these `visible_length`s [N, (pieces)] in raw texts [N, (characters)].
-
-        Returns their begins and ends, each ragged int32 [N, (pieces)], as in `offsets.Encoded`.
-        """
+        """Finds pieces with these `visible_length`s in raw texts; returns their begins and ends, ragged."""
         # All texts are concatenated: each has a position for every character and one for its end.
         origins = tf.cumsum(tf.cast(raw.row_lengths(), tf.int32) + 1, exclusive=True)
         begins, ends = self._visible_characters(texts, *_byte_places(cleaned, origins))
@@ -76,11 +73,7 @@ class Aligner(tf.Module):
 
 
 def _byte_places(cleaned: Cleaned, origins: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Finds the origin of the bytes of cleaned texts, given the positions [N] of the raw texts.
-
-    Returns int32 [K], the position of each byte, with the end of a text as one more, and int32 [N], the first
-    of each text.
-    """
+    """Finds the origin of each byte of cleaned texts and of their ends, int32 [K], and each text's first."""
     codes = cleaned.codes.values
     sizes = 1 + sum(tf.cast(codes >= first, tf.int32) for first in (0x80, 0x800, 0x10000))
     sizes = _append(cleaned.codes.with_values(sizes), tf.ones_like(origins))

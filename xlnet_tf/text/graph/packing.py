@@ -53,10 +53,7 @@ def pack(
 def truncate(
     ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor | None, room
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor | None]:
-    """Cuts texts [N, (pieces)] at their ends, as `packing.truncated` does.
-
-    `room` is how many pieces both may have, without special tokens: for all, or for each row, int32 [N].
-    """
+    """Cuts texts [N, (pieces)] at their ends, as `packing.truncated` does, to the room of all or of each."""
     length_a = _lengths(ids_a)
     if ids_b is None:
         return first_pieces(ids_a, room), None

@@ -31,12 +31,9 @@ class PageTable:
 
 
 class Replaced(NamedTuple):
-    """The result of `Replacements.apply` for K values.
+    """The result of `Replacements.apply` for K values: replacements, and which of the K each replaces.
 
-    Attributes:
-        values: int32 [R], the replacements, one after another.
-        sources: int32 [R], which of the K values each replaces.
-        positions: int32 [R], the position of each in `Replacements.flat`; -1: an unchanged value.
+    `positions` are in `Replacements.flat`; -1: an unchanged value. All are int32 [R].
     """
 
     values: tf.Tensor
@@ -45,10 +42,7 @@ class Replaced(NamedTuple):
 
 
 class Replacements:
-    """Replaces some integers below `size` by lists of integers; the others stay unchanged.
-
-    `flat` has all lists one after another, in the mapping's order.
-    """
+    """Replaces some integers below `size` by lists of integers, which `flat` has one after another."""
 
     def __init__(self, lists: Mapping[int, Sequence[int]], size: int):
         entries = np.zeros(size, np.uint16)

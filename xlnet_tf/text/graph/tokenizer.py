@@ -17,10 +17,7 @@ _TEXTS = (tf.TensorSpec([None], tf.string),)
 
 
 class GraphEncoded(NamedTuple):
-    """The pieces of N texts and their offsets, as `offsets.Encoded` has them for one text.
-
-    Each is ragged int32 [N, (pieces)]; offsets count the characters of `GraphTokenizer.valid`.
-    """
+    """Pieces of N texts and their offsets, ragged int32, which count the characters of `valid` texts."""
 
     ids: tf.RaggedTensor
     begins: tf.RaggedTensor

@@ -8,9 +8,7 @@ import tensorflow as tf
 class WordWindows(NamedTuple):
     """N windows, those of a text one after another; int64 [N], words counted through all texts.
 
-    Attributes:
-        start, stop: the words that the model reads.
-        predict_start, predict_stop: those of them that this window predicts, and no other one does.
+    A window reads the words from start to stop, and alone predicts those from predict_start to predict_stop.
     """
 
     start: tf.Tensor
@@ -19,7 +17,6 @@ class WordWindows(NamedTuple):
     predict_stop: tf.Tensor
 
     def slice(self, begin: tf.Tensor, end: tf.Tensor) -> "WordWindows":
-        """Returns the windows from `begin` to `end` (exclusive)."""
         return WordWindows(*(values[begin:end] for values in self))
 
 
@@ -49,13 +46,9 @@ def word_windows(lengths: tf.Tensor, row: tf.Tensor, room: int, stride: int) -> 
 
 
 def _chains(heads: tf.Tensor, limits: tf.Tensor, lasts: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
-    """Returns the first words of all windows, int64 [N], ascending, beginning with each text's first word.
+    """Returns the first words of all windows, ascending, given each text's first word as a head.
 
-    Args:
-        heads: int64 [texts], the first word of each.
-        limits: int64 [W], for each word the end of its text.
-        lasts: int64 [W], the end of a window that begins with the word.
-        after: int64 [W], the begin of the window after that.
+    For a word, `limits` are its text's end, `lasts` a window's from it on, `after` the next one's begin.
     """
     starts = tf.TensorArray(tf.int64, size=0, dynamic_size=True, element_shape=[None], infer_shape=False)
     starts = starts.write(0, heads[:0])  # eagerly, an empty array cannot be concatenated
