@@ -66,9 +66,9 @@ def test_python_prints_no_lines_of_tensorflow(tmp_path, small_tokenizer):
     save_model(uncached.random_model(config), str(tmp_path))
     script = """
 import sys, xlnet_tf
-print(len(xlnet_tf.from_pretrained(sys.argv[1]).generate("ba", max_new_tokens=2).pieces))
+print(type(xlnet_tf.from_pretrained(sys.argv[1])).__name__)
 """
     environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
     command = [sys.executable, "-c", script, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    assert (done.stdout, done.stderr) == ("2\n", "")
+    assert (done.stdout, done.stderr) == ("XLNetLanguageModel\n", "")

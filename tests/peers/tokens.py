@@ -1,7 +1,8 @@
 """Counts the texts that other libraries split differently from ours, with one SentencePiece model."""
 
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from tests.peers.environments import environment, log
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -38,54 +39,52 @@ for text in given["texts"]:
     out = model([text])
     answer.append(out["input_ids"][0][out["attention_mask"][0] == 1].tolist())
 """
-# (library, packages, code, options of the code, whether it cleans texts itself)
-LIBRARIES = [
-    ("sentencepiece 0.2.1", ["sentencepiece==0.2.1"], _PLAIN, {}, False),
-    ("sentencepiece, newest", ["sentencepiece"], _PLAIN, {}, False),
-    ("tensorflow-text 2.20.1", ["tensorflow-text==2.20.1", "tensorflow==2.20.0"], _GRAPH, {}, False),
-    ("tensorflow-text, newest", ["tensorflow-text"], _GRAPH, {}, False),
-    (
-        "transformers 4.57.6, slow",
-        ["transformers==4.57.6", "sentencepiece==0.2.1"],
+
+
+class Library(NamedTuple):
+    """A library that splits texts.
+
+    Attributes:
+        name: with "newest" for the version of the first package.
+        code, options: see Environment.run.
+        cleans: whether it cleans texts and splits off commas itself, as XLNet's own tokenizers do.
+    """
+
+    name: str
+    packages: Sequence[str]
+    code: str
+    options: Mapping[str, str] = {}
+    cleans: bool = False
+
+    def ids(self, folder: pathlib.Path, *sets: Sequence[str]) -> tuple[str, list[list[list[int]]]]:
+        """Returns the name with the version, and the ids of sets of texts, in an environment of its own."""
+        log(self.name)
+        with environment(*self.packages) as other:
+            name = self.name.replace("newest", other.version(self.packages[0].partition("==")[0]))
+            given = {"folder": str(folder), **self.options}
+            return name, [other.run(self.code, {**given, "texts": list(texts)}) for texts in sets]
+
+
+_OLD = ["transformers==4.57.6", "sentencepiece==0.2.1", "protobuf"]
+_NEW = ["transformers", "sentencepiece", "protobuf"]
+_OPENVINO_PACKAGES = ["openvino==2026.4.1", "openvino-tokenizers==2026.4.1.0", *_NEW]
+LIBRARIES = (
+    Library("sentencepiece 0.2.1", ["sentencepiece==0.2.1"], _PLAIN),
+    Library("sentencepiece newest", ["sentencepiece"], _PLAIN),
+    Library("tensorflow-text 2.20.1", ["tensorflow-text==2.20.1", "tensorflow==2.20.0"], _GRAPH),
+    Library("tensorflow-text newest", ["tensorflow-text"], _GRAPH),
+    Library("transformers 4.57.6, slow", _OLD, _FROM_MODEL, {"kind": "XLNetTokenizer"}, cleans=True),
+    Library("transformers 4.57.6, fast", _OLD, _FROM_MODEL, {"kind": "XLNetTokenizerFast"}, cleans=True),
+    Library(
+        "transformers newest, from `spiece.model`",
+        _NEW,
         _FROM_MODEL,
         {"kind": "XLNetTokenizer"},
-        True,
+        cleans=True,
     ),
-    (
-        "transformers 4.57.6, fast",
-        ["transformers==4.57.6", "sentencepiece==0.2.1", "protobuf"],
-        _FROM_MODEL,
-        {"kind": "XLNetTokenizerFast"},
-        True,
-    ),
-    (
-        "transformers, newest, from spiece.model",
-        ["transformers", "sentencepiece", "protobuf"],
-        _FROM_MODEL,
-        {"kind": "XLNetTokenizer"},
-        True,
-    ),
-    (
-        "transformers, newest, from save_pretrained",
-        ["transformers", "sentencepiece", "protobuf"],
-        _FOLDER,
-        {},
-        True,
-    ),
-    (
-        "openvino-tokenizers 2026.4.1.0, of that",
-        [
-            "openvino==2026.4.1",
-            "openvino-tokenizers==2026.4.1.0",
-            "transformers",
-            "sentencepiece",
-            "protobuf",
-        ],
-        _OPENVINO,
-        {},
-        True,
-    ),
-]
+    Library("transformers newest, from what `save_pretrained` writes", _NEW, _FOLDER, cleans=True),
+    Library("openvino-tokenizers 2026.4.1.0, made from that", _OPENVINO_PACKAGES, _OPENVINO, cleans=True),
+)
 
 
 def count(
@@ -94,19 +93,14 @@ def count(
     """Yields the rows of the table: a library, and how many texts of each set it splits differently."""
     tokenizer.save_pretrained(folder)
     yield ["library", *(f"of {len(texts):,} {name}" for name, texts in sets.items())]
-    for library, packages, code, options, cleans in LIBRARIES:
-        if only not in library:
+    for library in LIBRARIES:
+        if only not in library.name:
             continue
-        log(library)
+        encode = tokenizer.encode if library.cleans else tokenizer._processor.encode
         try:
-            with environment(*packages) as other:
-                label = library.replace("newest", other.version(packages[0].partition("==")[0]))
-                counts = []
-                for texts in sets.values():
-                    # Without cleaning and the rule for commas, which only XLNet's own tokenizers have.
-                    ours = tokenizer.encode(texts) if cleans else tokenizer._processor.encode(list(texts))
-                    found = other.run(code, {"folder": str(folder), "texts": list(texts), **options})
-                    counts.append(f"{sum(a != b for a, b in zip(ours, found, strict=True)):,}")
+            name, found = library.ids(folder, *sets.values())
+            ours = [encode(list(texts)) for texts in sets.values()]
+            cells = [f"{sum(a != b for a, b in zip(*pair, strict=True)):,}" for pair in zip(ours, found)]
         except (RuntimeError, OSError) as error:  # a library that fails is a row of the table
-            label, counts = library, [f"fails: {str(error)[:120]}", *[""] * (len(sets) - 1)]
-        yield [label, *counts]
+            name, cells = library.name, [f"fails: {str(error)[:120]}", *[""] * (len(sets) - 1)]
+        yield [name, *cells]
