@@ -1,4 +1,4 @@
-r"""Converts pretraining records of the original and of Model Garden to this project's format, or back.
+r"""Converts pretraining records: the original's and Model Garden's to this project's format, or back.
 
     python -m run_scripts.convert_records --input=proc_data/tfrecords --from=original \
         --tokenizer=spiece.model --output_dir=records

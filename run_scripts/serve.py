@@ -1,4 +1,4 @@
-r"""Serves exported models on this machine, with TensorFlow Serving's REST and gRPC APIs.
+r"""Serves exported models on this machine: with TensorFlow Serving's REST and gRPC APIs.
 
     python -m run_scripts.serve --model=served/reviews
 

@@ -143,16 +143,16 @@ def test_required_flags_are_marked_and_come_first():
     names = re.findall(r"^  --(?:\[no\])?(\w+)", shown, re.MULTILINE)
     assert names[:3] == ["init_checkpoint", "input", "model_dir"]
     shown = run_in_fork("tfrecord_builders.squad", "--help").stdout.partition("\ndata:\n")[2]
-    assert "  --output_dir (required): folder" in shown
-    assert "  --train (required: one of --train, --dev, --test): the train split" in shown
+    assert "  --output_dir (required): Folder" in shown
+    assert "  --train (required: one of --train, --dev, --test): The train split" in shown
     assert shown.count("(required") == 5
 
 
 def test_help_shows_defaults_and_values():
     shown = " ".join(run_in_fork("run_scripts.sizing", "--help").stdout.split())
-    assert "--preset: size of the model (one of micro, tiny, base, large; default: large)" in shown
-    assert "that a request to the storage waits (a non-negative number; default: 0.05)" in shown
-    assert "GB of text in the corpus, unpacked (a positive number; default: 158)" in shown
+    assert "--preset: Size of the model. (one of micro, tiny, base, large; default: large)" in shown
+    assert "that a request to the storage waits. (a non-negative number; default: 0.05)" in shown
+    assert "GB of text in the corpus, unpacked. (a positive number; default: 158)" in shown
     assert "--[no]bidirectional" not in shown
 
 
@@ -205,6 +205,8 @@ def test_help_exits_with_status_0(flag):
         ("fill_mask", ["--top_k=five"], "--top_k=five: expected an integer in the range [1, 256]"),
         ("fill_mask", ["--text", "two", "words", "--model_dir=a"], "unexpected argument 'words': write"),
         ("pretrain", ["--preset=lagre"], "--preset=lagre: expected one of micro, tiny, "),
+        ("finetune", ["--task=squad"], "--task=squad: expected one of classification, multi_label, "
+         "regression, question_answering, multiple_choice, tagging, ranking: did you mean question"),
         ("score", ["--order=rigth_to_left"], "--order=rigth_to_left: expected one of left_to_right, "
          "right_to_left, random: did you mean right_to_left?"),
         ("pretrain", ["--dry_run=a: b"], "--dry_run=a: b: expected true or false"),
@@ -248,6 +250,22 @@ def test_commands_of_many_flags_have_a_first_screen():
     assert listed - with_screen <= {
         f"run_scripts.{name}" for name in ("adapt", "doctor", "inspect_records", "sizing", "tpu_compile")
     } | {"run_scripts.convert_records"}
+
+
+def test_the_list_of_commands_fits_a_terminal():
+    assert max(map(len, run_scripts_main.listing().splitlines())) <= 100
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_meanings_of_flags_are_sentences(command):
+    text = re.sub(r" \(required[^)]*\)", "", help_of(command)[0].stdout)
+    meanings = re.findall(r"^  --[^:]*: ([a-z]+) ", text, re.MULTILINE)
+    assert set(meanings) <= {"length", "permutation", "table"}  # values of their flags
+
+
+def test_the_example_of_an_error_is_a_whole_command():
+    error = run_in_fork("run_scripts.convert_checkpoint").stderr
+    assert "for example: " in error and "\\" not in error
 
 
 def test_the_first_screen_has_groups_and_the_values_that_will_be_used():

@@ -1,4 +1,4 @@
-r"""Adapts a pretrained model to the texts of a domain, and measures what that gains and costs.
+r"""Adapts a pretrained model to the texts of a domain; measures what that gains and costs.
 
     python -m run_scripts.adapt --init_checkpoint=runs/general --input=reviews.csv \
         --general_input=speeches.txt --replay=0.2 --task_data=records/reviews --model_dir=runs/adapted

@@ -13,7 +13,7 @@ class UploadOptions:
 
     private: bool = option("Make the uploaded model private.", False)
     update: bool = option("Upload to a model that exists, as another commit.", False)
-    dry_run: bool = option("Show what would be uploaded, and contact nobody.", False, group="output")
+    dry_run: bool = option("Show what would be uploaded, without contacting the hub.", False, group="output")
     license: str = option(
         "License for the hub, by its name there: apache-2.0, mit, ...; empty: left out.", ""
     )

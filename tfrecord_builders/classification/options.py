@@ -13,7 +13,8 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
 from xlnet_tf.schema import check_fields
 
-_FILES = f"{{}} data: {tables.SOURCES}; or folders of .txt files"
+_FILES = f"train data: {tables.SOURCES}; or folders of .txt files"
+_LIKE_TRAIN = "{} data, in a form of --train"
 _GENERIC_ONLY = (
     "train", "dev", "test", "text_column", "text_pair_column", "label_column", "id_column", "kind", "labels",
     "label_separator", "format", "header", "delimiter", "quoting", "encoding",
@@ -30,9 +31,9 @@ class ClassificationOptions(ExampleOptions):
     data_dir: str | None = option(
         "folder of the preset's files, under their official names", None, group="data"
     )
-    train: str | None = option(_FILES.format("train"), None, group="data")
-    dev: str | None = option(_FILES.format("dev"), None, group="data")
-    test: str | None = option(_FILES.format("test"), None, group="data")
+    train: str | None = option(_FILES, None, group="data")
+    dev: str | None = option(_LIKE_TRAIN.format("dev"), None, group="data")
+    test: str | None = option(_LIKE_TRAIN.format("test"), None, group="data")
     text_column: Sequence[str] | None = option(
         "column of the text; several are joined. Default: text", None, group="data"
     )

@@ -13,7 +13,7 @@ class CorpusOptions:
     """Which corpus; each field is a flag."""
 
     input: Sequence[str] = option(
-        "corpus: files, folders (all files in them but hidden ones) and globs. By their names, .jsonl and "
+        "Corpus: files, folders (all files in them but hidden ones) and globs. By their names, .jsonl and "
         ".json hold a document on each line, .parquet one in each row, all others are UTF-8 text, one "
         "sentence per line, a blank line between documents; all but parquet may be compressed: .gz, .zst. "
         "A line of text has up to 1 MiB, a document of jsonl or parquet up to 64 MiB. "

@@ -29,16 +29,17 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 TASK = "choice"
 
 _NUM_SPECIAL = 3  # SEP, SEP and CLS
-_FILES = f"questions of the {{}} split: folders of RACE's .txt files, or tables ({SOURCES})"
+_FILES = f"questions of the train split: folders of RACE's .txt files, or tables ({SOURCES})"
+_LIKE_TRAIN = "questions of the {} split, in a form of --train"
 
 
 @dataclasses.dataclass(frozen=True)
 class RaceOptions(ExampleOptions):
     """What to build; each field is a flag."""
 
-    train: Sequence[str] = option(_FILES.format("train"), (), group="data")
-    dev: Sequence[str] = option(_FILES.format("dev"), (), group="data")
-    test: Sequence[str] = option(_FILES.format("test"), (), group="data")
+    train: Sequence[str] = option(_FILES, (), group="data")
+    dev: Sequence[str] = option(_LIKE_TRAIN.format("dev"), (), group="data")
+    test: Sequence[str] = option(_LIKE_TRAIN.format("test"), (), group="data")
     seq_len: int = option("tokens of a sequence", 512, least=5, group="examples")
     max_qa_len: int = option("most tokens of a question with an option", 128, least=1)
     context_column: str = option("column of the text to read; empty: there is none", "context")

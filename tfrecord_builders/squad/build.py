@@ -33,16 +33,17 @@ from xlnet_tf.text.windows import Window
 
 TASK = "squad"
 SKIPPED_FILE = "skipped.jsonl"
-_FILE = f"the {{}} split: SQuAD's json, plain or .gz, or a table ({SOURCES})"
+_FILE = f"the train split: SQuAD's json, plain or .gz, or a table ({SOURCES})"
+_LIKE_TRAIN = "the {} split, in a form of --train"
 
 
 @dataclasses.dataclass(frozen=True)
 class SquadOptions(ExampleOptions):
     """What to build; each field is a flag."""
 
-    train: str = option(_FILE.format("train"), "", group="data")
-    dev: str = option(_FILE.format("dev"), "", group="data")
-    test: str = option(_FILE.format("test"), "", group="data")
+    train: str = option(_FILE, "", group="data")
+    dev: str = option(_LIKE_TRAIN.format("dev"), "", group="data")
+    test: str = option(_LIKE_TRAIN.format("test"), "", group="data")
     context_column: str = option("tables: column of the passage", "context", group="data")
     question_column: str = option("tables: column of the question", "question", group="data")
     answers_column: str = option(

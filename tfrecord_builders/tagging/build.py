@@ -33,18 +33,19 @@ TASK = "tagging"
 Row = TaggedWords | AnnotatedText
 
 _FILES = (
-    "files of the {} split: columns, CoNLL-U (.conllu), or jsonl or json with tokens or texts, plain or .gz; "
-    "Parquet, Arrow, or a folder of such files; hf://datasets/OWNER/NAME/SPLIT or tfds://NAME/SPLIT"
+    "files of the train split: columns, CoNLL-U (.conllu), or jsonl or json with tokens or texts, plain or "
+    ".gz; Parquet, Arrow, or a folder of such files; hf://datasets/OWNER/NAME/SPLIT or tfds://NAME/SPLIT"
 )
+_LIKE_TRAIN = "files of the {} split, in a form of --train"
 
 
 @dataclasses.dataclass(frozen=True)
 class TaggingOptions(ExampleOptions):
     """What to build; each field is a flag. None means the default that the help states."""
 
-    train: Sequence[str] = option(_FILES.format("train"), (), group="data")
-    dev: Sequence[str] = option(_FILES.format("dev"), (), group="data")
-    test: Sequence[str] = option(_FILES.format("test") + ", tags may be missing", (), group="data")
+    train: Sequence[str] = option(_FILES, (), group="data")
+    dev: Sequence[str] = option(_LIKE_TRAIN.format("dev"), (), group="data")
+    test: Sequence[str] = option(_LIKE_TRAIN.format("test") + "; tags may be missing", (), group="data")
     types: Sequence[str] = option(
         "types of entities, or with --scheme=tags all tags. Default: those of the training data", ()
     )

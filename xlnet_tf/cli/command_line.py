@@ -65,6 +65,20 @@ OTHER_NAMES = {
     "use_tpu": "strategy",
     "validation_file": "dev",
 }
+# What people call tasks -> our names, which are values of --task and --head.
+OTHER_TASKS = {
+    "choice": "multiple_choice",
+    "entailment": "classification",
+    "ner": "tagging",
+    "nli": "classification",
+    "pos": "tagging",
+    "qa": "question_answering",
+    "race": "multiple_choice",
+    "sentiment": "classification",
+    "similarity": "regression",
+    "squad": "question_answering",
+    "token_classification": "tagging",
+}
 
 
 def parse(argv: Sequence[str], positional: str | None = None) -> list[str]:
@@ -187,7 +201,7 @@ def _problem(error: Exception, values: flags.FlagValues, required: Sequence[Sequ
     flag, given = values[found[1]], message.removesuffix(f": {error.__context__}")
     if isinstance(flag, flags.EnumFlag):
         known = flag.parser.enum_values
-        tip = did_you_mean(given[found.end() :], {name: name for name in known})
+        tip = did_you_mean(given[found.end() :], {name: name for name in known}, OTHER_TASKS)
         return f"{given}: expected one of {', '.join(known)}{tip}"
     expected = _syntax(flag) or "true or false" * flag.boolean
     return f"{given}: expected {expected}" if expected else message
@@ -198,7 +212,7 @@ def _example(positional: str | None, values: flags.FlagValues) -> str:
     if not positional or values[positional].present:
         return ""
     lines = map(str.strip, (sys.modules["__main__"].__doc__ or "").splitlines())
-    examples = sorted((line for line in lines if line.startswith("python -m ")), key=len)
+    examples = sorted((line for line in lines if line.startswith("python -m ") and line[-1] != "\\"), key=len)
     return f"; for example: {spelled(examples[0])}" if examples else ""
 
 
@@ -307,4 +321,12 @@ def _describe(flag: flags.Flag) -> str:
         spelled = ",".join(f"{value:.12g}" if isinstance(value, float) else str(value) for value in values)
         notes.append(f"default: {spelled.lower() if flag.boolean else spelled}")
     notes = "; ".join(filter(None, notes))
+    text = _sentence(text, getattr(flag.parser, "enum_values", ()))
     return f"{text} ({notes})" if notes else text
+
+
+def _sentence(text: str, values: Sequence[str]) -> str:
+    """Returns a flag's help with a capital, unless it begins with a value or a format, and a full stop."""
+    if (word := re.match(r"([a-z]+(-[a-z]+)?('s)?) ", text)) and word[1] not in values:
+        text = text[0].upper() + text[1:]
+    return text if not text or text[-1] in ".?!:" else f"{text}."

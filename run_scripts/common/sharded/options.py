@@ -22,7 +22,7 @@ class ShardOptions(RunnerOptions):
     """How the rows of a corpus are answered; each field is a flag."""
 
     output_format: str = option(
-        "of the shards. In parquet and TFRecord, columns are texts: those of the corpus' first row",
+        "format of the shards. In parquet and TFRecord, columns are texts: those of the corpus' first row",
         FORMATS[0],
         choices=FORMATS,
         group="output",
