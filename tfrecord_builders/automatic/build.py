@@ -96,6 +96,12 @@ def build(sources: Sources, tokenizer: str, folder: epath.PathLike, progress: bo
         if before == json.loads(json.dumps(now)):
             return Built(folder, description, True, _first_example(folder))
         if folders.look(folder.parent)[0] in (folders.RUN, folders.RUNS):
+            former = before["options"]["train"]
+            if former != now["options"]["train"]:
+                named = former if isinstance(former, str) else former[0]
+                raise UserError(
+                    f"{folder.parent} was trained on {named}: give another --model_dir for {sources.train}"
+                )
             changed = [
                 split for split, value in now["sources"].items() if before["sources"].get(split) != value
             ]
@@ -115,7 +121,8 @@ def _first_example(folder: epath.Path) -> Mapping[str, Any]:
 
 def _check_source(path: str) -> None:
     """Raises UserError for what people take for a table."""
-    if named_sets.is_name(path) or epath.Path(path).exists():
+    is_file = not path.startswith("hf://") and epath.Path(path).exists()
+    if named_sets.is_name(path) or is_file:
         place = epath.Path(path)
         if not named_sets.is_name(path) and place.is_dir():
             if (
@@ -129,6 +136,11 @@ def _check_source(path: str) -> None:
                     "--format=beir"
                 )
         return
+    if path.startswith("hf://"):
+        raise UserError(
+            f"{path} is not a data set: one of the Hugging Face hub is {named_sets.HUB}OWNER/NAME/SPLIT, "
+            f"such as {named_sets.HUB}stanfordnlp/imdb/train"
+        )
     if path.count("/") == 1 and "." not in path:
         raise UserError(
             f"{path} does not exist; a data set of the Hugging Face hub is {named_sets.HUB}{path}/train"

@@ -103,7 +103,7 @@ def _check_columns(row: LabelledRow, source: SplitSource) -> None:
     missing = [column for column in (*source.text, *source.text_pair) if column not in row]
     if missing and source.table.kind in ("csv", "tsv"):
         header = (
-            "its first line has the names; if that is a row, give --noheader, and the columns are 0, 1, ..."
+            "its first line has the names; if that is a row, give build classification --noheader"
             if source.table.header
             else "without a header the columns are numbers"
         )

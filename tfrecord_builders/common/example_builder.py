@@ -197,8 +197,8 @@ def check_held_out(held: np.ndarray, fraction: float, source: str) -> None:
     """Raises UserError if all rows or none are held out, bool [rows]."""
     if not 0 < held.sum() < len(held):
         raise UserError(
-            f"dev_fraction {fraction} holds out {held.sum()} of the {len(held)} rows of {source}: choose "
-            "another, or give --dev"
+            f"dev_fraction {fraction} holds out {held.sum()} of the {len(held)} rows of {source}: give "
+            "--dev, more rows or another fraction"
         )
 
 

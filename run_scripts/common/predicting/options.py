@@ -90,6 +90,7 @@ class PredictOptions:
         """Raises UserError if one of the named options is not given."""
         if missing := [f"--{name}" for name in names if not getattr(self, name)]:
             raise UserError(
-                f"{', '.join(missing)} missing: predict for a set of examples, give texts "
-                "(--text=..., or a file as --data), or give --server to ask a server"
+                f"missing: {', '.join(missing)}. Give a model and texts (--model_dir, and --text or a file "
+                "as --data), a model and a set of examples (--model_dir, --data, --output_dir), or a server "
+                "(--server)"
             )

@@ -190,7 +190,7 @@ def test_an_error_keeps_the_answers_of_before(client, address, tmp_path):
 @pytest.mark.parametrize(
     "flags, message",
     [
-        ([], "--model_dir, --data, --output_dir missing"),
+        ([], "missing: --model_dir, --data, --output_dir"),
         (["--server=localhost:1"], "--server asks for --model"),
         (["--server=localhost:1", "--model=a"], "--input=NAME=VALUE or --data=FILE"),
         (["--server=localhost:1", "--model=a", "--input=a=b"], "no answer from http://localhost:1"),

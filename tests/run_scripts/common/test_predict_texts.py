@@ -128,7 +128,7 @@ def test_an_interrupted_prediction_resumes(run, table, tmp_path, monkeypatch):
         (["--data={twice}"], 'twice.jsonl, line 2: "text" is given twice: keep one of them'),
         (["--data={nothing}"], "nothing.csv has no rows: expected some with the model's inputs by name"),
         (["--data={lines}x"], "rows.jsonlx does not exist: check its name"),
-        (["--data={lines}", "--model_dir="], "^--model_dir missing: .* or give --server"),
+        (["--data={lines}", "--model_dir="], "^missing: --model_dir. .* or a server"),
     ],
 )
 def test_what_cannot_be_answered_is_named(run, table, tmp_path, flags, message):

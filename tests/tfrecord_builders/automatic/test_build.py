@@ -60,6 +60,8 @@ def test_examples_are_reused_until_something_changes(tmp_path, tokenizer_file):
     reviews(train, 60)
     with pytest.raises(UserError, match="run was trained before .*a.csv changed: give another --model_dir"):
         of(tmp_path, tokenizer_file, train)
+    with pytest.raises(UserError, match="run was trained on .*a.csv: give another --model_dir for .*b.csv"):
+        of(tmp_path, tokenizer_file, reviews(tmp_path / "b.csv"))
 
 
 @pytest.mark.parametrize(
@@ -163,6 +165,8 @@ def test_folders_and_names(tmp_path, tokenizer_file):
         UserError, match="does not exist; a data set of the .* is hf://datasets/stanfordnlp/imdb/"
     ):
         of(tmp_path, tokenizer_file, "stanfordnlp/imdb")
+    with pytest.raises(UserError, match="hf://imdb is not a data set: one of the .* is hf://datasets/OWNER/"):
+        of(tmp_path, tokenizer_file, "hf://imdb")
     with pytest.raises(FileNotFoundError, match="reviews.csv does not exist"):
         of(tmp_path, tokenizer_file, tmp_path / "reviews.csv")
     for label in ("neg", "pos"):
