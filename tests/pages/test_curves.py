@@ -71,7 +71,7 @@ def test_a_line_keeps_few_points_and_its_mean(count):
 def test_numbers_are_short():
     values = [0.00002, 0.0512, 7, 123.4, 9_999, 12_000, 123_456, 1_234_567, 98_765_432, 2e10]
     assert [*map(shown, values)] == [
-        "2e-05",
+        "2e-5",
         "0.0512",
         "7",
         "123",

@@ -38,8 +38,8 @@ def texts(kind, labels, count):
         (
             "regression",
             np.array([1.0, 2.0, 3.0]),
-            np.array([1.5, 2.0, 1.0]),
-            [("text 2 / pair", "3", "1"), ("text 0 / pair", "1", "1.5")],
+            np.array([np.float32(1.91), 2.0, 1.0]),  # a float32 has digits that nobody wrote
+            [("text 2 / pair", "3", "1"), ("text 0 / pair", "1", "1.91")],
         ),
     ],
 )

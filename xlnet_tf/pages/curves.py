@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 400, 230, 46, 8, 10, 24
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 400, 230, 52, 8, 10, 24
 _TICKS = 4  # about as many on an axis
 _UNITS = ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))  # from which value on, size, sign
 MOST = 400  # points of a line, more than a page has room for
@@ -55,7 +55,7 @@ def shown(value: float) -> str:
     for least, size, unit in _UNITS:
         if abs(value) >= least:
             return f"{value / size:.3g}{unit}"
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{value:.3g}".replace("e-0", "e-") if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def chart(title: str, curves: Sequence[Curve]) -> str:

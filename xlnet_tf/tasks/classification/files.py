@@ -102,7 +102,8 @@ def mistakes(examples: ExampleSet, targets: np.ndarray, outputs: np.ndarray) -> 
         else:
             expected = labels[target]
         text = " / ".join(value for name, value in row.items() if name != "id" and isinstance(value, str))
-        yield Mistake(text, _text(expected), _text(answer))
+        shown = (f"{each:.5g}" if isinstance(each, float) else _text(each) for each in (expected, answer))
+        yield Mistake(text, *shown)
 
 
 def _text(prediction: str | float | list[str]) -> str:
