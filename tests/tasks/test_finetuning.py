@@ -109,7 +109,8 @@ def test_nan_outputs_score_worst(data):
 
     assert report()["accuracy"] == pytest.approx(11 / 21)
     logits[7, 1] = np.inf
-    assert report() == {"accuracy": -np.inf}
+    task.mistakes = ["of an earlier evaluation"]
+    assert report() == {"accuracy": -np.inf} and not task.mistakes
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,7 @@ class ScoredTask(Task):
                 self.validation_set.folder,
                 bad[0],
             )
+            self.mistakes = []
             return {self.BEST_METRIC: -np.inf}
         self.warn_if_collapsed(self.validation_set, predictions)
         self.mistakes = self._mistakes(predictions)
