@@ -27,12 +27,12 @@ def newest_version(folder: str) -> str | None:
 
 
 def exported_version(folder: str) -> str | None:
-    """Returns a SavedModel's newest version, or the folder itself if it is one; None if neither is there."""
+    """Returns the folder's newest version, or the folder itself if it is one; None unless a SavedModel."""
     return _newest(folder, SAVED_MODEL)
 
 
 def openvino_version(folder: str) -> str | None:
-    """Returns OpenVINO's newest version, or the folder itself if it is one; None if neither is there."""
+    """Returns the folder's newest version, or the folder itself if it is one; None unless for OpenVINO."""
     return _newest(folder, OPENVINO_MODEL)
 
 

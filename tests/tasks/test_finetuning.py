@@ -44,6 +44,17 @@ def test_it_learns_and_reports_each_epoch(run):
     assert f"xlnet-tf evaluate --model_dir={model_dir}" in text
 
 
+def test_a_run_needs_no_file_that_only_its_page_reads(data, tmp_path, monkeypatch, caplog):
+    shutil.copytree(data, tmp_path / "data")
+    for split in ("train", "dev"):
+        (tmp_path / "data" / split / "examples.jsonl").unlink()
+    monkeypatch.setattr(toy.ToyTask, "find_mistakes", lambda self, examples, _: examples.sidecar())
+    metrics = toy.run(tmp_path / "data", tmp_path / "run", task={"epochs": 1.0})
+    assert "accuracy" in metrics
+    assert "lacks the mistakes" in caplog.text and "examples.jsonl" in caplog.text
+    assert "xlnet-tf predict" in (tmp_path / "run/report.html").read_text()
+
+
 @pytest.mark.integration
 def test_best_weights_of_an_earlier_run_are_not_reused(data, tmp_path):
     (tmp_path / "run" / BEST).mkdir(parents=True)
@@ -98,7 +109,8 @@ def test_nan_outputs_score_worst(data):
 
     assert report()["accuracy"] == pytest.approx(11 / 21)
     logits[7, 1] = np.inf
-    assert report() == {"accuracy": -np.inf}
+    task.mistakes = ["of an earlier evaluation"]
+    assert report() == {"accuracy": -np.inf} and not task.mistakes
 
 
 @pytest.mark.parametrize(

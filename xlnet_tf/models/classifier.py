@@ -95,7 +95,9 @@ class XLNetClassifier(PooledHead):
 
 @tf_keras.utils.register_keras_serializable("xlnet_tf")
 class XLNetRegressor(PooledHead):
-    """Predicts a number [B] float32 for a text or a pair; arguments are those of XLNetClassifier.
+    """Predicts a number for a text or a pair of texts: [B] float32.
+
+    The arguments, also of a call, are those of XLNetClassifier, without num_labels, labels and multi_label.
 
     Source: function_builder.py get_regression_loss.
     """

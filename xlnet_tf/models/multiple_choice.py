@@ -76,7 +76,10 @@ class XLNetMultipleChoice(PooledHead):
 
 @tf_keras.utils.register_keras_serializable("xlnet_tf")
 class XLNetRanker(XLNetMultipleChoice):
-    """Scores passages or replies, the choices of an XLNetMultipleChoice, for a query; higher is better."""
+    """Scores passages or replies for a query; higher is better.
+
+    Arguments, calls and results are those of XLNetMultipleChoice, whose choices are the candidates of a row.
+    """
 
     HEAD_SCOPE = "ranking"
 

@@ -153,7 +153,11 @@ def _scores(layer: tf_keras.layers.Layer, vectors: tf.Tensor) -> tf.Tensor:
 
 
 def span_losses(outputs: Mapping[str, tf.Tensor], features: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """The loss of each row in nats, [B]: the mean of start and end, and half of answerability if known."""
+    """The loss of each row in nats, [B] float32: the mean of start and end, and half of answerability.
+
+    Features are start_position and end_position [B], both on CLS where there is no answer, and is_impossible
+    [B], 1 where there is none. Without is_impossible the last part is left out.
+    """
 
     def cross_entropy(logits, positions):
         return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.cast(positions, tf.int32), logits)

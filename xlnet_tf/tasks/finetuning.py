@@ -170,7 +170,11 @@ class FinetuningTask(ScoredTask):
     @functools.cached_property
     def _first_example(self) -> Mapping[str, Any]:
         """The first training example's line of examples.jsonl, read once: its checksum takes a while."""
-        return next(self.example_set.sidecar(), {})
+        try:
+            return next(self.example_set.sidecar(), {})
+        except Exception as error:  # training does not need this file
+            logging.warning("the run's page asks about no example of your own: %s", error)
+            return {}
 
     def save_assets(self, model_dir: str):
         """Writes next to the weights what later tools need: architecture, tokenizer, the set's settings."""

@@ -148,11 +148,19 @@ class ScoredTask(Task):
                 self.validation_set.folder,
                 bad[0],
             )
+            self.mistakes = []
             return {self.BEST_METRIC: -np.inf}
         self.warn_if_collapsed(self.validation_set, predictions)
-        found = self.find_mistakes(self.validation_set, predictions)
-        self.mistakes = [*itertools.islice(found, MOST_MISTAKES)]
+        self.mistakes = self._mistakes(predictions)
         return self.score(self.validation_set, predictions)
+
+    def _mistakes(self, predictions: Predictions) -> list[Mistake]:
+        try:
+            found = self.find_mistakes(self.validation_set, predictions)
+            return [*itertools.islice(found, MOST_MISTAKES)]
+        except Exception as error:  # of files that only the run's page needs: it is not worth a run
+            logging.warning("the run's page lacks the mistakes: %s", error)
+            return []
 
 
 def is_constant(values: np.ndarray, axis: int) -> bool:

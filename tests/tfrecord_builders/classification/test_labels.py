@@ -23,6 +23,10 @@ def files(tmp_path):
     return {"train": table(tmp_path / "train.csv", ("text", "label"), *TRAIN)}
 
 
+def test_numbers_as_labels_are_in_their_order():
+    assert in_order(["10", "2", "-1", "2"]) == ("-1", "2", "10")
+
+
 def test_labels_that_are_nan_are_last_in_any_order_of_the_input():
     labels = ["nan", "2", "-inf", "1.0", "1", "NaN"]
     assert {in_order(each) for each in itertools.permutations(labels)} == {("-inf", "1", "2", "NaN", "nan")}

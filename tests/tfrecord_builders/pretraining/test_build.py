@@ -173,6 +173,13 @@ def test_other_objectives(options, tmp_path, objective):
             assert (query == ~hidden[:, None, :])[is_target].all()
 
 
+def test_compat_has_the_originals_numbers_of_targets(options, tmp_path):
+    manifest = build_pretraining_records(options(tmp_path, compat=True, num_passes=1, slice_mb=1.0))
+    for _, columns in all_columns(manifest):
+        counts = (columns["target_positions"] >= 0).sum(axis=1)
+        assert counts.max() == 5 and 2 <= counts.min() < 5
+
+
 def test_sentence_split(options, tmp_path, tokenizer_file):
     paragraphs = "Kato went home. Did Ren? He sold it for 5,000. Why not?\nBor.\n\nToqui saw.\n"
     tokenizer = XLNetTokenizer(model_file=tokenizer_file)

@@ -109,7 +109,7 @@ class OpenVinoEngine:
         log_probs = self._writable(started.pop("queries"))
         keys = self._position_keys(length, ahead)
         known = {f"position_keys_{layer}": layer_keys for layer, layer_keys in enumerate(keys)}
-        known["length"] = np.array(length, np.int32)
+        known |= {"length": np.array(length, np.int32), "position_keys": keys}  # the latter: earlier exports
         room = candidates * (order.shape[1] - 1)  # nothing follows the last token
         return _CachedDecoder(self._get("step"), known, started, is_context, candidates, room), log_probs
 
