@@ -152,7 +152,9 @@ def answer(words: Sequence[str]) -> str:
             return answer(rest)
         case [first] | [first, "--help" | "help"] if first in (BUILD, COMPLETION):
             known = next_words([first])
-            return "\n".join(f"{PROGRAM} {first} {word:<16}{meaning}" for word, meaning in known.items())
+            lines = [f"{PROGRAM} {first} {word:<16}{meaning}" for word, meaning in known.items()]
+            more = ["", f"`{PROGRAM} {BUILD} TASK --help` describes the flags of one."] * (first == BUILD)
+            return "\n".join(lines + more)
         case [first, given, *_] if first in (BUILD, COMPLETION):
             known = {word: f"{first} {word}" for word in next_words([first])}
         case [given, *_] if replaced := REPLACED.get(given.replace("_", "-")):

@@ -61,6 +61,7 @@ def test_help_is_that_of_the_command_and_names_this_program():
 def test_version_and_help():
     assert xlnet_tf("help").stdout == xlnet_tf("--help").stdout
     assert xlnet_tf("help", "build").stdout == xlnet_tf("build", "help").stdout == xlnet_tf("build").stdout
+    assert xlnet_tf("build").stdout.endswith("`xlnet-tf build TASK --help` describes the flags of one.\n")
     assert xlnet_tf("help", "build", "squad").stdout == xlnet_tf("build", "squad", "--help").stdout
     assert xlnet_tf("--version").stdout == "xlnet-tf 0.1.0\n"
     assert xlnet_tf().stdout == xlnet_tf("--help").stdout == console.listing() + "\n"
