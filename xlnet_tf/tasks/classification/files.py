@@ -55,9 +55,8 @@ def write_files(
             probabilities = {"probabilities": dict(zip(labels, numbers))} if labels else {}
             line = {**row, name: prediction, "prediction": prediction, **probabilities, **alert}
             lines.write(json.dumps(line, ensure_ascii=False) + "\n")
-            # What GLUE's server takes: a label, or a grade to three places.
-            known = prediction if isinstance(prediction, str) else f"{np.clip(prediction, *_GRADES):.3f}"
-            for file in submissions:
+            for file in submissions:  # GLUE's server takes a label, or a grade to three places
+                known = prediction if isinstance(prediction, str) else f"{np.clip(prediction, *_GRADES):.3f}"
                 file.write(f"{row['id']}\t{known}\n")
     return [str(path) for path in paths]
 
