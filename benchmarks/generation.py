@@ -87,7 +87,7 @@ def openvino_writer(model, weights: str) -> Callable[[np.ndarray, int], np.ndarr
     """Returns what `our_writer` does, computed by the graphs that are exported with these weights."""
     from xlnet_tf.generation.arrays.openvino import OpenVinoEngine
     from xlnet_tf.generation.functions import functions_of
-    from xlnet_tf.generation.settings import same_for_all
+    from xlnet_tf.generation.settings import WritingRules, same_for_all
     from xlnet_tf.serving.openvino import conversion, quantization
     from xlnet_tf.serving.openvino.compiled import FLOAT32, GraphParts, import_openvino
 
@@ -105,8 +105,9 @@ def openvino_writer(model, weights: str) -> Callable[[np.ndarray, int], np.ndarr
     def write(ids, new_tokens):
         rows, width = ids.shape
         settings = same_for_all(rows, temperature=0.0, top_k=0, top_p=1.0, seed=0)
-        lengths, stop_ids = np.full(rows, width, np.int32), np.zeros(0, np.int32)
-        return engine.sample(ids, lengths, new_tokens, settings, stop_ids).tokens[:, 0]
+        lengths, nothing = np.full(rows, width, np.int32), np.zeros(0, np.int32)
+        rules = WritingRules(nothing, np.float32(1))
+        return engine.sample(ids, lengths, new_tokens, settings, nothing, rules).tokens[:, 0]
 
     return write
 

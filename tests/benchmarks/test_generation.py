@@ -31,12 +31,14 @@ def test_measure(peer_python):
         new_tokens=4,
         repeats=2,
         bfloat16=True,
+        runtimes=benchmark.RUNTIMES,
         peer_python=peer_python,
     )
     [rows] = report.values()
-    names = ("ours", "ours bfloat16", "hugging_face")
+    ours = ("ours", "ours bfloat16", "openvino float32", "openvino int8", "openvino int4")
+    names = (*ours, "hugging_face")
     assert [row[""] for row in rows] == [f"{size} x 5, {name}" for size in (1, 3) for name in names]
-    for size, peer, ours in ((1, rows[2], rows[:2]), (3, rows[5], rows[3:5])):
+    for size, peer, ours in ((1, rows[5], rows[:5]), (3, rows[11], rows[6:11])):
         for row in (*ours, peer):
             assert row["tokens/s"] == pytest.approx(size * 4 / row["s"])
         for row in ours:
