@@ -12,8 +12,8 @@ from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 
 OLDEST = (2026, 4)  # the release that the graphs are made for and tested with
-# Numbers that share a scale where products with integer weights round activations to integers, too; of
-# OpenVINO's own 32 a step of generation takes 1.1 times as long.
+# Numbers that share a scale where products with integer weights round activations to integers, too; with
+# OpenVINO's own 32 a step of generation takes longer.
 _GROUP = 64
 FLOAT32, BFLOAT16, INT8, INT4 = WEIGHTS = ("float32", "bfloat16", "int8", "int4")
 

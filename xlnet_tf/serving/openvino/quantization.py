@@ -74,7 +74,7 @@ def compress_weights(model: Any, weights: str) -> Any:
     """
     nncf = import_nncf()
     if weights == INT8:
-        # Asymmetric: a step of generation takes 0.83 of the processor time that it takes with INT8_SYM.
+        # Asymmetric: a step of generation then takes less time than with INT8_SYM, see docs/benchmarks.md.
         return nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_ASYM)
     if weights == INT4:
         # Where _GROUP divides no rows, as in small models, groups are smaller, or a row has 8 bits.
