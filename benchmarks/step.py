@@ -186,7 +186,10 @@ def hugging_face_steps(
     modes: Sequence[str],
     python: str | None,
 ) -> Iterator[dict[str, Callable[[], float]]]:
-    """Yields mode -> step from our initial weights, all of the same variables; empty without a Python."""
+    """Yields mode -> step of Hugging Face's XLNetLMHeadModel with our initial weights; none without a Python.
+
+    All modes train the same variables; both directions are read forward.
+    """
     make_model = functools.partial(our_model, config, dropout)
     with peers.hugging_face_like(python, HUGGING_FACE_PROGRAM, make_model) as peer:
         if peer is None:

@@ -121,7 +121,10 @@ def tf_errors_as_user_errors() -> Iterator[None]:
 
 
 def quiet() -> None:
-    """Limits TensorFlow's output to errors; on a terminal, log lines appear above the progress bars."""
+    """Limits TensorFlow's output to errors; it logs with absl, too.
+
+    On a terminal, log lines appear above the progress bars.
+    """
     log, handler = logging.getLogger(), absl_logging.get_absl_handler()
     if handler in log.handlers and sys.stderr and sys.stderr.isatty():
         from xlnet_tf.progress_bar import LogAboveBars  # here, as its import takes as long as the rest

@@ -92,7 +92,10 @@ def is_unfinished(name: str) -> bool:
 
 @contextlib.contextmanager
 def writing(path: epath.PathLike) -> Iterator[None]:
-    """Turns errors of writing this file or folder into one for the user; others pass unchanged."""
+    """Turns errors of writing a file or folder (TensorFlow's or the system's) into one for the user.
+
+    Errors about other files, and of machines that may answer later, pass unchanged.
+    """
     try:
         yield
     except (ConnectionError, TimeoutError, *_of_tensorflow(*_TRANSIENT)):
@@ -181,7 +184,10 @@ def read_yaml(path: epath.PathLike) -> dict[str, Any]:
 
 
 def read_json(path: epath.PathLike, content: bytes | None = None, fix: str = "") -> dict[str, Any]:
-    """Reads a json file, or its `content`, that holds an object; `fix` says what to do if it is damaged."""
+    """Reads a json file that holds an object; a duplicate key is an error.
+
+    `content` is the file's content if it was read already; `fix`, what to do about a damaged file.
+    """
     text = read_text(path, content)
     try:
         values = json.loads(text, object_pairs_hook=unique_keys)

@@ -27,12 +27,18 @@ def newest_version(folder: str) -> str | None:
 
 
 def exported_version(folder: str) -> str | None:
-    """Returns the folder's newest version, or the folder itself if it is one; None unless a SavedModel."""
+    """Returns the folder of the newest version, or the folder itself if it is one, of a SavedModel.
+
+    None: the folder has no version, or the newest is for another runtime.
+    """
     return _newest(folder, SAVED_MODEL)
 
 
 def openvino_version(folder: str) -> str | None:
-    """Returns the folder's newest version, or the folder itself if it is one; None unless for OpenVINO."""
+    """Returns the folder of the newest version, or the folder itself if it is one, of an OpenVINO model.
+
+    None: the folder has no version, or the newest is for another runtime.
+    """
     return _newest(folder, OPENVINO_MODEL)
 
 

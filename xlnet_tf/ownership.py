@@ -57,7 +57,10 @@ class Ownership:
         self._renewed = -math.inf
 
     def check(self) -> None:
-        """Raises UserError if another took the folder over, after a standstill; call it before each write."""
+        """Raises UserError if another process has taken the folder over; call it before each write.
+
+        That can happen if this process or its machine stood still for longer than a lease is valid.
+        """
         if self._clock.monotonic() - self._renewed > 2 * BEAT_SECONDS:
             with contextlib.suppress(Exception):  # if the file system does not answer, writing will fail, too
                 self.renew()
@@ -83,7 +86,10 @@ class Ownership:
                 self._renewed = self._clock.monotonic()
 
     def take(self, locked: bool, at_once: bool) -> None:
-        """Writes the first lease, unless another process owns the folder; see `folder_lease`."""
+        """Writes the first lease, unless another process owns the folder.
+
+        `locked` is whether this process has the folder's lock; for `at_once` see `folder_lease`.
+        """
         there = _read(self._path)
         # A living owner on this machine would hold the lock.
         if there and not (locked and there.get("kernel") == self._lease["kernel"]):

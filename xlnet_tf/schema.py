@@ -146,7 +146,10 @@ def check_object(values: Any, cls: type, where: str, fix: str = "", optional: Co
 
 
 def problem(name: str, value: Any, hint: Any, limits: Limits = UNLIMITED) -> str:
-    """Returns what is wrong with a value, such as "size is 0, expected at least 1"; "" if nothing is."""
+    """Returns what is wrong with a value, such as "size is 0, expected at least 1"; "" if nothing is.
+
+    If `hint` is a dataclass, the value is a JSON object with its fields.
+    """
     return _problem(name, value, kind_of(hint, limits))
 
 

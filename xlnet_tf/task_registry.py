@@ -40,7 +40,14 @@ Variable = tuple[str, str, str | None, str | None]
 
 
 class Sizes(NamedTuple):
-    """Sizes of examples without content, for synthetic sets; segment_len 0: texts are read at once."""
+    """Sizes of examples without content.
+
+    Attributes:
+        seq_len: T, tokens of a sequence.
+        num_labels: classes of a text, or tags of a word.
+        sequences: options of a question, or candidates of a query.
+        segment_len: tokens of the segments in which texts are read; 0: at once.
+    """
 
     seq_len: int
     num_labels: int

@@ -42,7 +42,10 @@ _EVALUATIONS, _WARMUP = 8, 0.1
 
 
 class Adaptation:
-    """An adaptation in a folder; the constructor refuses what can be checked without reading the texts."""
+    """An adaptation in a folder; finished steps of an earlier start are not repeated.
+
+    The constructor refuses whatever can be checked without reading the texts.
+    """
 
     def __init__(
         self, run: RunOptions, texts: texts.TextOptions, options: AdaptOptions, settings: Sequence[Setting]

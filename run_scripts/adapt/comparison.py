@@ -76,7 +76,10 @@ class Task:
             sweep.check(planned, strategy)
 
     def compare(self, before: str, after: str, strategy, folder: str) -> tuple[dict[str, Any], str]:
-        """Fine-tunes from both weights, unless it has; returns the scores of each seed, and a table."""
+        """Fine-tunes from both sets of weights, in a folder; finished runs are not repeated.
+
+        Returns the scores of each seed on test, or on dev if test has no answers, and a table of them.
+        """
         variants = self._variants(before=before, after=after)
         trials = sweep.sweep(variants, self._class, strategy, folder, self._num_seeds)
         split = next(s for s in ("test", "dev") if s in self.sets and self._class.has_answers(self.sets[s]))

@@ -22,7 +22,10 @@ _CONTROLS = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}  # those that
 
 
 def rows_of_flags(pairs: Sequence[str], columns: Mapping[str, TensorInfo]) -> list[dict[str, Any]]:
-    """Reads --input=NAME=VALUE, a text or JSON; the second VALUE of a NAME is for the second row."""
+    """Reads rows from --input flags NAME=VALUE; the second VALUE of a NAME is for the second row.
+
+    Single strings are given as they are, other values as JSON.
+    """
     values: dict[str, list[Any]] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

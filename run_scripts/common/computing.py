@@ -32,7 +32,10 @@ def run_eagerly(path: str, eagerly: bool = True) -> None:
 
 
 def use_threads(path: str, threads: int) -> None:
-    """Limits TensorFlow's threads, unless it computes already; OpenVINO's are set as a model is opened."""
+    """Limits TensorFlow's threads, unless it already computes; then this process keeps its own.
+
+    A model for OpenVINO is given the number as it is opened.
+    """
     if find_folder(path) is None:
         import tensorflow as tf
 

@@ -68,7 +68,10 @@ def check_and_print(params, task: Task, topology: str | None, model_dir: str, pr
 def check_and_print_all(
     trainings: Iterable[Training], topology: str | None, price_per_hour: float | None = None
 ):
-    """Checks and prints each training of a sweep; of all but the first, only what differs."""
+    """Checks each training of a sweep and prints it; of all but the first, only what differs.
+
+    The price is for the whole TPU slice of the topology.
+    """
     first: list[str] = []
     for training in trainings:
         params, task = training.params, training.task

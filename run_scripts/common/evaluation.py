@@ -32,7 +32,10 @@ class Report(NamedTuple):
 
 
 def report(task, examples, predictions, against=None, samples: int = resampling.SAMPLES) -> Report:
-    """Examines predictions for a set with answers; `against` is another run's task and its predictions."""
+    """Examines a Predictor's predictions for a set with answers; without samples there are no intervals.
+
+    `against` is the task of another run and its predictions for the same set.
+    """
     units, score = task.units(examples, predictions), _scorer(task)
     intervals = resampling.intervals(score, units, samples) if samples else {}
     differences: Mapping[str, Difference] = {}

@@ -84,7 +84,10 @@ def split_checkpoint(options: Options) -> Options:
 
 
 def run_and_checkpoint(path: str) -> tuple[str, str]:
-    """Splits RUN/ckpt-STEP of a fine-tuned run into RUN and ckpt-STEP; other paths have no checkpoint."""
+    """Splits RUN/ckpt-STEP of a fine-tuned run into RUN and ckpt-STEP; other paths have checkpoint "".
+
+    Only the run has the settings for its texts, and its thresholds.
+    """
     folder, _, name = path.rstrip("/").rpartition("/")
     if not re.fullmatch(r"ckpt-[0-9]+(\.index)?", name):
         return path, ""

@@ -62,7 +62,10 @@ def check_demands(model_dir: str):
 
 
 def check_weights(model_dir: str, data: str, weights: str, checkpoint: str, max_loss: float, graph=None):
-    """Compares smaller weights with float32 and prints the loss; more than max_loss points are an error."""
+    """Compares smaller weights with float32 on examples, and prints the loss.
+
+    More than max_loss points (hundredths) of the task's metric are a UserError. `graph`: see compare_weights.
+    """
     from xlnet_tf.tasks import export_checks
 
     loss = export_checks.compare_weights(model_dir, data, weights, checkpoint, graph)

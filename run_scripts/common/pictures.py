@@ -15,7 +15,11 @@ COLORS = ("#d95f0e", "#3182bd", "#8c8c8c", "#8c8c8c")  # visible on white and on
 def draw_scores(
     scores: Mapping[str, Sequence[float]], metric: str, path: pathlib.Path, split: str = "test"
 ) -> None:
-    """Draws each way's median as a bar and its seeds as points; writes `path` as .png and as .svg."""
+    """Draws a bar for the median of each way of learning, and a point for each seed.
+
+    Scores are name -> metric with each seed, in percent if all are from 0 to 1; NaN is none. The suffix of
+    `path` becomes .png and .svg.
+    """
     known = [value for values in scores.values() for value in values if np.isfinite(value)]
     in_percent = all(0 <= value <= 1 for value in known)
     scale, unit = (100, " %") if in_percent else (1, "")

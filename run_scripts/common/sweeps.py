@@ -24,7 +24,10 @@ def variants(
     samples: int,
     given: Collection[str],
 ):
-    """Returns the points of a sweep, each with its settings; `samples` of them, or all if it is 0."""
+    """Returns the points of a sweep, each with its settings; without a sweep, the settings alone.
+
+    For params, name and settings see `experiment.load`; `samples` points are drawn at random (0: all).
+    """
     from xlnet_tf.tasks import sweep
 
     if not (sweeps or samples):

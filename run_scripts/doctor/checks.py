@@ -37,7 +37,15 @@ _SECONDS = 300  # that importing TensorFlow may take on a slow disk
 
 @dataclasses.dataclass(frozen=True)
 class Package:
-    """A required package: installed and acceptable versions, "" for none or any; no extra: the project's."""
+    """A package that the project requires.
+
+    Attributes:
+        name: in the index.
+        extra: the extra that requires it; "" for the project itself.
+        version: installed version; "" for none.
+        expected: acceptable versions; "" for any.
+        fits: whether the installed version is acceptable.
+    """
 
     name: str
     extra: str
@@ -48,7 +56,13 @@ class Package:
 
 @dataclasses.dataclass(frozen=True)
 class TensorFlow:
-    """TensorFlow's report after its import; `keras` is the package that tf.keras is, `problem` an error."""
+    """TensorFlow's report after its import.
+
+    Attributes:
+        devices: names such as CPU:0.
+        keras: the package that tf.keras is; it should be tf_keras.
+        problem: why it cannot be imported; "" if it can.
+    """
 
     devices: Sequence[str] = ()
     keras: str = ""
@@ -57,7 +71,13 @@ class TensorFlow:
 
 @dataclasses.dataclass(frozen=True)
 class Ability:
-    """Something that the project does; `missing` is what it lacks here, `command` installs that."""
+    """Something that the project does.
+
+    Attributes:
+        missing: what it lacks here; "" for nothing.
+        command: installs that; "" if no command does.
+        needed: whether the project is broken without it.
+    """
 
     name: str
     missing: str

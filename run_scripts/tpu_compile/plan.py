@@ -170,7 +170,10 @@ def lengths_of_flags(options: CompileOptions) -> list[int | None]:
 
 
 def lower_step(params, options: CompileOptions, rows: int, length: int | None = None):
-    """Lowers a training step of some rows, cut to a length if given; replaces the data of `params`."""
+    """Lowers a training step of this many rows, cut to `length` if given, to a lowering.Program.
+
+    `params` are from `load_params`; their data are replaced.
+    """
     from xlnet_tf.tpu import steps, synthetic
 
     data = params.task.train_data
@@ -248,7 +251,10 @@ class Lowered(NamedTuple):
 
 
 def lower(arguments: Sequence[str], rows: int, length: int | None = None) -> Lowered:
-    """Lowers the program of the script's arguments; MemoryError if this machine's memory is too small."""
+    """Lowers the program of the script's arguments, of this many rows, cut to a length.
+
+    Raises MemoryError if this machine's memory is too small.
+    """
     import tensorflow as tf
 
     errors.quiet()  # in a process of its own, too
@@ -262,7 +268,10 @@ def lower(arguments: Sequence[str], rows: int, length: int | None = None) -> Low
 
 
 def lower_apart(arguments: Sequence[str], rows: int, length: int | None = None) -> Lowered | NotCompiled:
-    """Runs `lower` in a process, which gives back Large's memory; NotCompiled if the process was killed."""
+    """Runs `lower` in a process of its own, as TensorFlow does not give back the memory of Large's variables.
+
+    Returns NotCompiled if the process was killed or ran out of memory.
+    """
     with futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         try:
             return signals.blocked(pool.submit, lower, arguments, rows, length).result()
@@ -278,7 +287,13 @@ def lower_apart(arguments: Sequence[str], rows: int, length: int | None = None) 
 
 
 class Results(NamedTuple):
-    """Each topology's outcomes by rows so far, the program's loops with matrix products, and its lengths."""
+    """The results of all compilations so far.
+
+    Attributes:
+        rows: each topology's, by rows of the batch.
+        loops: number of the program's loops that multiply matrices.
+        lengths: the program's lengths by name; empty if none could be traced.
+    """
 
     rows: list[CompiledBatch]
     loops: int

@@ -1,4 +1,4 @@
-"""Prints how other libraries read our files and texts, and we theirs, in environments of their own.
+"""Prints how other libraries read our files and texts, and this project reads those of others.
 
     python -m tests.peers tokens --model=spiece.model --texts=reviews.txt
     python -m tests.peers cost --model=spiece.model --labelled=reviews.csv

@@ -1,4 +1,4 @@
-"""What tokens of other libraries cost: a small classifier, trained on our tokens, reads theirs."""
+"""What tokens of other libraries cost: a small classifier is trained on our tokens and reads the others'."""
 
 import csv
 import pathlib
@@ -27,10 +27,10 @@ def table(tokenizer: XLNetTokenizer, labelled: str, folder: pathlib.Path, only: 
     texts = [text for text, _ in rows[: TRAINED + TESTED]]
     names = sorted({label for _, label in rows})
     labels = np.array([names.index(label) for _, label in rows[: len(texts)]])
-    ours = tokenizer.encode(texts)
-    test, expected = ours[TRAINED:], labels[TRAINED:]
+    ids = tokenizer.encode(texts)
+    test, expected = ids[TRAINED:], labels[TRAINED:]
     models = [
-        _trained(tokenizer.vocab_size, ours[:TRAINED], labels[:TRAINED], len(names), seed)
+        _trained(tokenizer.vocab_size, ids[:TRAINED], labels[:TRAINED], len(names), seed)
         for seed in range(SEEDS)
     ]
     own = [_log_probabilities(model, test) for model in models]
@@ -45,10 +45,10 @@ def table(tokenizer: XLNetTokenizer, labelled: str, folder: pathlib.Path, only: 
             )
 
 
-def _row(name: str, ours: Ids, theirs: Ids, own, found, labels: np.ndarray) -> list[str]:
+def _row(name: str, expected: Ids, read: Ids, own, found, labels: np.ndarray) -> list[str]:
     """Returns cells; accuracies, losses and changes of all seeds."""
     rows = np.arange(len(labels))
-    different = sum(a != b for a, b in zip(ours, theirs, strict=True))
+    different = sum(a != b for a, b in zip(expected, read, strict=True))
     accuracy = [100 * np.mean(each.argmax(1) == labels) for each in found]
     loss = [-each[rows, labels].mean() for each in found]
     changed = [np.sum(a.argmax(1) != b.argmax(1)) for a, b in zip(own, found)]

@@ -52,10 +52,10 @@ def test_a_page_shows_curves_evaluations_and_what_the_task_adds(tmp_path):
     found.write()
     text = (tmp_path / FILE).read_text()
     assert "Step 50 of 100, " in text and "reload it" in text
-    told = re.findall('aria-label="([^"]+)"', text)
-    assert [each.partition(":")[0] for each in told] == ["Loss", "f1", "Learning rate", "Tokens per second"]
-    assert "train from 1.8 at step 10 to 1 at step 50" in told[0] and "dev from 2 at step 0" in told[0]
-    assert "dev from 0.25 at step 0 to 0.5 at step 50" in told[1]
+    labels = re.findall('aria-label="([^"]+)"', text)
+    assert [each.partition(":")[0] for each in labels] == ["Loss", "f1", "Learning rate", "Tokens per second"]
+    assert "train from 1.8 at step 10 to 1 at step 50" in labels[0] and "dev from 2 at step 0" in labels[0]
+    assert "dev from 0.25 at step 0 to 0.5 at step 50" in labels[1]
     assert f"{tmp_path}/best, of step 50" in text and "0.5000" in text
     assert "<script" not in text and "&lt;script&gt;" in text
     assert not re.search(r"(src|href)=|url\(|http", text)

@@ -72,7 +72,14 @@ def check_given(task: str | None, given: Mapping[str, str]) -> None:
 
 
 def find(source: str, columns: Sequence[str], task: str | None, given: Mapping[str, str]) -> Found:
-    """Returns the task and columns of a table; `given` are columns by role, `source` names it in messages."""
+    """Returns the task of a table and its columns.
+
+    Args:
+        source: the table, for messages.
+        columns: their names.
+        task: one of TASKS, if it is known.
+        given: the columns of roles, as flags name them.
+    """
     for role, column in given.items():
         if column not in columns:
             raise UserError(

@@ -27,7 +27,11 @@ def is_hidden(row: LabelledRow, source: SplitSource, dataset: Dataset) -> bool:
 
 
 def read_labels(row: LabelledRow, source: SplitSource, dataset: Dataset) -> list[str]:
-    """Returns a row's labels as written; UserErrors with file and line for missing or impossible ones."""
+    """Returns a row's labels as written: one, or any number for multi_label.
+
+    UserErrors, with file and line, reject missing labels, columns of a label with other values than 0 and 1,
+    and lists of 0 and 1.
+    """
     if dataset.kind != "multi_label":
         label = _only_label(row, source.label[0]).strip()
         if not label:
@@ -78,7 +82,10 @@ def _only_label(row: LabelledRow, column: str) -> str:
 
 
 def in_order(labels: Iterable[str]) -> tuple[str, ...]:
-    """Returns labels once, numbers by value, NaN last, others by spelling; 1 and 1.0 are one, the shorter."""
+    """Returns each label once: numbers by their value, NaN last, other labels by their spelling.
+
+    1 and 1.0 are one label, which has the shorter name if both occur.
+    """
     labels = set(labels)
     labels = {label for label in labels if _whole(label) == label or _whole(label) not in labels}
     try:

@@ -59,7 +59,10 @@ class RunJob(beam.DoFn):
 def run_jobs(
     function: Callable[[Job], Any], jobs: Iterable[Job], beam_options: str, scratch: epath.PathLike
 ) -> Iterator[tuple[Job, Any]]:
-    """Yields (job, result) in the jobs' order, as the pipeline runs; for arguments see `runners.run_jobs`."""
+    """Yields (job, result) in the order of the jobs; the arguments are those of `runners.run_jobs`.
+
+    Results come while the pipeline runs, if its runner does not block.
+    """
     pipeline = _new_pipeline(beam_options)
     folder = files.make_folder(epath.Path(scratch) / secrets.token_hex(8))
     try:

@@ -56,7 +56,10 @@ def read(path: epath.Path, kind: str) -> Iterator[LabelledRow]:
 
 
 def rows_of_batch(batch: Any, features: Any, source: str, first: int) -> Iterator[LabelledRow]:
-    """Yields the rows of an Arrow batch or table, numbered from `first`; columns are decoded on access."""
+    """Yields the rows of an Arrow batch or table; a column is decoded when it is first accessed.
+
+    For `features` see `with_names`; `first` is the number of the first row.
+    """
     paths = dict(_paths(batch.schema))
     decoded: dict[str, list[str | list[str]]] = {}
     for index in range(batch.num_rows):

@@ -57,7 +57,10 @@ class BadQuotes(BadRow):
 
 
 def split_rows(lines: Iterable[tuple[int, str]], dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
-    """Yields each row's beginning, as `lines` count, and fields, [""] if blank; or raises BadQuotes."""
+    """Yields the beginning and the fields of each row, [""] for a blank line; reads no line beyond it.
+
+    `lines` are (beginning as the caller counts, line). Raises BadQuotes if the next row cannot be split.
+    """
     if not dialect.quoted:
         for first, line in lines:
             yield first, line.rstrip("\r\n").split(dialect.delimiter)

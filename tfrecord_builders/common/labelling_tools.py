@@ -69,7 +69,10 @@ def _is_spans(value: Any) -> bool:
 
 
 def entity_fields(value: Any, text: str) -> dict[str, Any]:
-    """Returns start, end and label of an entity, or what no tool writes unchanged; BadRow if it is broken."""
+    """Returns start, end and label of an entity of a text, as one of the tools spells it.
+
+    Raises BadRow for an entity of a tool that is broken; what no tool writes is returned unchanged.
+    """
     if isinstance(value, list):
         if len(value) != 3:
             raise BadRow(f"is {value}, expected doccano's [start, end, label]")

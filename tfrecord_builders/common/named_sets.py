@@ -134,7 +134,10 @@ def _prepared(name: str) -> tuple[Any, str]:
 
 
 def prepared_builder(name: str, data_dir: str = "", advice: str = "the name, and TFDS_DATA_DIR") -> Any:
-    """Opens a prepared data set, of TensorFlow Datasets' own folder by default; never downloads."""
+    """Opens a prepared data set of TensorFlow Datasets; nothing is downloaded.
+
+    data_dir "" is TensorFlow Datasets' own folder; `advice` says what to check if there is no such data set.
+    """
     import tensorflow_datasets as tfds
 
     where = data_dir or "TensorFlow Datasets' own folder"

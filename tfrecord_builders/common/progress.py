@@ -24,7 +24,10 @@ class BuildProgress(contextlib.AbstractContextManager):
         self._bar.close()
 
     def add(self, source_bytes: int, text_bytes: int = 0, records: int = 0, kept: bool = False) -> None:
-        """Notes the end of a job that read source_bytes, as stored; `kept`: an earlier run had built it."""
+        """Notes that a job has ended, which read source_bytes of the stored (perhaps compressed) files.
+
+        `kept` means that an earlier run had built all of it.
+        """
         if not self._enabled:
             return
         self._records += records

@@ -54,7 +54,12 @@ class ExternalFile:
 
 @dataclasses.dataclass(frozen=True)
 class ExternalSet:
-    """Files with the same settings; num_predict None: it varies. About beta of alpha tokens are picked."""
+    """Files with the same settings.
+
+    Attributes:
+        num_predict: tokens picked in every record; None: their number varies, or none are picked yet.
+        alpha, beta: about beta of each alpha tokens were picked.
+    """
 
     files: tuple[ExternalFile, ...]
     seq_len: int

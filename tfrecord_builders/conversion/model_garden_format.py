@@ -93,7 +93,13 @@ def border_pieces(pieces: Sequence[str]) -> np.ndarray:
 
 
 def borders_agree(borders: np.ndarray, ids: np.ndarray, is_border: np.ndarray) -> np.ndarray:
-    """Returns bool [S, B]: whether int64 word borders [S, B, any], T last, are those of ids [S, B, T]."""
+    """Returns bool [S, B]: whether the word borders are the tokenizer's.
+
+    Args:
+        borders: int64 [S, B, any], positions, the last of them T; -1 after.
+        ids: int64 [S, B, T].
+        is_border: bool [V].
+    """
     count, rows, seq_len = ids.shape
     listed = np.zeros((count * rows, seq_len + 2), bool)
     flat = borders.reshape(count * rows, -1)

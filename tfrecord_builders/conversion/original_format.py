@@ -113,7 +113,10 @@ def _num_cores(info: epath.Path, numbers: dict[str, Any]) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """A written set: a step is a batch of all files; `dropped` records did not fill a step of all rows."""
+    """The files and size of a set in the original's format: steps are batches of all files.
+
+    `dropped` records did not fill a step of all rows.
+    """
 
     files: list[str]
     steps: int

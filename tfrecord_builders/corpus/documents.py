@@ -20,7 +20,13 @@ MAX_DOCUMENT_BYTES = 1 << 26  # of a line of jsonl, a row of a table, or a text 
 
 @dataclasses.dataclass(frozen=True)
 class PartText:
-    """The text of a part: stripped lines, "" after each document; empty documents are counted apart."""
+    """The text of a part of a corpus.
+
+    Attributes:
+        lines: stripped; "" ends a document.
+        empty_documents: how many have no text; they are not in `lines`.
+        nul_bytes: file's name -> NUL bytes in its text, where there are any.
+    """
 
     lines: list[str]
     raw: bytes

@@ -60,7 +60,11 @@ def not_a_corpus(path: epath.Path, suffix: str) -> UserError:
 
 
 def find_files(patterns: Sequence[str]) -> list[epath.Path]:
-    """Finds the files of paths, folders and globs (* ? []), sorted within each; a file is returned once."""
+    """Finds the files of a corpus, local or remote, by paths or globs (* ? []), sorted within each.
+
+    Folders give all files but hidden ones. A file with several paths (relative, absolute, symbolic links) is
+    returned once, by the first one.
+    """
     files = {}
     for pattern in patterns:
         paths = [file for path in _matches(pattern) for file in (_walk(path) if path.is_dir() else [path])]

@@ -40,7 +40,10 @@ def check_language(language: str) -> None:
 
 
 def split_sentences(language: str, lines: Sequence[str]) -> list[str]:
-    """Splits paragraphs into sentences; `<eop>` at a paragraph's end stays glued to its last sentence."""
+    """Splits paragraphs into sentences.
+
+    Lines are paragraphs; "" ends a document. `<eop>` at a paragraph's end stays glued to its last sentence.
+    """
     sentences = []
     for line in lines:
         if not line:

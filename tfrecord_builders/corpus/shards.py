@@ -36,7 +36,12 @@ class Selection:
 
 @dataclasses.dataclass(frozen=True)
 class CorpusShard:
-    """Consecutive parts of a corpus; source_bytes are the stored bytes passed to make it, for progress."""
+    """Consecutive parts of a corpus.
+
+    Attributes:
+        source_bytes: stored bytes of files that were passed to make it, for progress.
+        continues: whether the previous shard ends inside of a document.
+    """
 
     index: int
     parts: tuple[Part, ...]
@@ -118,7 +123,10 @@ def plan_shards(sources: Iterable[Source], shard_bytes: int) -> Iterator[CorpusS
 
 
 def read_lines(corpus_shard: CorpusShard) -> Lines:
-    """Reads a corpus shard; memory holds one part and the chosen documents. UserError if the text changed."""
+    """Reads the lines of a corpus shard; memory holds one part and the chosen documents.
+
+    It is a UserError if the text does not fit the selection.
+    """
     digest = hashlib.sha256()
     selection = corpus_shard.selection
     keep_mask = None

@@ -17,7 +17,12 @@ from tfrecord_builders.corpus.text import TextSplitter
 
 
 class Part(Protocol):
-    """A stretch of a source; its bytes are uncompressed, an estimate where the format does not say."""
+    """A stretch of a source.
+
+    Attributes:
+        num_bytes: uncompressed bytes of text; an estimate where the format does not say.
+        ends_document: whether a document ends with it (else the next part continues it).
+    """
 
     num_bytes: int
     ends_document: bool

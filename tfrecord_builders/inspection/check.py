@@ -24,7 +24,10 @@ SHOWN = 3  # failures of each kind that are shown
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """One position where an invariant does not hold; record None: it is that of the whole file."""
+    """One position where an invariant does not hold.
+
+    `record` is its number in the file, which begins at `byte`; None: the failure is that of the whole file.
+    """
 
     file: str
     record: int | None

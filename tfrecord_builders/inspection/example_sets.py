@@ -31,7 +31,13 @@ def load(folder: str) -> dict[str, ExampleSet]:
 
 
 def report(sets: Mapping[str, ExampleSet]) -> dict[str, Any]:
-    """Counts the contents of sets by split, as json values; `rows`, `samples` and `draw` show them."""
+    """Counts the contents of sets by split.
+
+    Returns:
+        split -> examples; tokens (median, p99, longest, of a row); full_rows; labels (name -> examples or
+        words); cut and skipped (what -> how many); pieces and unknown; repeated, repeated_otherwise (with
+        another label) and shared (with train), each with count, the number of inputs, and the first examples.
+    """
     shared = example_report.find_shared(sets)
     reports = {}
     for split, examples in sets.items():

@@ -34,7 +34,10 @@ _NEVER = (PAD_ID, MASK_ID)  # SEP and CLS have their positions; <s> and </s> are
 
 @dataclasses.dataclass(frozen=True)
 class Broken:
-    """An invariant and the records of a shard that break it; `explain` gives what was found and expected."""
+    """An invariant and the records of a shard, by number, that break it.
+
+    `explain` returns what was found in a record and what was expected.
+    """
 
     invariant: str
     records: np.ndarray
@@ -44,7 +47,11 @@ class Broken:
 def broken_records(
     manifest: Manifest, shard: Shard, columns: Mapping[str, np.ndarray], text: RecoveredText
 ) -> Iterator[Broken]:
-    """Yields every invariant that does not hold in a shard, whose text is known; large shards in parts."""
+    """Yields every invariant that does not hold in a shard with columns name -> [S, ...].
+
+    Large shards are checked in parts, so a name may be repeated. `text` is the corpus shard's, recovered from
+    this shard or that of another pass.
+    """
     for broken in _broken_scalars(manifest, shard, columns, text):
         if len(broken.records):
             yield broken

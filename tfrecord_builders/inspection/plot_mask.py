@@ -23,7 +23,11 @@ _TARGET = 2  # in the legend
 
 
 def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int | None = None) -> None:
-    """Draws a record's permutation mask for both streams; up to MOST_LABELLED positions show their pieces."""
+    """Draws the permutation mask of a record for both streams.
+
+    Up to MOST_LABELLED positions are labelled with their pieces; targets also with their number in the order
+    of prediction. A piece that no installed font can show is labelled with its id.
+    """
     import matplotlib
     from matplotlib.patches import Patch
 

@@ -36,7 +36,10 @@ def a_lengths(ids: np.ndarray, reuse_len: int) -> np.ndarray:
 
 
 def contiguous(manifest: Manifest, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Returns bool [S]: whether B surely follows A; with the original's rules, which cut tokens, never."""
+    """Returns bool [S]: whether B surely follows A in the text.
+
+    It never does with the original's rules, which may cut tokens off A's end and off B's.
+    """
     return (columns["next_sentence"] == 1) & (not manifest.compat)
 
 

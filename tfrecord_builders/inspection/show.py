@@ -57,7 +57,11 @@ def load_record(manifest: Manifest, number: int) -> tuple[Shard, int, Record]:
 
 
 def describe(manifest: Manifest, number: int, target: int | None = None, color: bool = False) -> str:
-    """Describes a record for a person: the view of the target of this rank; None: the middle one."""
+    """Describes a record for a person.
+
+    `target` is the position in the order of prediction of the target whose view is shown; None: the middle
+    one. `color` marks targets with a terminal's colours.
+    """
     shard, index, record = load_record(manifest, number)
     tokenizer = XLNetTokenizer(model_file=manifest.tokenizer_path)
     pieces = [visible_piece(tokenizer.id_to_piece(i)) for i in record.ids]

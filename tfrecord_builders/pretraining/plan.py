@@ -75,7 +75,11 @@ def plan_jobs(
     choice: Choice | None,
     sets: Sequence[tuple[Manifest, output_folder.ShardsBySlice]],
 ) -> Iterator[Job]:
-    """Yields the jobs of sets, each with its earlier shards, as the corpus is split; choice None: one set."""
+    """Yields the jobs of sets as the corpus is split.
+
+    `choice` says which documents go where; None: all into the only set. `sets` are each set's manifest and
+    the shards of an earlier finished set.
+    """
     first = sets[0][0]
     slices = corpus.plan_shards(sources, first.slice_bytes)
     if choice is None:

@@ -174,7 +174,13 @@ def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, 
 
 
 class Draws(NamedTuple):
-    """How K candidates are drawn for training, in num_passes records for each relevant passage."""
+    """How candidates are drawn for training.
+
+    Attributes:
+        candidates: K of a record.
+        relevant_from: smallest relevance that counts as relevant.
+        num_passes: records for each relevant passage.
+    """
 
     candidates: int
     relevant_from: int
@@ -265,7 +271,11 @@ def all_candidates(query: Query, size: int) -> Iterator[list[CandidatePassage]]:
 def candidate_sequences(
     query: np.ndarray, passages: Sequence[np.ndarray], candidates: int, seq_len: int
 ) -> dict[str, np.ndarray]:
-    """Packs K candidates of a record, each cut to the room that the query leaves; returns two [K * T]."""
+    """Packs K candidates of a record; each passage is cut at its end to the room that the query leaves.
+
+    Query and passages are piece ids. Returns the columns input_ids and segment_ids [K * T], T = seq_len, all
+    padding in slots without a candidate.
+    """
     room = seq_len - _NUM_SPECIAL - len(query)
     input_ids = np.full((candidates, seq_len), PAD_ID, np.int32)
     segment_ids = np.full((candidates, seq_len), PAD_SEGMENT, np.uint8)

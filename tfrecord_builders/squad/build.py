@@ -269,7 +269,10 @@ def inside(answer: Span, window: Window) -> bool:
 def training_columns(
     answer: Span | None, window: Window, question_len: int, segment_len: int = 0
 ) -> dict[str, int]:
-    """Returns a window's targets, with the answer in tokens of the passage; CLS if it lacks a part of it."""
+    """Returns a window's targets: the answer's positions, or CLS if it does not hold all of it.
+
+    `answer` is in tokens of the passage, None for no answer; for segment_len see `windows.window_room`.
+    """
     if answer is None or not inside(answer, window):
         cls = windows_lib.cls_position(window, question_len, segment_len)
         return {"answer_first": cls, "answer_last": cls, "is_impossible": 1}

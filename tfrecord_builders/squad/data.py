@@ -188,7 +188,10 @@ def _check_ids(passages: list[SquadPassage], path: epath.PathLike) -> None:
 
 
 def locate(passage: str, answer: SquadAnswer) -> tuple[int, int] | None:
-    """Returns begin and end (exclusive) of an answer, nearest to its stated begin; white space may differ."""
+    """Finds the begin and end (exclusive) of an answer in its passage, nearest to its stated begin.
+
+    White space may differ if the exact text is nowhere. None if it is not found, or empty.
+    """
     if not answer.text:
         return None
     begin = max(answer.begin or 0, 0)

@@ -67,7 +67,10 @@ class Entity(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class AnnotatedText:
-    """A text with entities, longest first if they begin together; those of one document follow another."""
+    """A text with annotated entities, longest first if they begin together; None: not known.
+
+    Texts of one document follow one another and have the same `document`; `columns` names those of its row.
+    """
 
     id: str
     document: str

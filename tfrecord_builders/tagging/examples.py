@@ -17,7 +17,11 @@ NO_TAG = -1
 def text_examples(
     text: Sequence[Sentence], labels: Sequence[str], seq_len: int, stride: int
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Packs a text, a sentence or a document's, so that each word is predicted once; yields each example."""
+    """Packs a text, a sentence or the sentences of a document, so that each word is predicted once.
+
+    `labels` are all tags, by their number; `stride` is the pieces between the starts of two windows. Yields
+    (columns, sidecar) of each example, as `tagging.build_tagging` describes them.
+    """
     room = seq_len - NUM_SPECIAL
     pieces = [word[:room] for sentence in text for word in sentence.pieces]
     starts = np.cumsum([0] + [len(word) for word in pieces])

@@ -28,7 +28,10 @@ class Sentence:
 
 
 class SentenceEncoder:
-    """Converts rows of data to sentences; tags not allowed at their position are repaired, or an error."""
+    """Converts rows of data to sentences, with tags of one of SCHEMES or TAGS.
+
+    Tags that the scheme does not allow at their position are repaired, or else are an error.
+    """
 
     def __init__(self, tokenizer: XLNetTokenizer, scheme: str = "bio", repair: bool = True):
         self._words_of = WordFinder(tokenizer)

@@ -41,7 +41,10 @@ class Checkpoint:
     source: str = ""
 
     def path_of(self, name: str) -> str:
-        """Returns the path of a file next to the weights; spiece.model may be made from tokenizer.json."""
+        """Returns the path of a file in the folder of the weights, whether it exists or not.
+
+        The tokenizer's may be made from tokenizer.json (see model_file).
+        """
         folder = os.path.dirname(self.path)
         if name == TOKENIZER_FILE:
             try:

@@ -39,7 +39,12 @@ class Coverage:
         stripped: Sequence[str] = (),
         new: Sequence[str] = (),
     ) -> "Coverage":
-        """Compares names and shapes, where None is any size; parts or variables in `new` may be missing."""
+        """Compares by names and shapes.
+
+        Args:
+            expected: the model's; None in a shape stands for any size.
+            new: parts of the model (see names.head_scope), or single variables, that the checkpoint may lack.
+        """
         new = {name for name in expected if not {name, names.head_scope(name)}.isdisjoint(new)}
         scopes = {names.head_scope(name) for name in expected}
         both = {name: shape for name, shape in found.items() if name in expected}

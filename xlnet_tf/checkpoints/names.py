@@ -188,7 +188,11 @@ def _row(name: str) -> _Row | None:
 
 
 def canonical(variable_name: str) -> str:
-    """Returns a variable's name as the table has it, without the models around it; others keep their path."""
+    """Returns the name of a model's variable without the names of the models around it.
+
+    Of "pretrainer/encoder/layer_0/attention/key/kernel:0" that is the longest tail that the table has,
+    "layer_0/attention/key/kernel"; a variable that the table does not have keeps its path.
+    """
     path = variable_name.removesuffix(":0").split("/")
     tails = ("/".join(path[start:]) for start in range(len(path)))
     return next((tail for tail in tails if _row(tail)), "/".join(path))
@@ -254,7 +258,10 @@ def _read(name: str, entry: Entry, column: str) -> Iterator[tuple[str, Entry]]:
 
 
 def from_canonical(arrays: Arrays, column: str) -> Arrays:
-    """Renames our arrays to a format's, except a head's without a name there; all others need one."""
+    """Renames our arrays to a format's; those of heads without a name there keep ours.
+
+    Raises UserError if a variable of the encoder has no name, or a stack of all layers would have holes.
+    """
     entries, stacks = {}, {}
     for name, entry in arrays.entries.items():
         row = _row(name)

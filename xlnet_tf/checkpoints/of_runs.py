@@ -27,7 +27,10 @@ class OptimizerState(NamedTuple):
 
 
 def optimizer_state(checkpoint: Checkpoint) -> OptimizerState | None:
-    """Returns the optimizer's state of a run's weights, the best's from its step's checkpoint; or None."""
+    """Returns the optimizer's state that belongs to weights; None if it was not kept.
+
+    Best weights have that of the run's checkpoint of the same step, if it still exists.
+    """
     path, folder = checkpoint.path, os.path.dirname(checkpoint.path)
     if os.path.basename(folder) == BEST and tf.io.gfile.exists(f"{folder}/{METRICS_FILE}"):
         step = files.read_json(f"{folder}/{METRICS_FILE}").get("step")
@@ -72,7 +75,10 @@ def runs_below(folder: str) -> str:
 
 
 def kept(model_dir: str) -> list[str]:
-    """Returns a run's checkpoints by step, then the folder of its best weights; others have none."""
+    """Returns the weights that a run has kept: its checkpoints by step, then the folder of its best weights.
+
+    The last of them are those that the run's folder stands for. Other folders have none.
+    """
     paths = newest_first(model_dir)[::-1]
     if tf.io.gfile.exists(f"{model_dir}/{BEST}/{METRICS_FILE}"):  # written last
         paths.append(f"{model_dir}/{BEST}")

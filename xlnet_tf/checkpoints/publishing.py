@@ -47,7 +47,10 @@ _MOST_OF_A_REASON = 300  # characters: the hub lists all licenses
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """Facts that only the publisher knows: license and language by their codes; empty ones are left out."""
+    """Facts that only the publisher knows; empty ones are left out.
+
+    The license is spelled as on the hub (apache-2.0, mit, ...), the language is a code (en, zh, ...).
+    """
 
     license: str = ""
     language: str = ""
@@ -143,7 +146,10 @@ def readme(
 
 
 def push(folder: epath.Path, name: str, *, private: bool = False, update: bool = False) -> str:
-    """Uploads a folder in one commit and returns its address; a UserError says if an empty model is left."""
+    """Uploads a prepared folder in one commit, to a new model unless `update`; returns the commit's address.
+
+    If the hub refuses or cannot be reached, the UserError says if a new, empty model is left.
+    """
     library = _library()
     check_name(name)
     api = library.HfApi()

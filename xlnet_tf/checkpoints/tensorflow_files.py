@@ -67,7 +67,10 @@ def read_tensorflow(prefix: str, config: XLNetConfig | None) -> Checkpoint:
 
 
 def write_original(arrays: Arrays, config: XLNetConfig, folder: str) -> list[str]:
-    """Writes weights and architecture as the original released them, both gelus as one; returns the names."""
+    """Writes weights and architecture as the original released them; returns the files' names.
+
+    The original has only the tanh form of gelu, so both forms become "gelu".
+    """
     external = names.from_canonical(arrays, names.ORIGINAL)
     prefix, shards = f"{folder}/{ORIGINAL_FILE}", []
     try:

@@ -186,7 +186,11 @@ class CachedDecoder:
         )
 
     def start(self, targets: tf.Tensor) -> tuple[tf.Tensor, Cache]:
-        """Predicts targets [B, P] (-1: empty) from the context; returns logits [B, P, V] and the cache."""
+        """Reads the context and predicts targets, positions [B, P] int32 (-1: empty), from it alone.
+
+        Returns their logits [B, P, V] float32, meaningless for empty slots, and the cache, with room for what
+        will be written.
+        """
         layout = self._layout
         features = {
             "input_word_ids": layout.ids,

@@ -23,7 +23,10 @@ class Graphs:
         self._graphs: dict[Any, Callable] = {}
 
     def __call__(self, function: Callable, *inputs, **static):
-        """Returns a function's results as arrays; the first input is ids [B, T], long ones in blocks."""
+        """Returns a function's results as arrays; for long texts there is a graph that reads in blocks.
+
+        The first of the inputs are the ids [B, T].
+        """
         inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)
         static["in_blocks"] = inputs[0].shape[1] > AT_ONCE
         key = (function, *static.items())

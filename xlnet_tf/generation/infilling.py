@@ -76,7 +76,10 @@ def fill_jointly(
 def fill_easiest_first(
     model: XLNetPretrainer, layout: TextLayout, sampling: Sampling, xla: bool = False
 ) -> tuple[DecodedTokens, tf.Tensor]:
-    """Fills the gap whose best piece is likeliest, always; returns the result and positions [B, G]."""
+    """Fills gaps in an order that the model finds: always the gap whose best piece is likeliest.
+
+    Returns the result, one candidate per text, and the order of filling: positions [B, G] int32.
+    """
     gaps = layout.order
     steps = shape_of(gaps)[1]
     draws = sampling_lib.uniform_draws(sampling.seeds, steps)

@@ -61,7 +61,10 @@ _ORIGINAL_SHARD = re.compile(r"xlnet_model\.ckpt\.data-\d+-of-\d+")
 
 
 class Located(NamedTuple):
-    """A model's folder, and its source with commit or sha256, which `locate` takes; of a path, the path."""
+    """A model's folder (for a path, the path), and its source, which `locate` takes, too.
+
+    The source of a fetched model has its commit or sha256; that of a path is the path.
+    """
 
     folder: str
     source: str

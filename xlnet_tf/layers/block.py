@@ -128,7 +128,10 @@ class TransformerBlock(ConfiguredLayer):
         return None if content_attention is None else content, query
 
     def finish(self, stream, attended, seeds=(None, None), *, kernels, feed_forward_weights=None):
-        """Adds a stream's attention to it, both [B, Q, D], and computes the rest; seeds are for dropout."""
+        """Adds a stream's attention to it, both [B, Q, D], and computes the rest of the block.
+
+        `seeds` are those of the dropout of attention and of the feed-forward network.
+        """
         attended = kernels.dropout(attended, self.dropout, seeds[0])
         stream = kernels.normalize_sum(stream, attended, self.attention_norm)
         transformed = self.feed_forward(stream, kernels=kernels, seed=seeds[1], weights=feed_forward_weights)

@@ -45,14 +45,22 @@ class AttentionContext(NamedTuple):
 
 
 class BlockedContext(NamedTuple):
-    """The context of a stream too long for all scores: `of_block` makes that of `size` queries at a time."""
+    """The context of a stream that is too long for all scores to be in memory at once.
+
+    Attributes:
+        size: int32 scalar, queries that are scored at a time.
+        of_block: returns the AttentionContext, with positions, of the queries from one number up to another.
+    """
 
     size: tf.Tensor
     of_block: Callable[[tf.Tensor, tf.Tensor], AttentionContext]
 
 
 def attention_bias(visible: tf.Tensor) -> tf.Tensor:
-    """Converts a visibility mask to an additive bias, float32; blind queries score all keys equally."""
+    """Converts a boolean visibility mask to an additive attention bias, float32.
+
+    A query that sees nothing gets equal scores for all keys, as the bias swallows them.
+    """
     return tf.where(visible, 0.0, MASKED_SCORE)
 
 

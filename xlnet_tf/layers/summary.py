@@ -91,7 +91,10 @@ class SequenceSummary(ConfiguredLayer):
         return dropout(pooled, self.dropout, fold_in(seed, 0))
 
     def positions(self, tokens: tf.Tensor, input_mask: tf.Tensor | None) -> tf.Tensor | None:
-        """Finds the one token of ids [B, T] or vectors [B, T, D] that is read, [B, 1] int32; None: all."""
+        """Finds the one token that the summary reads, [B, 1] int32, in ids [B, T] or vectors [B, T, D].
+
+        None if it reads all tokens.
+        """
         if self.method not in ("last", "first"):
             return None
         is_token = self._is_token(tokens, input_mask)

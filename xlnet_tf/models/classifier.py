@@ -124,7 +124,10 @@ class XLNetRegressor(PooledHead):
 
 
 def classification_losses(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """The cross entropy in nats of logits [..., C], also for choices and tags; the label -1 has no loss."""
+    """The cross entropy in nats, with a softmax over the classes; also for choices and for tagged tokens.
+
+    `logits` are [..., C], `labels` [...] integers from 0; the unknown label -1 has no loss and no gradient.
+    """
     chosen = tf.one_hot(labels, logits.shape[-1])
     return -tf.reduce_sum(chosen * tf.nn.log_softmax(logits), axis=-1)
 

@@ -50,7 +50,10 @@ class EncoderModel(ShapeFreeModel):
         raise NotImplementedError
 
     def head_outputs(self) -> compiling.Outputs:
-        """Returns what the outputs are (see models/compiling.py), by name if several; None: unknown."""
+        """Returns what the outputs are (see models/compiling.py) for `compile`, by name if there are several.
+
+        None means unknown: losses and metrics are left unchanged.
+        """
         return None
 
     def compile(
@@ -113,7 +116,10 @@ class XLNetHead(EncoderModel):
 
     @classmethod
     def load(cls, source: Pretrained, head: Head, options: Mapping[str, Any], *arguments, **stored) -> Self:
-        """Builds the model of a checkpoint, with its head or a new one; `options` go before the `stored`."""
+        """Builds the model of a checkpoint, with its head or a new one, and loads its weights.
+
+        `stored` are options that the checkpoint has, where the user's `options` give none.
+        """
         encoder_options, own_options = source.options(options, XLNetEncoder, cls)
         encoder = XLNetEncoder(source.config, **encoder_options)
         model = cls(encoder, *arguments, **{**stored, **own_options})

@@ -68,7 +68,13 @@ class Pretrained:
         return [{name: options[name] for name in names if name in options} for names in accepted]
 
     def find_head(self, head_kind: str, task: str | None = None) -> Head:
-        """Finds a head by its TaskEntry.head_kind and, of several, its task; one that is not there is new."""
+        """Finds the head that a model is to have.
+
+        Args:
+            head_kind: as in TaskEntry.head_kind, such as "classification"; a checkpoint may have several such
+                heads.
+            task: which of several; None: the only one, or a new one. One that is not there is new.
+        """
         scopes = set(map(names.head_scope, self.checkpoint.arrays))
         template = next(
             (t.head for t in task_registry.tasks().values() if t.head_kind == head_kind), head_kind

@@ -39,7 +39,10 @@ class XLNetMultipleChoice(PooledHead):
 
     @classmethod
     def from_pretrained(cls, path: Source, num_choices: int | None = None, **options) -> Self:
-        """Builds the model of a checkpoint, with a new head if need be; C may differ from the training's."""
+        """Builds the model of a checkpoint: with its head, or with a new one on pretrained weights.
+
+        C may differ from that of the training, which is its default.
+        """
         source = Pretrained.open(path)
         head = source.find_head(cls.HEAD_SCOPE)
         if num_choices is None and not head.new:

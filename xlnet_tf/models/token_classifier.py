@@ -43,7 +43,10 @@ class XLNetTokenClassifier(XLNetHead):
 
     @classmethod
     def from_pretrained(cls, path: Source, labels: Sequence[str] | None = None, **options) -> Self:
-        """Builds the tagger of a checkpoint, with a new head if need be; labels: see XLNetClassifier's."""
+        """Builds the tagger of a checkpoint: with its head, or with a new one on pretrained weights.
+
+        For `labels` see XLNetClassifier.from_pretrained.
+        """
         source = Pretrained.open(path)
         head = source.find_labeled_head("tagging", labels)
         return cls.load(source, head, options, len(head.labels), labels=head.labels)

@@ -97,7 +97,7 @@ def chart(title: str, curves: Sequence[Curve]) -> str:
     )
     return (
         f"<figure>\n<figcaption><b>{html.escape(title)}</b>{keys}</figcaption>\n"
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{html.escape(_told(title, curves))}">'
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{html.escape(_in_words(title, curves))}">'
         f"{''.join(parts)}</svg></figure>"
     )
 
@@ -126,13 +126,13 @@ class _Axis(NamedTuple):
         ]
 
 
-def _told(title: str, curves: Sequence[Curve]) -> str:
+def _in_words(title: str, curves: Sequence[Curve]) -> str:
     """Returns what curves show, in words."""
-    told = [
+    described = [
         f"{curve.name} from {shown(curve.points[0][1])} at step {curve.points[0][0]:,.0f} to "
         f"{shown(curve.points[-1][1])} at step {curve.points[-1][0]:,.0f}, "
         f"lowest {shown(min(value for _, value in curve.points))}, "
         f"highest {shown(max(value for _, value in curve.points))}"
         for curve in curves
     ]
-    return f"{title}: {'; '.join(told)}"
+    return f"{title}: {'; '.join(described)}"

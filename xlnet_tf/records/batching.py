@@ -86,7 +86,10 @@ class Batches:
             raise UserError(f"sort_window is {self.window}: expected at least 1 batch")
 
     def cut(self, cut_to: Sequence[int] = (), multiple: int = MULTIPLE, least: int = 1) -> "Batches":
-        """Returns these batches by length, with rows cut to some lengths; empty: chosen for the set."""
+        """Returns these batches by length, with rows cut to `cut_to` (ascending; empty: chosen for the set).
+
+        Lengths are at least `least`, and multiples of `multiple` except for the set's own row length.
+        """
         batches = dataclasses.replace(self, by_length=True)
         longest, most = int(batches._lengths.max()), self.examples.seq_len
         if not cut_to:

@@ -20,7 +20,11 @@ def is_unknown(ids: Sequence[int], tokenizer: XLNetTokenizer) -> bool:
 
 
 class InputCounts:
-    """Counts pieces, texts and repeated inputs while examples are written; special tokens end a text."""
+    """Counts pieces, texts and repeated inputs while examples are written.
+
+    A text is a run of tokens between two special tokens: each text of a pair; a window of a passage, its
+    question, and each option.
+    """
 
     def __init__(self, tokenizer: XLNetTokenizer, seq_len: int):
         self._seq_len = seq_len

@@ -64,7 +64,11 @@ class Layout:
         }
 
     def encode(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Serialises S records, name -> [S, length] or [S], as uint8 [S, record_bytes]; else ValueError."""
+        """Serialises S records: uint8 [S, record_bytes], each row one tf.train.Example.
+
+        Columns are name -> [S, length] or, for scalars, [S], of any type whose values fit. Raises ValueError
+        for missing or unknown columns, wrong shapes, and values that do not fit.
+        """
         if set(columns) != set(self.dtypes):
             raise ValueError(f"columns are {sorted(columns)}, expected {sorted(self.dtypes)}")
         template, offsets = self._template

@@ -80,7 +80,10 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest(RecordSet):
-    """Pretraining records and how they were made; all but `shards` and `statistics` determine the bytes."""
+    """What a folder of pretraining records holds and how it was made; `create` makes one for new records.
+
+    All fields but `shards` and `statistics` are settings: equal settings give equal bytes.
+    """
 
     KIND = KIND
     SHARD = Shard
@@ -123,7 +126,10 @@ class Manifest(RecordSet):
     def create(
         cls, spec: RecordSpec, tokenizer_sha256: str = "", *, bidirectional: bool = False, **fields: Any
     ) -> Self:
-        """Returns the manifest of a new set; perm_size defaults to reuse_len, `fields` to theirs."""
+        """Returns the manifest of a new set; `fields` are those that differ from their defaults.
+
+        perm_size defaults to reuse_len; `bidirectional` adds backward streams.
+        """
         tokenizer = {
             "file": TOKENIZER_FILE,
             "sha256": tokenizer_sha256,

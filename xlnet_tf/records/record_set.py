@@ -87,7 +87,10 @@ class RecordSet:
         return XLNetTokenizer(model_proto=proto, cleaning=CleaningConfig.from_dict(self.cleaning))
 
     def check_files(self, checksums: bool = False) -> None:
-        """Raises an error for the first file that is missing or of another size; or another sha256."""
+        """Raises FileNotFoundError or UserError for the first file that is missing or has another size.
+
+        With `checksums` it also reads every file, the tokenizer included, and compares its sha256.
+        """
 
         def check(shard: Any) -> None:
             shards_lib.check_shard(
@@ -124,7 +127,12 @@ class RecordSet:
 
     @classmethod
     def load(cls, path: epath.PathLike) -> Self:
-        """Reads and validates the manifest of a set, given its folder, a run trained on it, or the file."""
+        """Reads and validates the manifest of a set, given its folder, a run trained on it, or the file.
+
+        Raises:
+            FileNotFoundError: there is no manifest; the build is unfinished.
+            UserError: it is not a manifest of this kind, or a field is wrong.
+        """
         given = epath.Path(path)
         path = given if given.name == FILE_NAME else given / FILE_NAME
         if not path.exists():

@@ -129,7 +129,11 @@ def assemble(
     seq_len: int,
     reuse_len: int,
 ) -> Segments:
-    """Lays out segments whose cuts [S] are known; where `contiguous`, B continues A."""
+    """Lays out segments whose cuts are known; their reused parts follow one another.
+
+    a_len and b_begin, int [S], are the tokens of A and where B begins; contiguous, bool [S], is True where B
+    continues A.
+    """
     rows = np.arange(len(a_len))
     begin = rows * reuse_len
     columns = np.arange(seq_len - reuse_len, dtype=np.int32)  # positions after the reused part

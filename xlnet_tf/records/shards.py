@@ -84,7 +84,10 @@ class ShardWriter:
 
 
 def read_shard(path: epath.PathLike, layout: Layout, first: int = 0, count: int | None = None):
-    """Reads records of a shard from number `first` on, as `Layout.decode`; UserError for damaged bytes."""
+    """Reads records of a shard, starting at number `first`: name -> [S, ...] arrays, as `Layout.decode`.
+
+    Raises UserError, with file and offset, for damaged bytes or a file that ends too early.
+    """
     size = framed_bytes(layout)
     with epath.Path(path).open("rb") as file:
         file.seek(first * size)
@@ -96,7 +99,10 @@ def read_shard(path: epath.PathLike, layout: Layout, first: int = 0, count: int 
 
 
 def unframe(framed: np.ndarray, layout: Layout, path: epath.PathLike, numbers: Sequence[int]):
-    """Checks framed records, uint8 [S, framed_bytes], and parses them; the rest is for messages."""
+    """Checks framed records, uint8 [S, framed_bytes(layout)], and parses them as `Layout.decode`.
+
+    `path` and `numbers`, of the records in the shard, are for the message about damaged bytes.
+    """
     damaged = damaged_frames(framed, layout)
     if damaged.any():
         record = numbers[int(damaged.argmax())]

@@ -30,7 +30,10 @@ def default_num_predict(seq_len: int) -> int:
 
 
 def split_num_predict(num_predict: int, seq_len: int, reuse_len: int) -> tuple[int, int]:
-    """Splits targets between a segment's parts in proportion; as the original's halves: 85 = 43 + 42."""
+    """Splits the targets of a segment between its two parts, in proportion to their lengths.
+
+    For R = T / 2 these are the original's halves: 85 = 43 + 42.
+    """
     second = num_predict * (seq_len - reuse_len) // seq_len
     parts = num_predict - second, second
     room = reuse_len, seq_len - reuse_len - NUM_SPECIAL

@@ -72,7 +72,11 @@ class Client:
         return signatures[self._name]
 
     def predict(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Answers a batch of arrays or lists [B, ...] by name; strings are bytes in the answers' arrays."""
+        """Answers a batch.
+
+        Inputs are arrays or nested lists [B, ...] by name, strings as str or bytes; so are the answers, with
+        strings as bytes in object arrays.
+        """
         columns = self._checked(inputs)
         answers = self._transport.predict(self._name, self.signature, columns)
         check_answers(answers, self.signature, len(next(iter(columns.values()))) if columns else None)

@@ -29,7 +29,13 @@ def write_warmup(
     methods: Mapping[str, str],
     batch_sizes: Sequence[int],
 ):
-    """Writes the warm-up requests: each signature's typical row, [1, ...], with each batch size."""
+    """Writes the warm-up requests of a SavedModel: each signature with each batch size.
+
+    Args:
+        rows: for each signature the inputs of one typical row by name, [1, ...].
+        methods: TensorFlow Serving's methods for the signatures that do not `predict`.
+        batch_sizes: how often the row is repeated.
+    """
     if (count := len(rows) * len(batch_sizes)) > MAX_RECORDS:
         raise UserError(
             f"{len(rows)} signatures with {len(batch_sizes)} batch sizes each make {count} warm-up requests; "

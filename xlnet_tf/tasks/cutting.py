@@ -44,7 +44,13 @@ def whole_rows(
     token_predictions: Sequence[str],
     position_predictions: Sequence[str],
 ) -> dict[str, tf.Tensor]:
-    """Maps predictions for tokens of cut rows, and positions, back to the positions of whole rows."""
+    """Maps predictions for the tokens of cut rows back to the positions of whole rows.
+
+    Args:
+        predictions: name -> [B, ...], for rows that `cut_rows` has cut.
+        token_predictions: names of predictions with a value for each token, [B, tokens, ...].
+        position_predictions: names of predictions that are positions of tokens, [B, ...].
+    """
     offset = features["offset"][:, 0]
     cut_off = examples.seq_len - tf.shape(features["input_word_ids"])[1] // examples.sequences
     whole = {}

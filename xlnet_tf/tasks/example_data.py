@@ -33,7 +33,10 @@ class ModelInputs(NamedTuple):
 
 
 class ExampleBatching(Batching):
-    """Batches rows cut to similar lengths, packed or whole; lengths that are `chosen` hold for all graphs."""
+    """Batches rows of similar length, cut to that length; or packed or whole rows.
+
+    With `chosen`, the settings choose the lengths, and all graphs keep to them.
+    """
 
     def __init__(
         self,

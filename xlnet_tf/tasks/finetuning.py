@@ -190,7 +190,11 @@ def finetune(
     strategy: tf.distribute.Strategy,
     model_dir: str,
 ) -> dict[str, float]:
-    """Fine-tunes or resumes; returns the last evaluation's metrics, if any. May raise Diverged."""
+    """Fine-tunes, or resumes the run in model_dir; returns the last evaluation's metrics, empty without one.
+
+    `strategy` is from `training.runtime.prepare`. Raises Diverged if too many steps in a row had to be
+    skipped.
+    """
     replicas = strategy.num_replicas_in_sync if params.runtime.distribution_strategy == "tpu" else 0
     task = build_task(params, task_class, model_dir, replicas)
     check_memory(params, task, strategy)
@@ -213,7 +217,10 @@ def keep_batches(params: cfg.ExperimentConfig, model_dir: str) -> bool:
 def build_task(
     params: cfg.ExperimentConfig, task_class: type[FinetuningTask], model_dir: str = "", tpu_replicas: int = 0
 ) -> FinetuningTask:
-    """Returns the task and fills in what depends on its examples; a run that exists keeps its batches."""
+    """Returns the task and fills in what depends on its examples.
+
+    An existing run in model_dir keeps its batches. `tpu_replicas` is 0 unless a TPU trains.
+    """
     data = params.task.train_data
     keep_batches(params, model_dir)
     if params.task.batching not in (None, *BATCHING):

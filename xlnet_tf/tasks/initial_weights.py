@@ -17,7 +17,10 @@ from xlnet_tf.training.optimizer import layer_number
 
 
 class InitialWeights:
-    """The weights of `init_checkpoint`, if any, and its architecture; fills in how texts are read."""
+    """The weights of `init_checkpoint`, if there is one, and the architecture with the settings' changes.
+
+    Missing settings of how texts are read are filled into `config`: from the checkpoint, or defaults.
+    """
 
     def __init__(self, config: FinetuningConfig, examples: ExampleSet):
         self._config, self._examples = config, examples

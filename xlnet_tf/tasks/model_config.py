@@ -47,7 +47,10 @@ class EncoderModelConfig(_Changes):
     initializer_range: float = 0.02
 
     def architecture(self, vocab_size: int, base: XLNetConfig | None = None) -> XLNetConfig:
-        """Returns the architecture of `base`, file or preset, with changes; vocab_size if none has one."""
+        """Returns the architecture of `base` (a checkpoint), file or preset, with the settings' changes.
+
+        The vocabulary is vocab_size, unless a file, n_token or `base` gives it.
+        """
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(XLNetConfig)}
         changes = {name: value for name, value in fields.items() if value is not None}
         if self.config_file:

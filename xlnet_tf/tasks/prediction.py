@@ -47,7 +47,11 @@ class Run:
 
     @classmethod
     def open(cls, model_dir: str, data: str) -> "Run":
-        """Opens a run, its best weights, or what either was converted to; with data also weights alone."""
+        """Opens a run.
+
+        model_dir is the run's folder, or that of its best weights, or one that either was converted to; with
+        data also fine-tuned weights without a run, as a model's save_pretrained writes them.
+        """
         model_dir = hub.locate(model_dir.rstrip("/")).folder  # FOLDER//NAME is another object of a bucket
         params_file = f"{model_dir}/params.yaml"
         if not tf.io.gfile.exists(params_file):
@@ -154,7 +158,12 @@ def _no_run(path: str) -> UserError | FileNotFoundError:
 
 
 class Predictor:
-    """Computes a run's predictions for its set; `on_step` is called with the examples of each step."""
+    """Computes a run's predictions for its set.
+
+    Args:
+        batch_size: examples of a step over all devices.
+        on_step: called after each step with the number of its examples.
+    """
 
     def __init__(
         self,

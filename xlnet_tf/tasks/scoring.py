@@ -118,7 +118,10 @@ class ScoredTask(Task):
         return None
 
     def best_metrics(self) -> dict[str, Any]:
-        """Returns the metrics of the best evaluation of the run of the set's folder; empty without one."""
+        """Returns the metrics of the run's best evaluation; empty if there was none.
+
+        The set's folder is that of a finished run, or of its best weights.
+        """
         folder = self.example_set.folder
         metrics = read_metrics(f"{folder}/{BEST}") or read_metrics(str(folder))
         return metrics or dict(ModelCard.read(str(folder)).thresholds)  # of weights without a run

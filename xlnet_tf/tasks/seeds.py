@@ -29,7 +29,15 @@ _WIDE = 512  # d_model, from which on a model is like the released ones
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """The outcome of one seed: metrics of its last and best evaluation, or its problem and an advice."""
+    """The outcome of one seed.
+
+    Attributes:
+        metric: name of the metric that counts.
+        last: metrics of the last evaluation.
+        best: metrics of the best evaluation, and its step.
+        problem: how the run failed: diverged, or learned nothing; else empty.
+        advice: what to try then, a sentence without a full stop, or empty.
+    """
 
     seed: int
     metric: str

@@ -20,7 +20,15 @@ class Suggested(NamedTuple):
 
 
 def suggest(d_model: int, records: int) -> Suggested:
-    """Suggests settings: small models learn faster than large ones, and few examples are seen more often."""
+    """Returns settings for a fine-tuning.
+
+    A small model learns at a rate at which a large one diverges. Few examples are seen more often, so that
+    there are enough steps to learn from.
+
+    Args:
+        d_model: the model's width.
+        records: training examples.
+    """
     is_small = d_model < _WIDE
     steps_of_epoch = math.ceil(records / _BATCH)
     wanted = math.ceil((_SMALL_STEPS if is_small else _WIDE_STEPS) / steps_of_epoch)

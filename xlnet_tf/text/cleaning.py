@@ -78,7 +78,10 @@ def read_cleaning(folder: str | os.PathLike) -> CleaningConfig:
 
 
 def find(read: files.FieldsReader, folder: str | os.PathLike) -> CleaningConfig | None:
-    """Returns how texts were cleaned, as our files or Hugging Face's say; None if none of them does."""
+    """Returns how texts were cleaned according to the files that `read` reads; None if none of them says.
+
+    They are our manifest.json and model.json, and Hugging Face's tokenizer_config.json.
+    """
     external: dict[str, bool] = {}
     if "cleaning" in (fields := read(MANIFEST_FILE) or {}):
         file, settings = MANIFEST_FILE, fields["cleaning"]

@@ -70,7 +70,11 @@ def has_fragments(table: PieceTable) -> bool:
 
 
 class FragmentEncoder:
-    """Encodes batches of texts, by threads, and remembers their fragments; `split` changes their pieces."""
+    """Encodes batches of texts and remembers their fragments; threads may share it.
+
+    `split` is applied to the pieces after SentencePiece; it takes and returns the pieces of all texts, int32
+    [N], and how many each has, int32 [texts].
+    """
 
     def __init__(self, table: PieceTable, processor: sentencepiece.SentencePieceProcessor, split: Split):
         self._processor, self._split = processor, split

@@ -46,7 +46,10 @@ def check_offsets(tokenizer: XLNetTokenizer, file: str, needed_by: str) -> None:
 
 
 def encode_with_offsets(tokenizer: XLNetTokenizer, text: str) -> Encoded:
-    """Encodes a raw text and finds piece i, made of `text[begins[i]:ends[i]]`; some share a character."""
+    """Encodes a raw text and finds each piece in it: piece i was made of `text[begins[i]:ends[i]]`.
+
+    Spans are in the order of the text; two overlap only if one character became several pieces.
+    """
     cleaned, cleaned_begins = clean_with_offsets(text, tokenizer.cleaning)
     normalized, offsets = tokenizer.normalize(cleaned)
     begins = cleaned_begins[offsets]  # [len(normalized) + 1]
@@ -70,7 +73,11 @@ def encode_with_offsets(tokenizer: XLNetTokenizer, text: str) -> Encoded:
 
 
 def clean_with_offsets(text: str, config: CleaningConfig) -> tuple[str, np.ndarray]:
-    """Cleans a text; returns it, and where each of its characters, and what follows, begins in `text`."""
+    """Cleans a text as `clean_text` does, and returns the origin of its characters.
+
+    The offsets, int64 [length of the cleaned text + 1], say where each character, and what follows the last,
+    begins in `text`.
+    """
     if config.collapse_whitespace:
         text = text.rstrip()
     begins = np.arange(len(text) + 1)

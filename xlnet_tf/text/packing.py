@@ -59,7 +59,11 @@ def pack(ids_a: Ids, ids_b: Ids | None = None, *, seq_len: int, padding: str = "
 
 
 def truncated(ids_a: Ids, ids_b: Ids | None, seq_len: int) -> tuple[Ids, Ids | None, int]:
-    """Cuts one or two texts, the longer first, to fit a sequence; returns them and the number cut."""
+    """Cuts texts at their ends so that they fit a sequence of T tokens with its special ones.
+
+    The longer of two texts loses piece by piece; if both are equally long, the second one does. Returns both
+    texts, and how many pieces were dropped.
+    """
     lengths = [len(ids_a), 0 if ids_b is None else len(ids_b)]
     room = seq_len - (2 if ids_b is None else 3)
     if room < 1:

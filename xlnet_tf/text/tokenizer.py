@@ -266,7 +266,11 @@ class XLNetTokenizer(Vocabulary):
         return [piece for piece, _ in self.commas.encode(clean_text(text, self.cleaning))]
 
     def normalize(self, cleaned: str) -> tuple[str, list[int]]:
-        """Normalizes a cleaned text as SentencePiece does; returns it, and positions in `cleaned`."""
+        """Applies SentencePiece's own normalization to a cleaned text.
+
+        Returns the normalized text, with underlines for spaces, and the position in `cleaned` where each of
+        its characters, and what follows the last, begins.
+        """
         return self._processor.normalize(cleaned, with_offsets=True)
 
     def encode_batch(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

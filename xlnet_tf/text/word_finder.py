@@ -14,7 +14,12 @@ _CACHED_WORDS = 1 << 17
 
 
 class Words(NamedTuple):
-    """The words of a text: the first character of each and the one after its last, and ids of its pieces."""
+    """The words of a text.
+
+    Attributes:
+        offsets: of each word: its first character, and the one after its last.
+        pieces: ids of each word, one at least.
+    """
 
     offsets: list[tuple[int, int]]
     pieces: list[list[int]]

@@ -7,7 +7,12 @@ import numpy as np
 
 
 class WordWindow(NamedTuple):
-    """A run of words from start to stop; this window alone predicts those from predict_start to its stop."""
+    """A run of words, by their numbers in the text.
+
+    Attributes:
+        start, stop: the words that the model reads.
+        predict_start, predict_stop: those of them that this window predicts, and no other one does.
+    """
 
     start: int
     stop: int

@@ -43,7 +43,11 @@ class Compiled:
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """A program whose arrays fit into a topology's memory; the code's size, up to 0.2 GB, is not known."""
+    """A program whose memory plan fits a topology; no code was generated.
+
+    `hbm` is the memory of its arrays; that of the code is known only after generating it (one layer of Base
+    for v3: 0.83 GB of arrays, 1.03 in all).
+    """
 
     hbm: int
 
@@ -78,7 +82,10 @@ def check_installed() -> None:
 
 
 def too_large(memory: int, rows: int, topology: Topology) -> NotCompiled | None:
-    """Returns an error if a step's rows alone exceed a core's memory; tracing would take this machine's."""
+    """Returns an error if the memory of a step's rows alone exceeds a core's memory; else None.
+
+    Such a step is not even traced, as tracing takes as much memory of this machine.
+    """
     if memory <= topology.hbm_bytes:
         return None
     gigabytes, room = (f"{size / 1e9:.2f} GB" for size in (memory, topology.hbm_bytes))

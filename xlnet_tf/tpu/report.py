@@ -25,7 +25,13 @@ _AT_PEAK = (
 
 @dataclasses.dataclass(frozen=True)
 class CompiledBatch:
-    """A compiled program, and whether a search found it to be the largest, or ended with it without one."""
+    """A compiled program.
+
+    Args:
+        largest: whether it is the largest batch that fits, as found by a search.
+        ends_search: whether a search ended with it without finding a largest batch.
+        length: the length that its rows are cut to; None: they are whole.
+    """
 
     topology: Topology
     batch_per_core: int

@@ -44,7 +44,10 @@ def examples(
     sequences: int,
     segment_len: int = 0,
 ) -> None:
-    """Writes a set of one fine-tuning example; for the sizes see task_registry.Sizes."""
+    """Writes a set of one fine-tuning example.
+
+    `num_labels` counts classes or tags, `sequences` options or candidates; segment_len 0 reads texts at once.
+    """
     entry = task_registry.find(task)
     sequences = entry.sequences or sequences
     own, settings = entry.load("synthetic")(Sizes(seq_len, num_labels, sequences, segment_len))

@@ -150,7 +150,10 @@ def check_remote_paths(params, model_dir: str):
 
 
 def check_resumable(params, task: Task, model_dir: str):
-    """Raises UserError if model_dir holds a run with other settings that must match; others are logged."""
+    """Raises UserError if model_dir holds a run (saved or just begun) with other settings that must match.
+
+    Other trainer settings that differ are only logged.
+    """
     path = f"{model_dir}/params.yaml"
     saved = newest(model_dir)
     if not tf.io.gfile.exists(path):

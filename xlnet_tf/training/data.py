@@ -33,7 +33,11 @@ class Batching(abc.ABC):
         """Returns how many tokens a step with rows of this length reads; None: with whole rows."""
 
     def lengths_of_steps(self, first: int, steps: int, multiple: int | None = None) -> list[int | None]:
-        """Returns each step's tokens or packed rows; dynamic lengths are rounded up to a `multiple`."""
+        """Returns for each step how many tokens its rows are cut to, or its number of packed rows.
+
+        `first` counts from 0. Dynamic lengths are rounded up to `multiple`; None: use only
+        `compiled_lengths`.
+        """
         return [None] * steps
 
     def lengths_for_graph(self, steps: int, multiple: int | None) -> list[int | tf.Tensor | None]:

@@ -97,7 +97,10 @@ def first_evaluation(model_dir: str) -> dict[str, Any]:
 def keep_best(
     task: Task, model: tf_keras.Model, metrics: Mapping[str, float], step: int, model_dir: str
 ) -> None:
-    """Keeps the weights of the best evaluation so far; at step 0 it removes an earlier start's."""
+    """Keeps the weights of the best evaluation so far, in a folder that every tool can read.
+
+    At step 0 it removes what an earlier start left.
+    """
     folder = f"{model_dir}/{BEST}"
     if step == 0:
         if tf.io.gfile.exists(folder):  # left by a run that stopped before its first checkpoint

@@ -77,7 +77,11 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
 
 @contextlib.contextmanager
 def claim_model_dir(strategy: tf.distribute.Strategy, model_dir: str) -> Iterator[Ownership | None]:
-    """Keeps other runs out of a folder; yields None on hosts that do not write. All hosts refuse together."""
+    """Keeps other runs out of a folder while the block runs; yields None on hosts that do not write there.
+
+    Raises UserError on all hosts if another process trains there: if only one refused, the others would take
+    it for lost and be restarted for ever.
+    """
     with contextlib.ExitStack() as stack:
         owner, refusal = None, None
         if strategy.extended.should_checkpoint:  # one host writes; all compute

@@ -88,7 +88,10 @@ class Checkpoints(tf.train.CheckpointManager):
         self._last_checkpoint_step = 0
 
     def restore_or_initialize(self) -> str | None:
-        """Restores the newest intact checkpoint, if any; refuses one of another run or without a part."""
+        """Restores the newest intact checkpoint, if there is one; returns its path.
+
+        Raises UserError if it is of another run, or lacks something that this one has.
+        """
         path = self._latest_checkpoint
         if path is None:
             return super().restore_or_initialize()
@@ -257,7 +260,10 @@ def newest_intact(
     slices: Mapping[str, Sequence[str]] = MappingProxyType({}),
     on_any_host: Callable[[bool], bool] = bool,
 ) -> str | None:
-    """Returns a run's newest checkpoint whose bytes, or this process' slices, are intact; or None."""
+    """Returns the path of a run's newest intact checkpoint, or None; it reads all bytes to find out.
+
+    `slices` are those that this process reads of some variables, by name; others are read whole.
+    """
     damaged = []
     for path in newest_first(model_dir):
         damage = _damage(path, slices)

@@ -58,7 +58,13 @@ _FOX = (
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """What is known of a released model: a range of losses on the bundled paragraph, ids of a text, ..."""
+    """What is known of a released model.
+
+    Attributes:
+        losses: least and most loss on the bundled paragraph, in nats a piece.
+        ids: a text and its pieces.
+        continuation: pieces of a text, and what the model continues it with; None: nobody has published any.
+    """
 
     names: tuple[str, ...]
     config: XLNetConfig

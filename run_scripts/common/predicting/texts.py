@@ -33,7 +33,10 @@ _MOST_EAGER = 64  # rows that are answered before a graph, which is faster then,
 
 
 def answer(options: PredictOptions, dtype: str | None):
-    """Answers --input or a file's rows: prints, or writes to --output_dir; dtype None: as in the run."""
+    """Answers --input or the rows of a file: prints the answers, or writes them to --output_dir.
+
+    dtype is the weights' type; None: as in the model's run.
+    """
     from run_scripts.common.sharded import job
     from xlnet_tf.serving.answers.text_answers import answer_texts
     from xlnet_tf.serving.sources import open_served

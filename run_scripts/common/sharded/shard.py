@@ -35,7 +35,13 @@ Inputs = Mapping[str, str | Sequence[str]]
 
 
 class Answerer(NamedTuple):
-    """A loaded model: `read` makes its inputs of a row's columns, of which an answer may repeat `inputs`."""
+    """A loaded model.
+
+    Attributes:
+        read: from a row's columns to the model's inputs; raises UserError if they are wrong.
+        answer: from a batch to an answer for each.
+        inputs: names of columns that an answer may repeat.
+    """
 
     read: Callable[[Mapping[str, Any]], Inputs]
     answer: Callable[[Sequence[Inputs]], Sequence[Mapping[str, Any]]]

@@ -171,7 +171,10 @@ def best_continuations(
 def fill_easiest_first(
     decoder: Decoder, order: np.ndarray, log_probs: np.ndarray, settings: Sampling
 ) -> tuple[DecodedTokens, np.ndarray]:
-    """Fills gaps, of log-probabilities [B, G, V], the easiest first; returns the result and the order."""
+    """Fills gaps, of log-probabilities [B, G, V], always the one whose best piece is likeliest.
+
+    Returns the result, one candidate per text, and the order of filling.
+    """
     open_gaps, filled_order = order.copy(), np.full_like(order, -1)
     draws = sampling.uniform_draws(settings.seeds, order.shape[1])
     written, rows = DecodedTokens.nothing(order, 1), np.arange(len(order))

@@ -14,7 +14,11 @@ from xlnet_tf.generation.settings import Sampling, WritingRules
 
 
 class EncoderEngine(Protocol):
-    """The numbers of an encoder; `longest` is the most tokens of a text, written ones included."""
+    """The numbers of an encoder.
+
+    Attributes:
+        longest: most tokens of a text, those that are written included.
+    """
 
     n_layer: int
     d_model: int

@@ -63,7 +63,11 @@ def check_gaps(
 
 
 def read_gaps(tokenizer: XLNetTokenizer, texts: Sequence[str], orders: Sequence[Sequence[int]]) -> Gaps:
-    """Reads texts split at `<mask>`, the gaps, to be filled in these orders; a space around it is kept."""
+    """Reads texts in which `<mask>` marks the gaps, to be filled in these orders.
+
+    A text is split at its marks: a mark with a space before or after it is a word, or the start or end of
+    one.
+    """
     return gaps_of([encode_with_marks(tokenizer, text.split(MARK)) for text in texts], orders)
 
 

@@ -70,7 +70,12 @@ class Kernels(Protocol):
         rate: float,
         seed: tf.Tensor | None,
     ) -> Any:
-        """Encodes a step's positions, with dropout, once for all layers; direction [B] is +1 or -1."""
+        """Encodes a step's relative positions, with dropout, once for all layers.
+
+        Args:
+            direction: [B], +1 forward and -1 backward, or None when all rows are read forward.
+            seed: [2] int32, or None outside training.
+        """
 
     def with_positions(self, context, positions: Any):
         """Adds what position_scores needs of the queries to their AttentionContext, once for all layers."""
@@ -82,10 +87,16 @@ class Kernels(Protocol):
         """Scores keys by their distance from queries [B, N, Q, H]."""
 
     def combine_scores(self, content, position, segment, context) -> tf.Tensor:
-        """Adds scores and bias: [B, N, Q, K] float32; segment [B, N, Q, 1] scores keys in another one."""
+        """Adds the terms of the scores and the bias that hides keys: [B, N, Q, K] float32.
+
+        The segment term [B, N, Q, 1] is the score of keys in another segment; None without segments.
+        """
 
     def softmax_sum(self, scores, values, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
-        """Sums values [B, N, K, H] by the softmax of scores, with dropout; returns their type or float32."""
+        """Sums values [B, N, K, H] by the softmax of scores [B, N, Q, K], with dropout of the weights.
+
+        The result [B, N, Q, H] is in the values' type or float32.
+        """
 
     def keep_mask(self, shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
         """Draws which elements of a shape dropout keeps: bool, false with probability `rate`."""
@@ -94,14 +105,21 @@ class Kernels(Protocol):
         """Zeroes elements with probability `rate` and scales the others; the identity without a seed."""
 
     def normalize_sum(self, a: tf.Tensor, b: tf.Tensor, norm) -> tf.Tensor:
-        """Adds vectors [B, Q, D] and normalizes the sum with a layer, in float32; returns their type."""
+        """Adds vectors [B, Q, D] and normalizes the sum with a LayerNormalization, in float32.
+
+        The result is in their type.
+        """
 
     def activate(self, rows: tf.Tensor, activation, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
         """Applies an activation function, then dropout."""
 
 
 def current(training: bool) -> Kernels:
-    """Returns the kernels of what is being traced; a call asks once. Without training, XLA is not needed."""
+    """Returns the kernels of what is being traced; a model's call asks once and passes them down.
+
+    In training, a gradient will be taken. What is compiled by XLA is for training alone: servers need not
+    have XLA.
+    """
     device = hardware()
     if device == "tpu":
         return TpuKernels(training)

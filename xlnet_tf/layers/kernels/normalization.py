@@ -11,7 +11,10 @@ import tf_keras
 
 
 def normalize_sum(a: tf.Tensor, b: tf.Tensor, norm: tf_keras.layers.LayerNormalization) -> tf.Tensor:
-    """Normalizes a + b [B, Q, D] by a layer's weights in float32; XLA compiles the loops for each shape."""
+    """Normalizes a + b [B, Q, D] with a layer's weights, in float32; the result has their type.
+
+    XLA compiles both loops for each shape.
+    """
 
     @tf.custom_gradient
     def run(a, b, gamma, beta):

@@ -11,7 +11,10 @@ import tensorflow as tf
 
 
 def xla_forward(function: Callable, dtype: tf.DType | None = None) -> Callable:
-    """Compiles a function without a gradient; its result has the type `dtype`, or the first argument's."""
+    """Compiles a function of tensors, or lists of them, without a gradient of its own.
+
+    Other settings go by name; without dtype the result has the first argument's type.
+    """
 
     @functools.partial(tf.function, jit_compile=True, autograph=False)
     def by_xla(*tensors, **settings):

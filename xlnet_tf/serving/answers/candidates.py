@@ -22,7 +22,10 @@ class CandidatesAnswering(CandidateAnswers, Answering):
     """Base of models whose graph gives logits [N], one for each candidate."""
 
     def logits_of(self, rows: Sequence[Sequence[tuple[Ids, Ids]]]) -> tuple[np.ndarray, np.ndarray]:
-        """Scores the candidates of each row; returns logits [B, C], the lowest if there is none, and bool."""
+        """Scores the packed candidates of each row.
+
+        Returns logits [B, C] float32, the lowest where there is no candidate, and which there are, bool.
+        """
         flat = [pair for row in rows for pair in row]
         counts = np.array([*map(len, rows)])
         there = np.arange(max(counts, default=0)) < counts[:, None]

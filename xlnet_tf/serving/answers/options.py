@@ -49,7 +49,10 @@ def default_seq_len(segment_len: int) -> int:
 
 
 def exact_buckets(seq_len: int, segment_len: int) -> list[int] | None:
-    """Returns many buckets, which cost nothing without a compiler; None if the model reads in segments."""
+    """Returns many buckets, to pad little; None if the model reads in segments.
+
+    Without a compiler, many buckets cost no more than few.
+    """
     return None if segment_len else [*range(_MULTIPLE, seq_len, _MULTIPLE)]
 
 

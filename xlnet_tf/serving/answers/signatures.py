@@ -53,7 +53,11 @@ class Signature:
 
 
 def signatures_of(definitions: Any) -> dict[str, Signature]:
-    """Reads a server's SignatureDefs in JSON form, by name or else ValueError; one may have a `problem`."""
+    """Reads a server's signatures, SignatureDefs in JSON form; an unreadable one has a `problem`.
+
+    Raises:
+        ValueError: the definitions are not by name.
+    """
     if not isinstance(definitions, Mapping):
         raise ValueError("the signatures are not an object")
     signatures = {}

@@ -73,7 +73,12 @@ def answer_texts(served: Served, rows: Iterable[Row], batch_size: int) -> Iterat
 def normalize_inputs(
     ranks: Mapping[str, int], texts: Sequence[Any], inputs: Mapping[str, Any]
 ) -> tuple[list[Row], bool]:
-    """Makes rows of texts, values of the first inputs, and says whether they are a list of rows or one."""
+    """Makes rows from texts given by a user, and says whether they are a list of rows or a single one.
+
+    Args:
+        ranks: the inputs, as in Served.input_ranks.
+        texts: values of the first inputs.
+    """
     names = ", ".join(name if rank == 1 else f"{name} (a list)" for name, rank in ranks.items())
     given = {name: _as_lists(value) for name, value in (dict(zip(ranks, texts)) | inputs).items()}
     if len(texts) + len(inputs) != len(ranks) or given.keys() != ranks.keys():

@@ -116,7 +116,10 @@ class ExportableModel(TextAnswers, tf.Module):
 
     @classmethod
     def of_model(cls, model: XLNetHead, *, pair: bool = False) -> Self:
-        """Returns the served form of a built model; `pair`: texts are pairs, if the card does not say."""
+        """Returns the served form of a built model with its tokenizer, to answer texts in Python.
+
+        `pair` says whether texts are pairs, if the model's card does not.
+        """
         if model.tokenizer is None:
             where = f" ({model.folder} has no {TOKENIZER_FILE})" if model.folder else ""
             raise UserError(
@@ -209,7 +212,10 @@ class ExportableModel(TextAnswers, tf.Module):
         return self._forward(features, kernels.assumed())
 
     def use(self, function: Callable[[tf_keras.Model], Any]) -> Any:
-        """Returns function(model) with the stored weights in inference mode; pooling ignores padding."""
+        """Returns function(model), computed with the stored weights in inference mode.
+
+        Pooling ignores the padding that a text gets here, whatever the model does in training.
+        """
         model = self._model()
         pooling = model.pooling if isinstance(model, PooledHead) else None
         with (
@@ -221,7 +227,10 @@ class ExportableModel(TextAnswers, tf.Module):
     def pack(
         self, ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor | None = None, *, padding: str = "left"
     ) -> dict[str, tf.Tensor]:
-        """Packs piece ids as in training, cut to seq_len and padded to a bucket; returns features [N, T]."""
+        """Packs texts as in training, cut to seq_len and padded to a bucket; returns features [N, T].
+
+        ids_a and ids_b (of pairs) are piece ids [N, (pieces)].
+        """
         lengths = ids_a.row_lengths() + 2 if ids_b is None else ids_a.row_lengths() + ids_b.row_lengths() + 3
         return graph_packing.pack(ids_a, ids_b, seq_len=self.padded_len(lengths), padding=padding)
 

@@ -12,7 +12,10 @@ from xlnet_tf.serving.answers.text_answers import Row, split_rows
 
 
 class GraphPredictor(NamedTuple):
-    """Answers a batch of rows with a graph function of `inputs`; see ExportableModel.without_padding."""
+    """Answers a batch of rows with a graph function.
+
+    `inputs` converts rows to the function's inputs by name; see ExportableModel.without_padding.
+    """
 
     serve: Any
     inputs: Callable[[Sequence[Row]], dict[str, Any]]

@@ -41,14 +41,20 @@ def _rows(value: Texts) -> tf.Tensor:
 
 
 def lists(values: Texts) -> tuple[tf.Tensor, tf.Tensor]:
-    """Pads lists of texts, perhaps ragged, to [B, C] with ""; returns them, and which are texts, bool."""
+    """Pads lists of texts, [B, C] or ragged [B, (C)] as of tf.Examples, to equal length.
+
+    Returns the lists [B, C], with "" after the last text of each, and which of them are texts, [B, C] bool.
+    """
     if not isinstance(values, tf.RaggedTensor):
         return values, tf.ones(tf.shape(values), tf.bool)
     return values.to_tensor(""), tf.sequence_mask(values.row_lengths())
 
 
 def parse_examples(examples: tf.Tensor, specs: Mapping[str, tf.TensorSpec]) -> dict[str, Texts]:
-    """Reads inputs from serialized tf.Examples [B]; a missing text is an error, a missing list is empty."""
+    """Reads inputs from serialized tf.Examples [B], which have a bytes feature for each input.
+
+    A missing text is an error, a missing list is empty; lists are ragged.
+    """
     with tf.device("/CPU:0"):
         features = {
             name: tf.io.FixedLenFeature([], tf.string)

@@ -12,7 +12,12 @@ from xlnet_tf.serving.answers.options import BFLOAT16, FLOAT32, WEIGHTS
 
 @contextlib.contextmanager
 def policy(weights: str) -> Iterator[None]:
-    """Sets the Keras policy of a kind of weights; int8 is of weights only (see Int8Weights)."""
+    """Sets the Keras policy for building models with a kind of weights.
+
+    Args:
+        weights: "float32"; "bfloat16": weights and activations, for processors that compute with it; "int8":
+            weights only (see Int8Weights).
+    """
     if weights not in WEIGHTS:
         raise UserError(f"weights are {weights!r}; expected one of {', '.join(WEIGHTS)}")
     with policy_restored():

@@ -97,7 +97,11 @@ class Batcher:
     def submit(
         self, signature: str, columns: Columns, seconds: float | None = None
     ) -> concurrent.futures.Future:
-        """Queues a request of checked inputs; returns a future of its outputs, or raises Closed."""
+        """Queues a request whose inputs the model has checked; it expires after `seconds`, if given.
+
+        Returns a future of its outputs, or of a RequestError; a cancelled request is not computed. Raises
+        Closed if the model is no longer served.
+        """
         sizes = {value.shape[0] if value.ndim else -1 for value in columns.values()}
         rows = sizes.pop() if len(sizes) == 1 else -1
         request = _Request(signature, columns, rows, seconds and time.monotonic() + seconds)

@@ -43,7 +43,14 @@ _STALL_SECONDS = 30.0  # in which a client must have read something of what wait
 
 
 class Limits(NamedTuple):
-    """A server's limits: further host names, bytes of a body, seconds of a request, requests at a time."""
+    """A server's limits.
+
+    Attributes:
+        hosts: accepted host names besides localhost and addresses.
+        max_bytes: most bytes of a body.
+        timeout: seconds from the head of a request to the end of its answer.
+        concurrency: most requests at a time, besides those for health and metrics.
+    """
 
     hosts: tuple[str, ...] = ()
     max_bytes: int = 16 << 20

@@ -19,7 +19,11 @@ _METHOD = "tensorflow/serving/predict"
 
 
 class OpenVinoModel(ServedModel):
-    """A version that answers inputs by name, a task's or a language model's; UserError if it is damaged."""
+    """A version that answers its inputs by name, its only signature; see ServedModel.
+
+    Raises:
+        UserError: it is damaged, or a language model's.
+    """
 
     def __init__(self, folder: str):
         self._version = OpenVinoFolder.read(folder)

@@ -28,7 +28,12 @@ _BUCKETS = [32 << count for count in range(8)]  # of a model that does not say
 
 
 class LoadedModel(ServedModel):
-    """A version's SavedModel in a session of its own, which `close` frees; UserError if it is damaged."""
+    """A version's SavedModel in a session of its own, which `close` frees.
+
+    Raises:
+        OSError, tf.errors.OpError: it cannot be loaded.
+        UserError: it has no signatures, or its buckets.json is damaged.
+    """
 
     def __init__(self, folder: str):
         self._folder = folder

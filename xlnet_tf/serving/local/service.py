@@ -68,7 +68,12 @@ class Service:
         caller: Caller,
         version: Version | None = None,
     ) -> Answer:
-        """Calls a signature on inputs [B, ...] of the version that the request was parsed for, if any."""
+        """Calls a signature on inputs [B, ...]; blocks until it has answered.
+
+        Args:
+            spec: model, version or label, and signature.
+            version: that the request was parsed for; None: it is looked up.
+        """
         begun, status, rows = time.perf_counter(), "INTERNAL", 0
         try:
             number, rows, future = self._submit(spec, inputs, version)

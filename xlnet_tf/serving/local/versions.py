@@ -28,7 +28,13 @@ State = types.SimpleNamespace(**STATES)
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
-    """Which versions of a model's folder to serve: the `newest` ones, None for all, or `only` these."""
+    """Which versions of a model's folder to serve.
+
+    Attributes:
+        newest: how many versions to serve; None: all of them.
+        only: the versions to serve; empty: as `newest` says.
+        labels: versions by label.
+    """
 
     name: str
     folder: str
@@ -81,7 +87,11 @@ def _no_model(folder: str) -> UserError:
 
 
 def of_config_file(path: str) -> list[ModelConfig]:
-    """Reads a models.config; a relative base_path, or a container's `/models`, is next to the file."""
+    """Reads a models.config of TensorFlow Serving.
+
+    A base_path below a `/models` that does not exist here, as in containers, or a relative one, is resolved
+    against the file's folder.
+    """
     try:
         from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
     except ImportError:
@@ -150,7 +160,14 @@ def _here(base_path: str, name: str, folder: str) -> str:
 
 @dataclasses.dataclass
 class Version:
-    """A version of a model; requests may still hold model and batcher after it is unloaded."""
+    """A version of a model.
+
+    Attributes:
+        number: its folder's name.
+        state: as the API names it.
+        error: why it failed to load.
+        model, batcher: set once it is available; requests may still hold them after it is unloaded.
+    """
 
     number: int
     state: int = State.START

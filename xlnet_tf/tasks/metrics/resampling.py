@@ -26,7 +26,10 @@ class Interval(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """How much better a model is; p: the probability of such a difference between equally good models."""
+    """How much better one model is than another by a metric.
+
+    p is the probability of a difference of at least this size, either way, between equally good models.
+    """
 
     value: float
     interval: Interval

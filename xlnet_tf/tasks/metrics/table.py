@@ -9,7 +9,10 @@ _WIDTH = 80  # characters of a terminal
 def metric_table(
     rows: Mapping[str, Mapping[str, float | str]], title: str = "", notes: Mapping[str, str] = {}
 ) -> str:
-    """Returns a table of 80 columns, continued in further blocks; `notes` are appended to rows, by name."""
+    """Returns a table that fits into 80 columns; metrics that do not fit continue in further blocks of lines.
+
+    Missing cells are nan. `title` heads the column of row names; `notes` are appended to rows, by name.
+    """
     names = _column([title, *rows], str.ljust)
     metrics = dict.fromkeys(metric for values in rows.values() for metric in values)
     columns = []

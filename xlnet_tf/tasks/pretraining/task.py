@@ -194,7 +194,10 @@ class PretrainingTask(Task):
 def pretrain(
     params: cfg.ExperimentConfig, model_dir: str, strategy: tf.distribute.Strategy | None = None
 ) -> dict[str, float]:
-    """Pretrains or resumes, on a prepared strategy if given; returns the last evaluation's metrics."""
+    """Pretrains, or resumes the run in model_dir; returns the last evaluation's metrics, empty without one.
+
+    `strategy` is from `training.runtime.prepare`, if the process trains something else, too.
+    """
     if strategy is None:
         strategy = runtime.prepare(params.runtime)
     task = build_task(params)

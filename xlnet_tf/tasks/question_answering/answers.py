@@ -16,7 +16,10 @@ UNDECIDED = 0.0  # the no-answer logit at which both are as likely
 
 
 class Question(NamedTuple):
-    """A question and its windows in records from `record` on; without answers, or None: not known."""
+    """A question and its windows, parts of the passage, in consecutive records from `record` on.
+
+    `answers` are empty if the question has no answer, None if they are not known.
+    """
 
     id: str
     answers: list[str] | None
@@ -26,7 +29,10 @@ class Question(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A possible answer; its log-probabilities are of its first token, and of its last given the first."""
+    """A possible answer, which begins at the character `begin`.
+
+    start_log_prob is that of its first token in its window, end_log_prob of its last one given the first.
+    """
 
     text: str
     begin: int

@@ -74,7 +74,10 @@ def score(
 
 
 class PreciseThreshold(NamedTuple):
-    """The no-answer logit above which to refuse; the share of exact answers, and of answered questions."""
+    """The no-answer logit above which to refuse, so that enough of the given answers are right.
+
+    precision is the share of given answers that are exactly right; answered is that of questions with one.
+    """
 
     threshold: float
     precision: float

@@ -19,7 +19,10 @@ TAG = "xlnet"  # name of the system in the run
 
 @dataclasses.dataclass
 class RankedQuery:
-    """A query and its candidates by id, in the order of the input; `missing` are relevances without one."""
+    """A query and its candidates by id, as (text, score, relevance), in the order of the input.
+
+    `missing` is the relevance of relevant passages that are not candidates.
+    """
 
     id: str
     text: str
@@ -40,7 +43,10 @@ class RankedQuery:
 def ranked_queries(
     records: Iterable[Mapping[str, Any]], scores: np.ndarray, relevance: np.ndarray
 ) -> list[RankedQuery]:
-    """Regroups lines of examples.jsonl, with scores [records, K], into queries; a passage counts once."""
+    """Regroups records, lines of examples.jsonl with scores [records, K], into queries in their order.
+
+    A passage that several records of a query have, as in training sets, counts once.
+    """
     queries: dict[str, RankedQuery] = {}
     for record, record_scores, grades in zip(records, scores, relevance, strict=True):
         name = record["query_id"]

@@ -19,7 +19,13 @@ CUT = 10
 
 
 class Judged(NamedTuple):
-    """The candidates of one query: scores [n], relevance [n], and that of others, which are missing."""
+    """The candidates of one query.
+
+    Attributes:
+        scores: float [n]; higher is better.
+        relevance: int [n], 0 for irrelevant, larger for more relevant.
+        missing: relevance of relevant passages that are not candidates.
+    """
 
     scores: np.ndarray
     relevance: np.ndarray
@@ -115,7 +121,10 @@ def query_metrics(queries: Iterable[Judged], relevant_from: int = 1) -> dict[str
 
 
 def mean_metrics(queries: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Averages `query_metrics` over queries with a relevant passage; NaN without; counts both kinds."""
+    """Averages the metrics of `query_metrics` over queries; NaN where no query has a relevant passage.
+
+    Also returns the number of these queries, and of those left out as nothing is relevant to them.
+    """
     judged = ~np.isnan(queries["map"])
     return {
         **{name: float(np.mean(v[judged])) if judged.any() else np.nan for name, v in queries.items()},

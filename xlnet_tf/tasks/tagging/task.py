@@ -35,7 +35,10 @@ class TaggingConfig(LabelConfig):
 
 @register(EXPERIMENT, TaggingConfig)
 class TaggingTask(FinetuningTask):
-    """Predicts the tag of each word from its first piece; entities count by F1, other tags by accuracy."""
+    """Predicts the tag of each word from its first piece.
+
+    Entities are scored by F1; tags that mark no entities, such as parts of speech, by their accuracy.
+    """
 
     TASK = "tagging"
     BEST_METRIC = "f1"

@@ -28,7 +28,13 @@ _CASED, _IGNORED = 1, 2
 
 
 class Cleaned(NamedTuple):
-    """The characters of N cleaned texts, ragged int32, and where each, and the end, is in the raw text."""
+    """The characters of N cleaned texts and their origin.
+
+    Attributes:
+        codes: ragged int32 [N, (characters)], code points.
+        offsets: ragged int32 [N, (characters)], offset of each character's origin in the raw text.
+        ends: int32 [N], the offset in the raw text of what follows the last character.
+    """
 
     codes: tf.RaggedTensor
     offsets: tf.RaggedTensor

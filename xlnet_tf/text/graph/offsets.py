@@ -38,7 +38,10 @@ class Aligner(tf.Module):
     def align(
         self, raw: tf.RaggedTensor, cleaned: Cleaned, texts: tf.Tensor, lengths: tf.RaggedTensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-        """Finds pieces with these `visible_length`s in raw texts; returns their begins and ends, ragged."""
+        """Finds pieces with these `visible_length`s [N, (pieces)] in raw texts [N, (characters)].
+
+        Returns their begins and ends, each ragged int32 [N, (pieces)], as in `offsets.Encoded`.
+        """
         # All texts are concatenated: each has a position for every character and one for its end.
         origins = tf.cumsum(tf.cast(raw.row_lengths(), tf.int32) + 1, exclusive=True)
         begins, ends = self._visible_characters(texts, *_byte_places(cleaned, origins))

@@ -12,7 +12,13 @@ from xlnet_tf.text.windows import NUM_SPECIAL
 
 
 class PassageWindows(NamedTuple):
-    """W windows, those of a passage one after another, int32 [W]; `step` is from one's begin to the next."""
+    """W windows, those of a passage one after another; int32 [W].
+
+    Attributes:
+        row: number of the passage.
+        room: most tokens of a window of its passage.
+        step: tokens from one window's begin to the next one's.
+    """
 
     row: tf.Tensor
     number: tf.Tensor
@@ -69,7 +75,10 @@ def pack_segments(
 
 
 def window_tokens(answer_mask: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-    """Returns tokens' numbers in their packed windows; CLS has the window's length, everything else T."""
+    """Returns the tokens, numbered in their window, at positions [W, ...] of packed windows.
+
+    CLS has the window's length as its number, everything else T. `answer_mask` is that of text.windows.
+    """
     mask = tf.cast(answer_mask, tf.int32)
     tokens = tf.where(mask > 0, tf.cumsum(mask, axis=1, exclusive=True), tf.shape(mask)[1])
     return tf.gather(tokens, positions, batch_dims=1)

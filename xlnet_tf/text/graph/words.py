@@ -16,7 +16,13 @@ _CODE_POINTS = 0x110000
 
 
 class Words(NamedTuple):
-    """The words of B texts, one after another: pieces, text, first character, and the one after the last."""
+    """The words of B texts, one after another, W in all.
+
+    Attributes:
+        pieces: int32 [W, (pieces)], their ids.
+        row: int64 [W], the text of each.
+        begins, ends: int64 [W], its first character in its text and the one after its last.
+    """
 
     pieces: tf.RaggedTensor
     row: tf.Tensor
@@ -34,7 +40,11 @@ class WordFinder(tf.Module):
         self._symbol_pieces = len(tokenizer.encode(SYMBOLS[EOP_ID]))
 
     def __call__(self, texts: tf.Tensor, codes: tf.RaggedTensor) -> Words:
-        """Finds the words of texts [B]; their code points have a space after each text for empty pieces."""
+        """Finds the words of texts [B].
+
+        `codes` [B, (characters)] are their code points with a space after each text, where empty pieces may
+        be.
+        """
         encoded = self._texts.encode_with_offsets(texts)
         borders, unspaced = word_borders(codes)
         row = encoded.ids.value_rowids()
@@ -103,7 +113,11 @@ def _split(begins: tf.Tensor, ends: tf.Tensor, cuts: tf.Tensor) -> _Parts:
 
 
 def word_borders(codes: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns where words may begin, as text.words.word_borders for code points; and where unspaced."""
+    """Returns where words may begin, as text.words.word_borders, for code points [B, (characters)].
+
+    The result is (borders, unspaced), bool [characters of all texts]: whether a word may begin there, and
+    whether that character or the one before it is of a script without spaces between words.
+    """
     firsts, kinds = _kind_runs()
     kinds = tf.gather(kinds, tf.searchsorted(firsts, codes.flat_values, side="right") - 1)
     offsets = tf.where(kinds != KINDS.index(MARK))  # [N, 1]
