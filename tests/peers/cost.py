@@ -1,4 +1,4 @@
-"""What tokens of other libraries cost: a small classifier is trained on our tokens and reads the others'."""
+"""What tokens of other libraries cost a small classifier that was trained on our tokens."""
 
 import csv
 import pathlib

@@ -154,9 +154,9 @@ class FinetuningTask(ScoredTask):
         keep_best(self, model, metrics, step, model_dir)
 
     def report_parts(self, model_dir):
-        if self.mistakes:
+        if mistakes := self.mistakes():
             yield page.section("Mistakes", "What the last evaluation on dev got wrong.")
-            rows = [[next_steps.short(text, _CHARACTERS) for text in each] for each in self.mistakes]
+            rows = [[next_steps.short(text, _CHARACTERS) for text in each] for each in mistakes]
             yield page.table(("Text", "Expected", "Answered"), rows)
         for split, examples in self.data.sets.items():
             yield page.section(f"Data: {split}", str(examples.folder))

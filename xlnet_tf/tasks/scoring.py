@@ -42,7 +42,6 @@ class ScoredTask(Task):
             position of one.
         example_set: the set that says what the model is for: its labels and sizes.
         validation_set: the set that is evaluated or predicted; None: there is none.
-        mistakes: of the last evaluation in a training, the clearest first.
     """
 
     BEST_METRIC: ClassVar[str] = "accuracy"
@@ -52,7 +51,7 @@ class ScoredTask(Task):
     POSITION_PREDICTIONS: ClassVar[tuple[str, ...]] = ()
     example_set: ExampleSet
     validation_set: ExampleSet | None
-    mistakes: Sequence[Mistake] = ()
+    _judged: Predictions | None = None  # of the last evaluation in a training
 
     @property
     def shown_metric(self) -> str:
@@ -151,15 +150,18 @@ class ScoredTask(Task):
                 self.validation_set.folder,
                 bad[0],
             )
-            self.mistakes = []
+            self._judged = None
             return {self.BEST_METRIC: -np.inf}
         self.warn_if_collapsed(self.validation_set, predictions)
-        self.mistakes = self._mistakes(predictions)
+        self._judged = predictions
         return self.score(self.validation_set, predictions)
 
-    def _mistakes(self, predictions: Predictions) -> list[Mistake]:
+    def mistakes(self) -> list[Mistake]:
+        """Returns what the last evaluation got wrong, found when it is asked for: only one host shows it."""
+        if self._judged is None:
+            return []
         try:
-            found = self.find_mistakes(self.validation_set, predictions)
+            found = self.find_mistakes(self.validation_set, self._judged)
             return [*itertools.islice(found, MOST_MISTAKES)]
         except Exception as error:  # of files that only the run's page needs: it is not worth a run
             logging.warning("the run's page lacks the mistakes: %s", error)
