@@ -97,7 +97,7 @@ def chart(title: str, curves: Sequence[Curve]) -> str:
     )
     return (
         f"<figure>\n<figcaption><b>{html.escape(title)}</b>{keys}</figcaption>\n"
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{html.escape(_in_words(title, curves))}">'
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{html.escape(_spoken(title, curves))}">'
         f"{''.join(parts)}</svg></figure>"
     )
 
@@ -126,7 +126,7 @@ class _Axis(NamedTuple):
         ]
 
 
-def _in_words(title: str, curves: Sequence[Curve]) -> str:
+def _spoken(title: str, curves: Sequence[Curve]) -> str:
     """Returns what curves show, in words."""
     described = [
         f"{curve.name} from {shown(curve.points[0][1])} at step {curve.points[0][0]:,.0f} to "
