@@ -95,9 +95,10 @@ def chart(title: str, curves: Sequence[Curve]) -> str:
         f' <span class="key"><i class="curve{number}"></i>{html.escape(curve.name)}</span>'
         for number, curve in drawn
     )
+    label = html.escape(_spoken(title, curves))
     return (
         f"<figure>\n<figcaption><b>{html.escape(title)}</b>{keys}</figcaption>\n"
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{html.escape(_spoken(title, curves))}">'
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{label}">'
         f"{''.join(parts)}</svg></figure>"
     )
 
