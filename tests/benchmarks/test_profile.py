@@ -73,5 +73,6 @@ def test_a_step_is_profiled():
     by_part, by_operation = profiles.values()
     assert sum(row["forward"] + row["backward"] for row in by_part) == pytest.approx(1)
     assert sum(row["share"] for row in by_operation) == pytest.approx(1)
-    assert {part for _, part in profile.PARTS} <= {row[""] for row in by_part}
+    # Where XLA fuses a normalization, which depends on the processor, nothing of it has a name.
+    assert {part for _, part in profile.PARTS} - {"normalization"} <= {row[""] for row in by_part}
     assert by_operation[-1][""] == "others"
