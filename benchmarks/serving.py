@@ -51,6 +51,7 @@ PEER_TYPES = {"": ("", BFLOAT16), OPENVINO: ("", BFLOAT16, INT8), ONNX: ("",)}  
 PEER = (
     peers.TORCH_BEGIN
     + """
+import ctypes, gc
 names = dict(input_word_ids="input_ids", input_mask="attention_mask", input_type_ids="token_type_ids")
 models, graphs = {}, {}
 
@@ -86,6 +87,9 @@ def convert(model, mode, values):
     settings = {"INFERENCE_PRECISION_HINT": "f32" if mode.endswith(" openvino") else "bf16"}
     settings["INFERENCE_NUM_THREADS"] = int(threads)
     request = openvino.Core().compile_model(graph, "CPU", settings).create_infer_request()
+    del graph
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # a conversion leaves gigabytes that are free, but still the process's
     return lambda arrays: next(iter(request.infer(arrays).values()))
 
 for line in sys.stdin:
