@@ -53,7 +53,7 @@ PEER_PROGRAM = f"""{peers.TORCH_BEGIN}
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
 def make(name):
-    name, labels = name.removesuffix(" bfloat16"), sizes["num_labels"]
+    name, labels = name.removesuffix(" bfloat16").removesuffix(" recompute"), sizes["num_labels"]
     if not name.startswith("hf"):
         return classifiers.from_config(other_config(name, num_labels=labels))
     config = transformers.XLNetConfig.from_pretrained(folder, num_labels=labels)
@@ -78,6 +78,8 @@ for line in sys.stdin:
     mode = request["mode"]
     if mode not in runs:
         model = make(mode)
+        if mode.endswith(" recompute"):
+            model.gradient_checkpointing_enable()
         order = list(range(len(rows)))
         random.Random(0).shuffle(order)
         if not mode.startswith("hf dynamic"):

@@ -131,6 +131,11 @@ class TrainingStep:
         )
 
 
+def recomputed(mode: str) -> Recompute:
+    """Returns what a mode computes again for the gradient."""
+    return "cheap" if "recompute cheap" in mode else "recompute" in mode
+
+
 def our_steps(
     config: XLNetConfig, batch: Mapping[str, np.ndarray], dropout: float, modes: Sequence[str]
 ) -> dict[str, TrainingStep]:
@@ -152,11 +157,8 @@ def our_steps(
 
         return loss, model, optimizer
 
-    def recompute(mode: str) -> Recompute:
-        return "cheap" if "recompute cheap" in mode else "recompute" in mode
-
     return {
-        mode: TrainingStep(*trained("bfloat16" in mode, recompute(mode)), batch, "xla" in mode)
+        mode: TrainingStep(*trained("bfloat16" in mode, recomputed(mode)), batch, "xla" in mode)
         for mode in modes
     }
 
