@@ -161,12 +161,18 @@ class ModelOptions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BenchmarkOptions(ModelOptions):
-    """What most benchmarks take."""
+class PeerOptions(ModelOptions):
+    """What all benchmarks take that measure peers."""
 
-    repeats: int = option("repetitions; figures are their medians", 5, least=1)
     peer_python: str | None = option("a Python with torch and transformers. Default: not measured", None)
     output: str | None = option("json file for the figures", None)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BenchmarkOptions(PeerOptions):
+    """What those take that measure time."""
+
+    repeats: int = option("repetitions; figures are their medians", 5, least=1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -3,12 +3,12 @@
     python -m benchmarks.memory --peer_python=PYTHON
 
   pretraining   steps of benchmarks.step: ours, Model Garden's and Hugging Face's, --batch_size rows.
-  fine-tuning   steps of a classifier on rows of full length, as benchmarks.finetune takes them: ours, and the
-                peers in PyTorch, --finetuning_rows rows. BERT and the others have random weights.
+  fine-tuning   steps of a classifier on full rows, as benchmarks.finetune takes them: ours, and the peers in
+                PyTorch, --finetuning_rows rows. BERT and the others have random weights.
 
-recompute is gradient checkpointing, which Hugging Face's XLNet does not have. A figure is the largest resident
-memory of the process after some steps, libraries included; "libraries" is what importing them takes. Other
-work on the machine does not change it.
+recompute is gradient checkpointing, which Hugging Face's XLNet does not have. A figure is the largest
+resident memory of the process after some steps, libraries included; "libraries" is what importing them takes.
+Other work on the machine does not change it.
 """
 
 import concurrent.futures
@@ -69,7 +69,7 @@ def finetuning_steps(options: "MemoryOptions", who: str, mode: str) -> Iterator[
     with peers.hugging_face_like(
         options.peer_python, finetune.PEER_PROGRAM, lambda: harness.our_model(config)
     ) as peer:
-        rows = {"rows": ids.tolist() * STEPS, "labels": [0, 1] * (STEPS * len(ids) // 2)}
+        rows = {"rows": ids.tolist() * STEPS, "labels": [0] * (STEPS * len(ids))}
         peer.ask({**rows, "num_labels": CLASSES, "batch_size": len(ids), "dropout": 0.1})
         yield {mode: lambda: peer.ask({"mode": mode, "steps": 1, **peers.torch_adamw()})}
 
@@ -141,10 +141,9 @@ def measure(options: "MemoryOptions") -> dict[str, Any]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MemoryOptions(harness.SegmentOptions, harness.BenchmarkOptions):
+class MemoryOptions(harness.SegmentOptions, harness.PeerOptions):
     """The sizes of the batches."""
 
-    repeats: int = option("without effect: memory is measured once", 1, least=1)
     batch_size: int = option("rows of a pretraining step; even", 2, least=2)
     finetuning_rows: int = option("rows of a fine-tuning step", 8, least=2)
 

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from benchmarks import harness
+from benchmarks import harness, memory
+from benchmarks.step import HUGGING_FACE, OURS
 from tests.benchmarks.conftest import run_script
 from xlnet_tf.errors import UserError
 
@@ -68,3 +69,18 @@ def test_scripts_refuse_what_they_do_not_know():
     assert "ERROR: --workers has 0, two: expected numbers of processes" in done.stderr
     with pytest.raises(UserError, match="--modes has fast: expected some of graph, xla"):
         harness.check_known("modes", ["graph", "fast"], ("graph", "xla"))
+
+
+@pytest.mark.integration
+def test_memory_of_training(monkeypatch):
+    monkeypatch.setattr(memory, "PRETRAINING", {OURS: [memory.LIBRARIES, "graph"], HUGGING_FACE: ["fused"]})
+    monkeypatch.setattr(memory, "FINETUNING", {OURS: ["graph recompute"]})
+    options = memory.MemoryOptions(preset="micro", seq_len=32, finetuning_rows=2)
+    pretraining, finetuning = memory.measure(options).values()
+    assert [row[""] for row in pretraining + finetuning] == [
+        "ours libraries",
+        "ours graph",
+        "ours graph recompute",
+    ]
+    libraries, graph, recompute = (row["GB"] for row in pretraining + finetuning)
+    assert 0.1 < libraries < graph < 5 and libraries < recompute < 5

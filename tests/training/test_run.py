@@ -46,6 +46,8 @@ def test_sigterm_saves_and_the_run_resumes(folder, monkeypatch, capsys):
     with pytest.raises(Interrupted, match=r"SIGTERM at step 7.*start the same command again"):
         pretraining.pretrain(params, str(folder / "model"))
     assert signal.getsignal(signal.SIGTERM) is before
+    assert "Step 7 of 12" in (page := (folder / "model" / "report.html").read_text())
+    assert "start the same command again" in page and "written anew" not in page
     assert tf.train.latest_checkpoint(str(folder / "model")).endswith("ckpt-7")
     assert "1 replica on CPU:0" in capsys.readouterr().err
     (trace,) = (folder / "model").glob("plugins/profile/*/*.xplane.pb")

@@ -112,9 +112,7 @@ def existing_file(path: epath.PathLike) -> epath.Path:
     """Returns the path of an existing file; folders, which only columnar readers accept, are an error."""
     path = existing(path)
     if path.is_dir():
-        raise UserError(
-            f"{path} is a folder without Parquet or Arrow files: give a file, or a folder of those"
-        )
+        raise UserError(f"{path} is a folder without Parquet or Arrow files: give a file, or such a folder")
     return path
 
 
@@ -130,6 +128,8 @@ def infer_format(path: epath.PathLike) -> TableFormat:
     kind = unpacked_name(path).rpartition(".")[2]
     if kind in ("bz2", "xz", "zip"):
         raise UserError(f"{path} is compressed as .{kind}, which tables cannot be: unpack it, or make it .gz")
+    if kind in ("xls", "xlsx", "ods"):
+        raise UserError(f"{path} is a spreadsheet, expected a table as text: save the sheet as .csv")
     if kind == "json" and not _begins_with(path, "["):
         kind = "jsonl"  # as many call it
     elif kind not in ("csv", "tsv", "jsonl", "json") and _begins_with(path, FASTTEXT_LABEL):

@@ -4,6 +4,7 @@ import orbit
 from official.core import actions
 
 from xlnet_tf.checkpoints.of_runs import newest
+from xlnet_tf.errors import Interrupted
 from xlnet_tf.ownership import Ownership
 from xlnet_tf.training import runtime
 from xlnet_tf.training.early_stopping import Hours, HoursUsed, Patience
@@ -135,7 +136,11 @@ class TrainingLoop(orbit.Controller):
         """Saves and ends the run on a signal; also ends it if another process has taken over its folder."""
         if self._owner:
             self._owner.check()
-        self._preemption.end_run(self._save_now, self._step, self._model_dir)
+        try:
+            self._preemption.end_run(self._save_now, self._step, self._model_dir)
+        except Interrupted as ended:
+            self._report.write(f"{ended}.", evaluated=False)
+            raise
 
     def _end_if_hours_are_used(self, _=None):
         is_last = self._step == self._settings.train_steps

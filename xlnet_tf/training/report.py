@@ -44,11 +44,12 @@ class RunReport:
         if self._write and self._clock.monotonic() >= self._due:
             self._write_page()
 
-    def write(self, ended: str = "") -> None:
-        """Writes the page, with what evaluations change; `ended` says that, and why, the run has ended."""
+    def write(self, ended: str = "", evaluated: bool = True) -> None:
+        """Writes the page; `ended` says that, and why, the run has ended, `evaluated` that weights are new."""
         if self._write:
-            best = read_metrics(f"{self._model_dir}/{BEST}")
-            self._slow_parts = [*self._weights(best), *self._task.report_parts(self._model_dir)]
+            if evaluated:
+                best = read_metrics(f"{self._model_dir}/{BEST}")
+                self._slow_parts = [*self._weights(best), *self._task.report_parts(self._model_dir)]
             self._write_page(ended)
 
     def _write_page(self, ended: str = "") -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from xlnet_tf.serving.local import openvino_model
 from xlnet_tf.serving.local.served_model import RequestError
+from xlnet_tf.serving.openvino.compiled import CompiledGraph
 from xlnet_tf.tasks.classification.answering import ClassificationAnswering
 
 
@@ -51,3 +52,26 @@ def test_no_rows_have_no_answers(pairs):
     answers = run(pairs, text_a=[], text_b=[])
     assert answers["probabilities"].shape == answers["labels"].shape == (0, 2)
     assert answers["label"].dtype == object and answers["score"].dtype == np.float32
+
+
+def test_an_answer_that_takes_too_long_is_given_up(pairs):
+    openvino = pytest.importorskip("openvino")
+    from openvino import opset15 as ops
+
+    ids = ops.parameter([-1, 24], np.int32, name="input_word_ids")
+    row = ops.matmul(
+        ops.convert(ids, np.float32), ops.constant(np.full((24, 1500), 1e-4, np.float32)), False, False
+    )
+    square = ops.matmul(row, row, True, False)
+    for _ in range(40):  # 270 GFLOP
+        square = ops.matmul(square, ops.constant(np.eye(1500, dtype=np.float32)), False, False)
+    logits = ops.matmul(
+        row, ops.matmul(square, ops.constant(np.ones((1500, 2), np.float32)), False, False), False, False
+    )
+    logits.output(0).set_names({"logits"})
+    pairs._answering.graph = CompiledGraph(openvino.Model([logits], [ids], "slow"), "float32")
+    texts = {name: np.array([b"ba ne"], object) for name in ("text_a", "text_b")}
+    with pytest.raises(RequestError, match="time for an answer is over") as error:
+        pairs.run("serving_default", texts, 0.02)
+    assert error.value.code == "DEADLINE_EXCEEDED"
+    assert pairs.run("serving_default", texts)["probabilities"].shape == (1, 2)  # the stream is free again

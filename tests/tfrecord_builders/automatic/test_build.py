@@ -146,6 +146,7 @@ def test_settings_without_effect_are_named(tmp_path, tokenizer_file, options, me
             "1 of 2 rows have an empty list in 'label', and no row has several labels: give --task=multi",
         ),
         ("notes.doc", "ka", "notes.doc: the name does not show the format"),
+        ("notes.xlsx", "PK", "notes.xlsx is a spreadsheet, .* save the sheet as .csv"),
     ],
 )
 def test_wrong_tables_are_named_in_one_line(tmp_path, tokenizer_file, name, content, message):

@@ -10,7 +10,8 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.serving.answers.answering import as_bytes
 from xlnet_tf.serving.answers.signatures import DTYPES, SERVING_DEFAULT
 from xlnet_tf.serving.local.protos import DATA_TYPES, SignatureDef
-from xlnet_tf.serving.local.served_model import MOST_CHARACTERS, ServedModel, invalid
+from xlnet_tf.serving.local.served_model import MOST_CHARACTERS, RequestError, ServedModel, invalid
+from xlnet_tf.serving.openvino.compiled import within
 from xlnet_tf.serving.openvino.folder import OpenVinoFolder
 from xlnet_tf.task_registry import LANGUAGE_MODEL
 from xlnet_tf.tasks.pretraining.answering import open_answering
@@ -47,7 +48,10 @@ class OpenVinoModel(ServedModel):
                 for key, (kind, *sizes) in kinds.outputs.items()
             }
         try:
-            answers = self._answering.run(name, inputs)
+            with within(seconds):
+                answers = self._answering.run(name, inputs)
+        except TimeoutError as error:
+            raise RequestError("DEADLINE_EXCEEDED", str(error)) from error
         except UserError as error:
             raise invalid(str(error)[:MOST_CHARACTERS]) from error
         return {key: np.asarray(values, _dtype(kinds.outputs[key][0])) for key, values in answers.items()}

@@ -1,8 +1,12 @@
 """Runs a graph in OpenVINO's format on this machine's CPU; nothing here imports TensorFlow."""
 
+import contextlib
+import contextvars
+import math
 import queue
+import time
 import types
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +20,18 @@ OLDEST = (2026, 4)  # the release that the graphs are made for and tested with
 # OpenVINO's own 32 a step of generation takes longer.
 _GROUP = 64
 FLOAT32, BFLOAT16, INT8, INT4 = WEIGHTS = ("float32", "bfloat16", "int8", "int4")
+# The time.monotonic() after which nobody waits for what this thread computes.
+_deadline: contextvars.ContextVar[float] = contextvars.ContextVar("deadline", default=math.inf)
+
+
+@contextlib.contextmanager
+def within(seconds: float | None) -> Iterator[None]:
+    """Has graphs that run in this context end with TimeoutError after `seconds`; None: they take any time."""
+    token = _deadline.set(math.inf if seconds is None else time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _deadline.reset(token)
 
 
 def import_openvino() -> types.ModuleType:
@@ -72,13 +88,28 @@ class CompiledGraph:
             self._idle.put(compiled.create_infer_request())
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Computes the outputs by name; waits while as many calls as there are streams are being computed."""
+        """Computes the outputs by name; waits while as many calls as there are streams are being computed.
+
+        Raises TimeoutError where `within` says so, and computes no further.
+        """
         request = self._idle.get()
         try:
-            request.infer({name: inputs[name] for name in self.inputs}, share_inputs=True)
+            _infer(request, {name: inputs[name] for name in self.inputs})
             return {name: request.get_tensor(name).data.copy() for name in self.outputs}
         finally:
             self._idle.put(request)
+
+
+def _infer(request: Any, inputs: Mapping[str, np.ndarray]) -> None:
+    if (deadline := _deadline.get()) == math.inf:
+        request.infer(inputs, share_inputs=True)
+        return
+    request.start_async(inputs, share_inputs=True)
+    if not request.wait_for(max(0, math.ceil(1000 * (deadline - time.monotonic())))):
+        request.cancel()
+        with contextlib.suppress(RuntimeError):  # that it was cancelled
+            request.wait()
+        raise TimeoutError("the time for an answer is over")
 
 
 class GraphParts:
