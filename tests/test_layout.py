@@ -40,7 +40,7 @@ MOST_IN_ALL = {
     "run_scripts": 6_580,
     "benchmarks": 3_360,
     "examples": 1_000,
-    "tests": 54_120,
+    "tests": 54_125,
 }
 # What is larger than it should be, with its size: nothing is added here, and it goes once it is small enough.
 LARGER: dict[str, int] = {}
