@@ -45,7 +45,7 @@ class RunReport:
             self._write_page()
 
     def write(self, ended: str = "", evaluated: bool = True) -> None:
-        """Writes the page; `ended` says that, and why, the run has ended, `evaluated`: weights are new."""
+        """Writes the page; looks at the best weights again if `evaluated`. `ended` says why the run has ended."""
         if self._write:
             if evaluated:
                 best = read_metrics(f"{self._model_dir}/{BEST}")
