@@ -45,7 +45,7 @@ class RunReport:
             self._write_page()
 
     def write(self, ended: str = "", evaluated: bool = True) -> None:
-        """Writes the page; looks at the best weights again if `evaluated`. `ended` says why the run has ended."""
+        """Writes the page; looks at the best weights again if `evaluated`. `ended`: why the run has."""
         if self._write:
             if evaluated:
                 best = read_metrics(f"{self._model_dir}/{BEST}")
