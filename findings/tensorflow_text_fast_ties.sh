@@ -21,8 +21,8 @@ model = proto.SerializeToString()
 texts = [before + letter * count for letter in "abc" for count in range(3, 40, 2) for before in ("", "a ", "b c ")]
 plain = text.SentencepieceTokenizer(model).tokenize(texts).to_list()
 fast = text.FastSentencepieceTokenizer(model).tokenize(texts).to_list()
-different = sum(a != b for a, b in zip(plain, fast))
-print("tensorflow-text", text.__version__, f"{different} of {len(texts)} texts differ, as {texts[0]!r}:", plain[0], fast[0])
+different = [(read, a, b) for read, a, b in zip(texts, plain, fast) if a != b]
+print("tensorflow-text", text.__version__, f"{len(different)} of {len(texts)} texts differ, such as:", *different[0])
 assert different
 assert all(sorted(a) == sorted(b) for a, b in zip(plain, fast))  # the same pieces in another order
 END
