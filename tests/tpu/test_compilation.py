@@ -45,7 +45,7 @@ def test_the_time_of_a_large_product_is_the_compilers(name, flops):
 
 
 def test_a_program_that_cannot_be_read_has_its_figures_all_the_same():
-    """libtpu 0.0.52 fails on its own program for tpu7x."""
+    """libtpu 0.0.52 fails on its own program for v5p, v6e and tpu7x."""
 
     class Executable:
         def hlo_modules(self):

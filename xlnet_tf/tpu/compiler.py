@@ -27,6 +27,7 @@ _MEMORY = {
 }
 # Unless this is off, libtpu 0.0.42.1 crashes for v4 and newer where it fuses a feed-forward gradient.
 # For v3 it changes no figure. On a TPU itself: LIBTPU_INIT_ARGS=--xla_tpu_rwb_fusion=false.
+# libtpu 0.0.52 compiled one layer without it.
 _FLAGS = {"xla_tpu_rwb_fusion": "false"}
 # What joins and splits 64-bit counters, as that of steps: the compiler has no time for it and counts -1 s.
 _WITHOUT_COST = 'custom_call_target="X64'
@@ -138,7 +139,7 @@ def _figures(executable, seconds: float) -> dict:
 
 
 def _uncounted(executable) -> int:
-    """Counts operations without a time estimate; 0 if the program cannot be read (libtpu 0.0.52, tpu7x)."""
+    """Counts operations without a time estimate; 0 if libtpu 0.0.52 cannot show them (v5p, v6e, tpu7x)."""
     try:
         return executable.hlo_modules()[0].to_string().count(_WITHOUT_COST)
     except Exception:  # of a type that moves between releases
