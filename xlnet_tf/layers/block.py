@@ -1,5 +1,6 @@
 """One layer of XLNet: relative attention, then a feed-forward network, each with residual and norm."""
 
+import math
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -11,8 +12,12 @@ from xlnet_tf.layers.base import ConfiguredLayer, fold_in, layer_norm, normal
 
 
 def gelu(x: tf.Tensor) -> tf.Tensor:
-    """The Gaussian error linear unit in its tanh form, which the released weights were trained with."""
-    return tf.nn.gelu(x, approximate=True)
+    """The Gaussian error linear unit in its tanh form, which the released weights were trained with.
+
+    tf.nn.gelu takes the cube as a power, which is slow unless TensorFlow's optimizer of graphs replaces it.
+    """
+    cube = tf.square(x) * x
+    return 0.5 * x * (1.0 + tf.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * cube)))
 
 
 ACTIVATIONS = {"gelu": gelu, "relu": tf.nn.relu, "gelu_erf": tf.nn.gelu}
@@ -41,10 +46,10 @@ class FeedForward(ConfiguredLayer):
     def __init__(self, config: XLNetConfig, initializer_range: float = 0.02, dropout: float = 0.1, **kwargs):
         super().__init__(config, initializer_range, **kwargs)
         self.dropout = dropout
-        # They hold the weights, in float32; kernels compute, in the type of activations.
+        # They hold the weights; kernels compute, in the type of activations.
         self.inner, self.outer = (
             tf_keras.layers.Dense(
-                width, kernel_initializer=normal(initializer_range), dtype=tf.float32, name=name
+                width, kernel_initializer=normal(initializer_range), dtype=self.variable_dtype, name=name
             )
             for width, name in ((config.d_inner, "inner"), (config.d_model, "outer"))
         )

@@ -69,11 +69,11 @@ class SequenceSummary(ConfiguredLayer):
                 config, initializer_range, dropout, attention_dropout, name="pooling"
             )
         if projection:
-            # Holds the weights, in float32; kernels compute, in the type of activations.
+            # Holds the weights; kernels compute, in the type of activations.
             self.projection = tf_keras.layers.Dense(
                 config.d_model,
                 kernel_initializer=normal(initializer_range),
-                dtype=tf.float32,
+                dtype=self.variable_dtype,
                 name="projection",
             )
 

@@ -27,7 +27,6 @@ _MEMORY = {
 }
 # Unless this is off, libtpu 0.0.42.1 crashes for v4 and newer where it fuses a feed-forward gradient.
 # For v3 it changes no figure. On a TPU itself: LIBTPU_INIT_ARGS=--xla_tpu_rwb_fusion=false.
-# libtpu 0.0.52 compiled one layer without it.
 _FLAGS = {"xla_tpu_rwb_fusion": "false"}
 # What joins and splits 64-bit counters, as that of steps: the compiler has no time for it and counts -1 s.
 _WITHOUT_COST = 'custom_call_target="X64'
