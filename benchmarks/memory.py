@@ -15,7 +15,8 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import multiprocessing
-import resource
+import pathlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -105,12 +106,21 @@ def largest_memory(options: "MemoryOptions", steps_of: Callable, who: str, mode:
         import tensorflow  # noqa: F401
 
         import xlnet_tf.models.pretrainer  # noqa: F401
-    else:
-        with steps_of(options, who, mode) as steps:
-            for _ in range(STEPS):
-                steps[mode]()
-    child = who == step.HUGGING_FACE
-    return 1024 * resource.getrusage(resource.RUSAGE_CHILDREN if child else resource.RUSAGE_SELF).ru_maxrss
+
+        return _peak(["self"])
+    with steps_of(options, who, mode) as steps:
+        for _ in range(STEPS):
+            steps[mode]()
+        if who != step.HUGGING_FACE:
+            return _peak(["self"])
+        tasks = pathlib.Path("/proc/self/task").glob("*/children")
+        return _peak([pid for children in tasks for pid in children.read_text().split()])
+
+
+def _peak(pids: Sequence[str]) -> int:
+    # Not ru_maxrss: a process begins with that of the one that started it.
+    stats = [pathlib.Path(f"/proc/{pid}/status").read_text() for pid in pids]
+    return 1024 * max(int(found[1]) for each in stats if (found := re.search(r"VmHWM:\s+(\d+) kB", each)))
 
 
 def measure(options: "MemoryOptions") -> dict[str, Any]:
