@@ -45,7 +45,7 @@ class RunReport:
             self._write_page()
 
     def write(self, ended: str = "", evaluated: bool = True) -> None:
-        """Writes the page; looks at the best weights again if `evaluated`. `ended`: why the run has."""
+        """Writes the page, with why the run has `ended`; looks at the best weights again if `evaluated`."""
         if self._write:
             if evaluated:
                 best = read_metrics(f"{self._model_dir}/{BEST}")
