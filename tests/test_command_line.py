@@ -41,11 +41,6 @@ def flags_read(source):
     return {read.attr for read in reads if ast.unparse(read.value) in owners and read.attr.islower()}
 
 
-def test_all_commands_are_found():
-    assert {"run_scripts.pretrain", "run_scripts.sizing", "tfrecord_builders.squad"} <= set(COMMANDS)
-    assert len(COMMANDS) >= 20
-
-
 @functools.cache
 def help_of(command):
     """Returns --help of a command, ended, and the names of the flags that it prints."""
@@ -77,47 +72,28 @@ def test_help_shows_every_flag_and_loads_no_tensorflow(command):
                 "doctor": [],
             }.items()
         ),
-        (
-            "adapt",
-            ["--init_checkpoint=absent", "--input=texts", "--model_dir=run"],
-            "init_checkpoint: there is no checkpoint at absent: expected",
-        ),
-        (
-            "adapt",
-            ["--init_checkpoint=docs", "--input=absent.txt", "--model_dir=run"],
-            "--input: no corpus file",
-        ),
-        (
-            "adapt",
-            ["--init_checkpoint=docs", "--input=README.md", "--model_dir=run", "--task_data=absent"],
-            "absent/train/manifest.json does not",
-        ),
+        ("adapt", ["--init_checkpoint=absent", "--input=texts", "--model_dir=run"],
+         "init_checkpoint: there is no checkpoint at absent: expected"),
+        ("adapt", ["--init_checkpoint=docs", "--input=absent.txt", "--model_dir=run"],
+         "--input: no corpus file"),
+        ("adapt", ["--init_checkpoint=docs", "--input=README.md", "--model_dir=run", "--task_data=absent"],
+         "absent/train/manifest.json does not"),
         ("tpu_compile", ["--data=absent"], "absent/manifest.json does not exist"),
         ("tpu_compile", ["--export=absent"], "--export: absent has no saved_model.pb; expected a version"),
         ("tpu_compile", ["--config_file=absent.yaml"], "--config_file=absent.yaml: there is no such file"),
-        (
-            "convert_checkpoint",
-            ["--input=absent", "--output=hf://people/reviews"],
-            "there is no checkpoint at absent: expected",
-        ),
+        ("convert_checkpoint", ["--input=absent", "--output=hf://people/reviews"],
+         "there is no checkpoint at absent: expected"),
         ("convert_checkpoint", ["--input=absent"], "there is no checkpoint at absent: expected"),
         ("serve", ["--model=absent"], "absent is not a folder: expected one that `xlnet-tf export`"),
-        (
-            "pretrain",
-            ["--train_data=absent", "--model_dir=run", "--config_file="],
-            "absent/manifest.json does",
-        ),
+        ("pretrain", ["--train_data=absent", "--model_dir=run", "--config_file="], "absent/manifest.json do"),
         ("predict", ["--model_dir=absent/ckpt-5/", "--input=text=ba"], "no checkpoint at absent/ckpt-5/"),
         ("finetune", ["--data=absent", "--model_dir=run"], "absent/train/manifest.json does not exist"),
         ("finetune", ["--data=absent", "--model_dir=run", "--config_file=glue/sst2"], "mean glue/sst-2?"),
         ("pretrain", ["--train_data=absent", "--model_dir=run"], "absent/manifest.json does not exist"),
-        (
-            "pretrain",
-            ["--config_file=micro", "--init_checkpoint=runs/absent", "--model_dir=run"],
-            "init_checkpoint: there is no checkpoint at runs/absent (",
-        ),
+        ("pretrain", ["--config_file=micro", "--init_checkpoint=runs/absent", "--model_dir=run"],
+         "init_checkpoint: there is no checkpoint at runs/absent ("),
     ],
-)
+)  # fmt: skip
 def test_what_is_not_there_is_named_before_tensorflow_is_loaded(command, flags, message):
     done = run_in_fork(f"run_scripts.{command}", *flags)
     assert (done.returncode, done.heavy) == (1, [])
@@ -134,11 +110,14 @@ def test_help_has_the_flags_that_its_text_mentions(command):
     prose = [part for part in text.split("\n\n") if not re.search("^ ", part, re.MULTILINE)]
     assert all(len(line) <= 80 for part in prose for line in part.splitlines())
     assert not re.search("^python -m", text, re.MULTILINE)
+    everything = re.sub(r" \(required[^)]*\)", "", help_of(command)[0].stdout)
+    meanings = re.findall(r"^  --[^:]*: ([a-z]+) ", everything, re.MULTILINE)  # sentences
+    assert set(meanings) <= {"length", "permutation", "table"}  # values of their flags
     # Lines are broken between words only, and those of examples stay as they are.
     assert not re.search(r"-$", paragraphs, re.MULTILINE) and not re.search(r"\S {4,}--", text)
 
 
-def test_required_flags_are_marked_and_come_first():
+def test_help_shows_required_flags_first_and_defaults_and_values():
     shown = run_in_fork("run_scripts.adapt", "--help").stdout.partition("\nflags:\n")[2]
     names = re.findall(r"^  --(?:\[no\])?(\w+)", shown, re.MULTILINE)
     assert names[:3] == ["init_checkpoint", "input", "model_dir"]
@@ -146,14 +125,14 @@ def test_required_flags_are_marked_and_come_first():
     assert "  --output_dir (required): Folder" in shown
     assert "  --train (required: one of --train, --dev, --test): The train split" in shown
     assert shown.count("(required") == 5
-
-
-def test_help_shows_defaults_and_values():
     shown = " ".join(run_in_fork("run_scripts.sizing", "--help").stdout.split())
     assert "--preset: Size of the model. (one of micro, tiny, base, large; default: large)" in shown
     assert "that a request to the storage waits. (a non-negative number; default: 0.05)" in shown
     assert "GB of text in the corpus, unpacked. (a positive number; default: 158)" in shown
     assert "--[no]bidirectional" not in shown
+    assert max(map(len, run_scripts_main.listing().splitlines())) <= 100
+    error = run_in_fork("run_scripts.convert_checkpoint").stderr
+    assert "for example: " in error and "\\" not in error  # a whole command
 
 
 @pytest.mark.parametrize(
@@ -166,13 +145,6 @@ def test_an_argument_without_a_name_stands_for_one_flag(arguments):
         flags.DEFINE_bool("json", False, "")
         assert command_line.parse(["command", *arguments], positional="model_dir") == ["command"]
         assert (values.model_dir, values.json) == ("absent/a/b", "--json" in arguments)
-
-
-@pytest.mark.parametrize("command", ["doctor", "convert_checkpoint"])
-def test_a_second_argument_without_a_name_is_refused(command):
-    """So the first stands for a flag."""
-    done = run_in_fork(f"run_scripts.{command}", "one", "two")
-    assert "unexpected argument 'two'" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -252,22 +224,6 @@ def test_commands_of_many_flags_have_a_first_screen():
     } | {"run_scripts.convert_records"}
 
 
-def test_the_list_of_commands_fits_a_terminal():
-    assert max(map(len, run_scripts_main.listing().splitlines())) <= 100
-
-
-@pytest.mark.parametrize("command", sorted(COMMANDS))
-def test_meanings_of_flags_are_sentences(command):
-    text = re.sub(r" \(required[^)]*\)", "", help_of(command)[0].stdout)
-    meanings = re.findall(r"^  --[^:]*: ([a-z]+) ", text, re.MULTILINE)
-    assert set(meanings) <= {"length", "permutation", "table"}  # values of their flags
-
-
-def test_the_example_of_an_error_is_a_whole_command():
-    error = run_in_fork("run_scripts.convert_checkpoint").stderr
-    assert "for example: " in error and "\\" not in error
-
-
 def test_the_first_screen_has_groups_and_the_values_that_will_be_used():
     recipe = run_in_fork("run_scripts.finetune", "--config_file=glue/rte", "--help").stdout
     shown = " ".join(recipe.split())
@@ -294,9 +250,11 @@ def test_the_first_screen_has_groups_and_the_values_that_will_be_used():
             "--config_file and --nostrict",
         ),
         ("doctor", ["--json"], "--text_file and --json are for the checks of a model: give its name"),
+        ("doctor", ["one", "two"], "unexpected argument 'two'"),
+        ("convert_checkpoint", ["one", "two"], "unexpected argument 'two'"),
     ],
 )
-def test_flags_without_effect_are_refused(command, arguments, message):
+def test_flags_without_effect_are_refused_and_second_arguments_without_a_name(command, arguments, message):
     done = run_in_fork(f"run_scripts.{command}", *arguments)
     assert done.returncode == 1 and done.stderr.startswith(f"ERROR: {message}")
 

@@ -53,15 +53,9 @@ def test_excerpts_are_the_code(excerpt):
         source = source[source.index(quoted) + len(quoted) :]
 
 
-def test_every_code_block_names_its_source():
+def test_the_pages_show_the_code_the_pictures_and_equations_that_github_renders():
     assert PAGE.count("```python") == len(EXCERPTS) >= 10
-
-
-def test_the_pages_show_the_pictures():
     assert set(re.findall(r"\]\((?:[^)]*/)?(\w+)\.png\)", PAGE)) == set(draw_pictures.PICTURES)
-
-
-def test_equations_avoid_what_github_does_not_render():
     equations = re.findall(r"\$\$?[^$]+\$\$?", PAGE)
     assert len(equations) > 20 and PAGE.count("$$") == 2 * len(re.findall(r"^\$\$.*\$\$$", PAGE, re.M))
     for equation in equations:
@@ -81,17 +75,8 @@ def test_committed_pictures_are_what_the_script_draws(tmp_path):
         changed = (np.abs(drawn - committed).max(axis=-1) > 0.3).mean()
         assert changed < 5e-4, f"{name} changed: run python -m docs.draw_pictures"
         assert (DOCS / "pictures" / f"{name}.png").stat().st_size < 200_000
-
-
-def test_pictures_have_an_opaque_white_background():
-    for name in draw_pictures.PICTURES:
-        pixels = image.imread(DOCS / "pictures" / f"{name}.png")
-        assert (pixels[0] == 1).all() and (pixels[..., 3:] == 1).all()
-
-
-def test_every_stream_has_its_own_color():
-    colors = {to_rgb(color) for color in draw_pictures.STREAM_COLORS}
-    assert len(colors) >= len(draw_pictures.STREAM_LENGTHS)
+        assert (committed[0] == 1).all() and (committed[..., 3:] == 1).all()  # opaque and white
+    assert len({to_rgb(color) for color in draw_pictures.STREAM_COLORS}) >= len(draw_pictures.STREAM_LENGTHS)
 
 
 def test_example_of_four_tokens():
@@ -106,15 +91,11 @@ def test_example_of_four_tokens():
     assert not numbers[2, :4].any()  # the first in the order
 
 
-def test_table_of_ranks():
-    order = draw_pictures.sample_order()
-    header, line, values = re.findall(r"^\|.*\|$", PAGE[PAGE.index("| token | New") :], re.M)[:3]
-    assert tuple(header.split(" | ")[1:]) == (*order.tokens[:-1], order.tokens[-1] + " |")
-    assert [int(value) for value in re.findall(r"\d+", values)] == order.rank.tolist()
-
-
 def test_the_order_is_as_the_page_describes_it():
     order = draw_pictures.sample_order()
+    header, _, values = re.findall(r"^\|.*\|$", PAGE[PAGE.index("| token | New") :], re.M)[:3]
+    assert tuple(header.split(" | ")[1:]) == (*order.tokens[:-1], order.tokens[-1] + " |")
+    assert [int(value) for value in re.findall(r"\d+", values)] == order.rank.tolist()
     rank = dict(zip(order.tokens, order.rank))
     assert rank["York"] < rank["New"] and rank["sleeps"] < rank["hurry"]
     first = np.arange(len(order.tokens)) < draw_pictures.REUSE_LEN

@@ -45,17 +45,9 @@ def test_a_run_of_5000_steps(tmp_path, monkeypatch):
     toy.make_records(tmp_path / "records", segments=((450, 450), (250, 250)))
     toy.make_records(tmp_path / "dev", segments=((7, 5), (4, 3)), seed=1)
     params = settings(tmp_path)
-    params.override(
-        {
-            "task": {"train_data": {"global_batch_size": 256}},
-            "trainer": {
-                "train_steps": 5000,
-                "steps_per_loop": 20,
-                "checkpoint_interval": 100,
-                "validation_interval": 500,
-            },
-        }
-    )
+    intervals = {"steps_per_loop": 20, "checkpoint_interval": 100, "validation_interval": 500}
+    task = {"train_data": {"global_batch_size": 256}}
+    params.override({"task": task, "trainer": {"train_steps": 5000, **intervals}})
     memory = Memory(monkeypatch, Progress, "train")
     pretraining.pretrain(params, str(tmp_path / "model"))
     assert len(memory.samples) == 250 and memory.growth() < FLAT
@@ -79,15 +71,9 @@ def test_a_corpus_of_1_gb(tmp_path, monkeypatch):
 
     monkeypatch.setattr(worker, "build_job", build_and_forget)
     memory = Memory(monkeypatch, worker, "build_job")
-    manifest = build_pretraining_records(
-        PretrainingOptions(
-            input=[str(tmp_path / "corpus.txt")],
-            tokenizer=str(tmp_path / "spiece.model"),
-            output_dir=str(tmp_path / "records"),
-            seq_len=512,
-            num_workers=1,
-        )
-    )
+    files = {"input": [str(tmp_path / "corpus.txt")], "tokenizer": str(tmp_path / "spiece.model")}
+    where = {"output_dir": str(tmp_path / "records"), "seq_len": 512, "num_workers": 1}
+    manifest = build_pretraining_records(PretrainingOptions(**files, **where))
     assert manifest.statistics["bytes"] > 1e9
     assert len(memory.samples) > 200 and memory.growth() < FLAT
 

@@ -46,9 +46,14 @@ def test_other_keys_that_are_missing_stay_what_they_are():
 
 
 @pytest.mark.parametrize(
-    "body", ["print('few')", "print('more\\n' * 100_000)", "print('few'); raise errors.UserError('x')"]
+    ("body", "arguments"),
+    [
+        ("print('few')", ()),
+        ("print('more\\n' * 100_000)", ()),
+        ("print('few'); raise errors.UserError('x')", ()),
+        ("print('few')", ("--help",)),
+    ],
 )
-@pytest.mark.parametrize("arguments", [(), ("--help",)])
 def test_a_broken_pipe_ends_quietly(body, arguments, unread):
     result = run(body, arguments, stdout=unread)
     assert result.returncode == 141
@@ -61,12 +66,6 @@ def test_a_broken_pipe_of_messages_ends_quietly(unread):
     assert run("raise errors.UserError('x')", stderr=unread).returncode == 141
 
 
-def test_a_pipe_of_something_else_is_an_error():
-    result = run("raise BrokenPipeError(32, 'the worker has ended')")
-    assert result.returncode == 1
-    assert result.stderr == b"ERROR: [Errno 32] the worker has ended\n"
-
-
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -76,10 +75,12 @@ def test_a_pipe_of_something_else_is_an_error():
             "raise FileNotFoundError('/a does not exist: check its name')",
             b"/a does not exist: check its name",
         ),
+        ("raise BrokenPipeError(32, 'the worker has ended')", b"[Errno 32] the worker has ended"),
     ],
 )
-def test_an_error_of_a_file_names_it_first(body, message):
-    assert run(body).stderr == b"ERROR: " + message + b"\n"
+def test_an_error_of_a_file_names_it_first_and_a_pipe_of_something_else_is_an_error(body, message):
+    result = run(body)
+    assert (result.returncode, result.stderr) == (1, b"ERROR: " + message + b"\n")
 
 
 def test_a_name_that_is_not_utf_8_is_one_line():
@@ -124,10 +125,8 @@ def test_what_the_terminal_cannot_show_is_escaped(encoding, expected):
 
 
 def test_what_beam_logs_about_the_error_that_ends_a_command_is_left_out():
-    body = (
-        "from absl import logging; error = errors.UserError('x'); "
-        "logging.error('y', exc_info=error); raise error"
-    )
+    body = "from absl import logging; error = errors.UserError('x'); "
+    body += "logging.error('y', exc_info=error); raise error"
     assert run(body).stderr == b"ERROR: x\n"
     assert b"ERROR: y" in run(body.replace("errors.UserError", "OSError")).stderr
 

@@ -37,6 +37,8 @@ def test_flags_become_options():
     assert from_flags(Options, parsed(*given, *widths, "--mode=slow", "--noheader")) == Options(
         "x", ["c", "d"], ["0", "1"], [3, 2], 8, 2, 1e-3, "slow", False
     )
+    found = from_flags(Options, parsed("--output_dir=x", "--size=3"), size=5, stride=6, seed=9)
+    assert (found.size, found.stride, found.seed, found.rate) == (3, 6, 9, 0.5)  # flags count more
 
 
 def test_every_option_is_a_flag_with_help_and_default():
@@ -47,11 +49,6 @@ def test_every_option_is_a_flag_with_help_and_default():
     assert values["files"].default == ["a", "b"] and values["header"].default is None
     with pytest.raises(flags.IllegalFlagValueError, match="output_dir"):
         parsed()
-
-
-def test_flags_that_are_given_count_more_than_defaults():
-    found = from_flags(Options, parsed("--output_dir=x", "--size=3"), size=5, stride=6, seed=9)
-    assert (found.size, found.stride, found.seed, found.rate) == (3, 6, 9, 0.5)
 
 
 @pytest.mark.parametrize(

@@ -96,9 +96,8 @@ def test_its_predictions_are_written_and_served(data, run, small_tokenizer, caps
     serve = tf.saved_model.load(str(data / "served" / "1")).signatures["serving_default"]
     answers = serve(text_a=tf.constant([r["a"] for r in rows]), text_b=tf.constant([r["b"] for r in rows]))
     np.testing.assert_allclose(answers["scores"], [line["scores"] for line in lines], atol=1e-4)
-    assert [answer.decode() for answer in answers["preferred"].numpy()] == [
-        line["preferred"] for line in lines
-    ]
+    preferred = [answer.decode() for answer in answers["preferred"].numpy()]
+    assert preferred == [line["preferred"] for line in lines]
 
 
 @pytest.mark.integration
@@ -134,11 +133,16 @@ def test_suites_over_the_tasks_find_it_in_the_registry(small_tokenizer):
     assert model(heads.random_features("preference", np.random.default_rng(0))).shape == (heads.B, 2)
 
 
-def test_a_dry_run_describes_it(data, tmp_path, capsys):
+def test_a_dry_run_describes_it_and_its_flag_is_an_error_for_other_tasks(
+    data, tmp_path, capsys, small_tokenizer
+):
     command(finetune, f"--data={data}", f"--config_file={data}/recipe.yaml", f"--model_dir={tmp_path}/run",
             "--dry_run")  # fmt: skip
     assert "48 records of 24 tokens" in capsys.readouterr().out
     assert not (tmp_path / "run").exists()
+    toy_finetuning.make_examples(tmp_path / "train", small_tokenizer, 4, task="tagging")
+    with pytest.raises(UserError, match="--margin is for preference, not for tagging: leave it out"):
+        command(finetune, f"--data={tmp_path}", f"--model_dir={tmp_path}/run", "--margin=1")
 
 
 @pytest.mark.parametrize("name", ["preference", pytest.param("comparison", marks=pytest.mark.integration)])
@@ -149,12 +153,5 @@ def test_its_step_is_lowered_on_synthetic_data(name):
         lowered = plan.lower(arguments, 2)
     assert lowered.lengths == {"seq_len": 24, "sequences": 2} and len(lowered.hlo) > 1000
     with pytest.raises(UserError, match="these flags have no effect: --num_labels, --sequences. Leave"):
-        plan.check_flags(
-            plan.from_flags(parsed(plan.define_flags, *arguments, "--num_labels=3", "--sequences=3"))
-        )
-
-
-def test_its_flag_is_an_error_for_other_tasks(tmp_path, small_tokenizer):
-    toy_finetuning.make_examples(tmp_path / "train", small_tokenizer, 4, task="tagging")
-    with pytest.raises(UserError, match="--margin is for preference, not for tagging: leave it out"):
-        command(finetune, f"--data={tmp_path}", f"--model_dir={tmp_path}/run", "--margin=1")
+        more = parsed(plan.define_flags, *arguments, "--num_labels=3", "--sequences=3")
+        plan.check_flags(plan.from_flags(more))

@@ -39,28 +39,20 @@ TOO_NEW = {
 }  # fmt: skip
 
 
-def test_the_version_is_that_of_the_package():
+def test_version_types_and_pythons_are_named_alike_everywhere():
+    setuptools = PROJECT["tool"]["setuptools"]
     assert "version" in PROJECT["project"]["dynamic"]
-    assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "xlnet_tf.__version__"}
+    assert setuptools["dynamic"]["version"] == {"attr": "xlnet_tf.__version__"}
     assert re.fullmatch(r"\d+\.\d+\.\d+", xlnet_tf.__version__)
-
-
-def test_type_checkers_find_the_marker_of_typed_packages():
+    assert "py.typed" in setuptools["package-data"]["xlnet_tf"]
     assert (resources.files("xlnet_tf") / "py.typed").is_file()
-    assert "py.typed" in PROJECT["tool"]["setuptools"]["package-data"]["xlnet_tf"]
-
-
-def test_pythons_are_named_alike_everywhere():
     assert PROJECT["project"]["requires-python"] == f">={PYTHONS[0]},<3.{int(PYTHONS[-1][2:]) + 1}"
     assert PROJECT["tool"]["ruff"]["target-version"] == "py310"
     assert PROJECT["tool"]["mypy"]["python_version"] == PYTHONS[0]
     makefile = (REPOSITORY / "Makefile").read_text()
     assert "(3, 10) <= sys.version_info < (3, 14)" in makefile and "--python-version 3.10" in makefile
-
-
-def test_packages_without_a_wheel_install_with_old_pips():
-    """Before version 23.1, pip runs the setup.py of a source archive itself, without what that needs."""
-    (install,) = re.findall(r".*--requirement requirements.lock", (REPOSITORY / "Makefile").read_text())
+    # Before version 23.1, pip runs the setup.py of a source archive itself, without what that needs.
+    (install,) = re.findall(r".*--requirement requirements.lock", makefile)
     assert "--use-pep517" in install
 
 
@@ -90,9 +82,8 @@ def too_new(tree):
 
 def requirements(*extras):
     """Returns what the project and some of its extras ask for."""
-    lines = []
-    for extra in ("", *(f"-{extra}" for extra in extras)):
-        lines += (REPOSITORY / f"requirements{extra}.txt").read_text().splitlines()
+    files = [REPOSITORY / f"requirements{extra}.txt" for extra in ("", *(f"-{extra}" for extra in extras))]
+    lines = [line for file in files for line in file.read_text().splitlines()]
     return [Requirement(line.partition("  #")[0]) for line in lines if line and not line.startswith("#")]
 
 
@@ -108,22 +99,13 @@ def test_the_lock_pins_each_package_once_for_every_python(python, machine):
     here = environment(python, machine)
     locked = [pin for pin, _ in pins() if not pin.marker or pin.marker.evaluate(here)]
     versions = {pin.name.replace("_", "-").lower(): str(pin.specifier)[2:] for pin in locked}
-    assert len(versions) == len(locked)
-    wanted = requirements(*locked_extras())
-    for wish in wanted:
+    assert len(versions) == len(locked) and all(hashes for _, hashes in pins())
+    assert "://" not in (REPOSITORY / "requirements.lock").read_text()  # no index
+    # What the Makefile puts into the lock.
+    line = re.search(r"^LOCKED := (.*)$", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)[1]
+    for wish in requirements(*re.findall(r"requirements-([\w-]+)\.txt", line)):
         if not wish.marker or wish.marker.evaluate(here):
             assert wish.specifier.contains(versions[wish.name.replace("_", "-").lower()]), wish
-
-
-def locked_extras():
-    """Returns the extras that the Makefile puts into the lock."""
-    line = re.search(r"^LOCKED := (.*)$", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)[1]
-    return re.findall(r"requirements-([\w-]+)\.txt", line)
-
-
-def test_the_lock_has_checksums_and_no_index():
-    assert all(hashes for _, hashes in pins())
-    assert "://" not in (REPOSITORY / "requirements.lock").read_text()
 
 
 def test_every_extra_is_one_of_the_package():
@@ -179,15 +161,11 @@ def test_an_audit_says_what_it_found_and_what_it_could_not_check(tmp_path):
     assert audited(tmp_path, "sys.exit('ConnectionError')")[0].startswith("vulnerabilities: NOT CHECKED")
     flaw = {"name": "b", "version": "1", "vulns": [{"id": "CVE-1", "fix_versions": ["2"]}]}
     answer = [{"name": "a", "skip_reason": "x"}, {"name": "c", "version": "1", "vulns": []}]
-    text, is_fine = audited(
-        tmp_path, f"print(json.dumps({{'dependencies': {[*answer, flaw]}}})); sys.exit(1)"
-    )
+    found = f"print(json.dumps({{'dependencies': {[*answer, flaw]}}})); sys.exit(1)"
+    text, is_fine = audited(tmp_path, found)
     assert text == "vulnerabilities: 1 in 2 packages (pypi)\n  b 1: CVE-1, fixed in 2\n  not checked: a"
     assert not is_fine
     assert audited(tmp_path, f"print(json.dumps({{'dependencies': {answer}}}))")[1]
-
-
-def test_the_audit_lists_a_licence_for_every_package_of_this_machine():
     listed = audit.licences().splitlines()
     assert sum(len(line.split(": ", 1)[1].split(", ")) for line in listed[1:]) == len(audit.here()) > 100
     assert any(re.match("  Apache.*tensorflow", line) for line in listed)

@@ -82,10 +82,12 @@ def test_an_entry_has_the_variables_of_its_head(entry, tmp_path):
 def test_names_lead_to_one_task():
     known = task_registry.names()
     assert len(set(known)) == len(known)
-    assert {name: task_registry.find(name).name for name in ("squad", "choice", "race", "tagging")} == {
-        "squad": "question_answering", "choice": "multiple_choice", "race": "multiple_choice",
-        "tagging": "tagging",
-    }  # fmt: skip
+    for name, task in (
+        ("squad", "question_answering"),
+        ("choice", "multiple_choice"),
+        ("tagging", "tagging"),
+    ):
+        assert task_registry.find(name).name == task
     with pytest.raises(UserError, match="no task 'parsing': expected one of classification, regression, q"):
         task_registry.find("parsing")
 
@@ -129,15 +131,12 @@ def test_a_flag_of_other_tasks_is_an_error_that_names_those_that_have_it(entry, 
         flags.check_task(OF_TASKS, [flag], entry.name)
 
 
-def test_help_says_which_tasks_a_flag_is_for():
-    values = parsed()
-    assert values["ranking_loss"].help.endswith("Loss of training. For ranking. Sets task.loss.")
-    assert "For classification, regression." in values["head_name"].help
-
-
 def test_a_registered_task_is_found(tmp_path, small_tokenizer):
     examples = toy.make_examples(tmp_path, small_tokenizer, 2)
     with pytest.raises(UserError, match="has examples for 'toy': expected one of classification, regression"):
         task_registry.entry_for_set(examples)
     with tasks.registered(toy.ENTRY):
         assert task_registry.entry_for_set(examples) is toy.ENTRY
+    values = parsed()
+    assert values["ranking_loss"].help.endswith("Loss of training. For ranking. Sets task.loss.")
+    assert "For classification, regression." in values["head_name"].help

@@ -5,9 +5,11 @@ import json
 
 import pytest
 
-from benchmarks import harness, memory
+from benchmarks import data as benchmark_data
+from benchmarks import engines, harness, memory
 from benchmarks.step import HUGGING_FACE, OURS
 from tests.benchmarks.conftest import run_script
+from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 
 
@@ -26,19 +28,22 @@ def test_candidates_run_in_turn_and_the_first_round_is_not_counted(monkeypatch):
     assert (timings["a"].wall, timings["b"].wall) == (2, 6)
 
 
-def test_a_missing_text_is_an_error_that_helps():
+def test_what_is_not_there_or_not_known_is_an_error_that_helps():
     with pytest.raises(UserError, match="nothing.txt does not exist: give --text .*make demo"):
         harness.existing("nothing.txt", harness.DEMO_TEXT, "text")
     with pytest.raises(UserError, match="nowhere.model does not exist: give --tokenizer"):
         harness.existing(None, "nowhere.model", "tokenizer")
+    done = run_script("data", "--workers=1,0,two")
+    assert done.returncode == 1
+    assert "ERROR: --workers has 0, two: expected numbers of processes" in done.stderr
+    with pytest.raises(UserError, match="--modes has fast: expected some of graph, xla"):
+        harness.check_known("modes", ["graph", "fast"], ("graph", "xla"))
 
 
 def test_figures_are_printed_in_columns_and_written_as_json(tmp_path, capsys):
     path = tmp_path / "new" / "report.json"
-    rows = [
-        {"": "ours", "s": 0.12345, "steps": 12000},
-        {"": "Model Garden's", "s": float("nan"), "MB": 2500.4},
-    ]
+    rows = [{"": "ours", "s": 0.12345, "steps": 12000}]
+    rows += [{"": "Model Garden's", "s": float("nan"), "MB": 2500.4}]
     harness.publish({"A step": rows}, str(path))
     assert json.loads(path.read_text())["A step"][1] == {"": "Model Garden's", "s": None, "MB": 2500.4}
     assert capsys.readouterr().out.splitlines()[2:6] == [
@@ -63,24 +68,90 @@ def test_script(corpus_file, tokenizer_file, tmp_path):
     assert all(part in done.stdout for part in (report["machine"]["date"], "MB/s", "examples/s"))
 
 
-def test_scripts_refuse_what_they_do_not_know():
-    done = run_script("data", "--workers=1,0,two")
-    assert done.returncode == 1
-    assert "ERROR: --workers has 0, two: expected numbers of processes" in done.stderr
-    with pytest.raises(UserError, match="--modes has fast: expected some of graph, xla"):
-        harness.check_known("modes", ["graph", "fast"], ("graph", "xla"))
-
-
 @pytest.mark.integration
 def test_memory_of_training(monkeypatch):
     monkeypatch.setattr(memory, "PRETRAINING", {OURS: [memory.LIBRARIES, "graph"], HUGGING_FACE: ["fused"]})
     monkeypatch.setattr(memory, "FINETUNING", {OURS: ["graph recompute"]})
     options = memory.MemoryOptions(preset="micro", seq_len=32, finetuning_rows=2)
     pretraining, finetuning = memory.measure(options).values()
-    assert [row[""] for row in pretraining + finetuning] == [
-        "ours libraries",
-        "ours graph",
-        "ours graph recompute",
-    ]
+    names = ["ours libraries", "ours graph", "ours graph recompute"]
+    assert [row[""] for row in pretraining + finetuning] == names
     libraries, graph, recompute = (row["GB"] for row in pretraining + finetuning)
     assert 0.1 < libraries < graph < 5 and libraries < recompute < 5
+
+
+SIZES = {"seq_len": 32, "num_predict": 4}
+
+
+def test_builder(corpus_file, tokenizer_file):
+    before = [getattr(owner, name) for owner, name, _ in benchmark_data.STAGES]
+    result = benchmark_data.measure_builder(corpus_file, str(tokenizer_file), 1, **SIZES)
+    rates, shares = result.values()
+    assert [row[""] for row in rates] == ["builder", "sentencepiece"]
+    assert all(row["MB/s"] > 0 and row["MB per CPU s"] > 0 for row in rates)
+    shares = {row[""]: row["share"] for row in shares}
+    assert set(shares) == {"other", "read and clean", "encode", "sample", "statistics", "write"}
+    assert all(share > 0 for share in shares.values())
+    assert sum(shares.values()) == pytest.approx(1)
+    assert [getattr(owner, name) for owner, name, _ in benchmark_data.STAGES] == before
+
+
+def test_the_time_of_an_inner_stage_is_not_the_outer_stages(monkeypatch):
+    clock = [0.0]
+
+    class Library:
+        @staticmethod
+        def inner():
+            clock[0] += 1
+
+        @staticmethod
+        def outer():
+            clock[0] += 10
+            Library.inner()
+            clock[0] += 100
+
+    monkeypatch.setattr(benchmark_data, "STAGES", ((Library, "inner", "in"), (Library, "outer", "out")))
+    monkeypatch.setattr(benchmark_data.time, "perf_counter", lambda: clock[0])
+    with benchmark_data.timed_stages() as seconds:
+        clock[0] += 1000
+        Library.outer()
+    assert seconds == {"in": 1, "out": 110, "other": 1000}
+
+
+@pytest.mark.integration
+def test_reader(corpus_file, tokenizer_file):
+    result = benchmark_data.measure_reader(corpus_file, str(tokenizer_file), 1, rows=4, batches=3, **SIZES)
+    [figures] = result["Reader, 4 rows of 32 tokens and 4 targets"]
+    assert figures["examples/s"] > 0
+    # int32 ids, uint8 segments and int16 ranks of 32 tokens; int16 targets; direction, next sentence and
+    # stream start of a byte each, and the int32 document offset.
+    assert figures["bytes an example, to the device"] == 32 * (4 + 1 + 2) + 4 * 2 + 3 + 4
+
+
+ENGINE_SIZES = {"rows": 4, "seq_len": 32, "num_predict": 4}
+
+
+@pytest.mark.integration
+def test_builder_and_embeddings_are_measured_on_every_engine(corpus_file, tokenizer_file):
+    pytest.importorskip("apache_beam", reason="requirements-beam.txt")
+    config = XLNetConfig.preset("micro")
+    found = engines.measure_engines(
+        corpus_file, str(tokenizer_file), config, engines=["local", "beam"], workers=[2], **ENGINE_SIZES
+    )
+    assert [title.split(",")[0] for title in found] == ["Builder", "Embeddings"]
+    for rows in found.values():
+        assert [row[""] for row in rows] == ["local, 2 workers", "beam, 2 workers"]
+        assert set(rows[0]) == {"", "per s", "s to start", "per CPU s", "CPU s to start"}
+
+
+def test_what_the_start_hides_is_no_rate():
+    """A larger run that happens to take no longer once gave a negative rate."""
+    assert engines._rate_and_start(600, "s", 17.0, 23.0) == {"per s": 200.0, "s to start": 14.0}
+    assert engines._rate_and_start(600, "s", 17.0, 16.0) == {"per s": None, "s to start": None}
+
+
+def test_an_engine_that_is_not_installed_is_named(corpus_file, tokenizer_file, monkeypatch):
+    monkeypatch.setitem(engines.ENGINES, "dask", ("apache_beam_of_nobody",))
+    with pytest.raises(UserError, match="dask needs apache_beam_of_nobody: install it or change --engines"):
+        options = {"engines": ["dask"], "workers": [1], **ENGINE_SIZES}
+        engines.measure_engines(corpus_file, str(tokenizer_file), XLNetConfig.preset("micro"), **options)

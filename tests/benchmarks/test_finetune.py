@@ -55,14 +55,13 @@ def test_model_garden_does_not_see_the_padding(data, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("modes", "message"),
+    ("options", "message"),
     [
-        (("length", "sorted"), "modes has sorted; expected some of length, packed"),
-        (("packed",), "lacks length"),
+        ({"modes": ("length", "sorted")}, "modes has sorted; expected some of length, packed"),
+        ({"modes": ("packed",)}, "lacks length"),
+        ({"dtypes": ("float8",)}, "dtypes has float8; expected some of float32, bfloat16"),
     ],
 )
-def test_modes_that_cannot_be_compared(modes, message):
+def test_modes_that_cannot_be_compared(options, message):
     with pytest.raises(UserError, match=message):
-        benchmark.Plan(data="records", modes=modes)
-    with pytest.raises(UserError, match="dtypes has float8; expected some of float32, bfloat16"):
-        benchmark.Plan(data="records", dtypes=("float8",))
+        benchmark.Plan(data="records", **options)

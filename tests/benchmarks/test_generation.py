@@ -24,16 +24,9 @@ for line in sys.stdin:
 
 @pytest.mark.integration
 def test_measure(peer_python):
-    report = benchmark.measure(
-        TINY,
-        batches=(1, 3),
-        prompt_lens=(5,),
-        new_tokens=4,
-        repeats=2,
-        bfloat16=True,
-        runtimes=benchmark.RUNTIMES,
-        peer_python=peer_python,
-    )
+    options = {"bfloat16": True, "runtimes": benchmark.RUNTIMES, "peer_python": peer_python}
+    sizes = {"batches": (1, 3), "prompt_lens": (5,), "new_tokens": 4, "repeats": 2}
+    report = benchmark.measure(TINY, **sizes, **options)
     [rows] = report.values()
     ours = ("ours", "ours bfloat16", "openvino float32", "openvino int8", "openvino int4")
     names = (*ours, "hugging_face")

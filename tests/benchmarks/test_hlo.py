@@ -3,20 +3,24 @@
 import json
 
 import pytest
+import tensorflow as tf
 
 from benchmarks import hlo as run_hlo
 from tests.benchmarks.conftest import run_script
 from xlnet_tf.errors import UserError
 from xlnet_tf.tpu import runner
+from xlnet_tf.tpu.lowering import lower
 
 
 @pytest.fixture
-def hlo():
+def jax(monkeypatch):
+    pytest.importorskip("jax", reason="JAX is an extra: requirements-tpu-compile.txt")
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+
+
+@pytest.fixture
+def hlo(jax):
     """A program that counts its runs, and halves a matrix that it returns the sum of."""
-    import tensorflow as tf
-
-    from xlnet_tf.tpu.lowering import lower
-
     matrix, runs = tf.Variable(tf.ones([3, 3])), tf.Variable(0, dtype=tf.int64)
 
     def step(inputs):
@@ -28,39 +32,27 @@ def hlo():
     return lower(step, {"rows": tf.TensorSpec([2], tf.int32)}).hlo
 
 
-def test_a_run_continues_with_the_files_of_the_last_one(hlo, monkeypatch):
-    pytest.importorskip("jax", reason="JAX is an extra: requirements-tpu-compile.txt")
-    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    from xlnet_tf.tpu.runner import Runner
-
-    runner = Runner(hlo, "cpu")
-    [counter] = [place for place, value in enumerate(runner.values) if value.dtype == "int64"]
-    [matrix] = [place for place, value in enumerate(runner.values) if value.shape == (3, 3)]
-    first, before = int(runner.values[counter]), float(runner.values[matrix].sum())
-    assert all(runner.step() > 0 for _ in range(3))
-    assert int(runner.values[counter]) == first + 3
-    assert float(runner.values[matrix].sum()) == pytest.approx(before / 8)
+def test_a_run_continues_with_the_files_of_the_last_one(hlo):
+    running = runner.Runner(hlo, "cpu")
+    [counter] = [place for place, value in enumerate(running.values) if value.dtype == "int64"]
+    [matrix] = [place for place, value in enumerate(running.values) if value.shape == (3, 3)]
+    first, before = int(running.values[counter]), float(running.values[matrix].sum())
+    assert all(running.step() > 0 for _ in range(3))
+    assert int(running.values[counter]) == first + 3
+    assert float(running.values[matrix].sum()) == pytest.approx(before / 8)
 
 
-def test_a_program_that_is_too_large_is_an_error_that_helps(monkeypatch):
-    pytest.importorskip("jax", reason="JAX is an extra: requirements-tpu-compile.txt")
-    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    import tensorflow as tf
-
-    from xlnet_tf.tpu.lowering import lower
-    from xlnet_tf.tpu.runner import Runner
-
+def test_a_program_that_is_too_large_is_an_error_that_helps(jax):
     def step(inputs):
         row = inputs["row"]
         return tf.reduce_sum(tf.linalg.matmul(row, row, transpose_a=True) ** 2)  # 70 TB between
 
-    runner = Runner(lower(step, {"row": tf.TensorSpec([2, 2**22])}).hlo, "cpu")
+    large = runner.Runner(lower(step, {"row": tf.TensorSpec([2, 2**22])}).hlo, "cpu")
     with pytest.raises(UserError, match="(?s)RESOURCE_EXHAUSTED.*fewer rows.*--batch_per_core.*--recompute"):
-        runner.step()
+        large.step()
 
 
 def test_script(hlo, tmp_path):
-    pytest.importorskip("jax", reason="JAX is an extra: requirements-tpu-compile.txt")
     path, output = tmp_path / "new" / "step.hlo", tmp_path / "report.json"
     runner.save(str(path), hlo, batch_size=2, seq_len=50, flops=10**9, hardware="cpu")
     options = ["--platform=cpu", "--steps=3", "--peak_tflops=0.5", f"--output={output}"]
@@ -79,7 +71,6 @@ def test_a_missing_program_is_an_error_that_helps(tmp_path):
 
 
 def test_a_device_that_is_not_here_is_an_error_that_helps(hlo, tmp_path):
-    pytest.importorskip("jax", reason="JAX is an extra: requirements-tpu-compile.txt")
     path = str(tmp_path / "step.hlo")
     runner.save(path, hlo, batch_size=2, seq_len=50, flops=1, hardware="gpu")
     done = run_script("hlo", f"--hlo={path}", "--platform=gpu", CUDA_VISIBLE_DEVICES="")

@@ -22,17 +22,10 @@ def records(corpus_file, tokenizer_file, tmp_path):
     """Returns a function that builds records, of one direction unless told otherwise."""
 
     def build(name, **options):
-        return builder.build_pretraining_records(
-            builder.PretrainingOptions(
-                input=[str(corpus_file)],
-                tokenizer=str(tokenizer_file),
-                output_dir=str(tmp_path / name),
-                num_workers=1,
-                seq_len=32,
-                stream_segments=4,
-                **{"bidirectional": False} | options,
-            )
-        )
+        given = {"input": [str(corpus_file)], "tokenizer": str(tokenizer_file), "seq_len": 32}
+        given |= {"output_dir": str(tmp_path / name), "num_workers": 1, "stream_segments": 4}
+        options = {"bidirectional": False, **given, **options}
+        return builder.build_pretraining_records(builder.PretrainingOptions(**options))
 
     return build
 
@@ -58,6 +51,11 @@ def test_both_learn_from_the_same_and_a_recipe_by_itself(records, tmp_path):
     assert report["recipe"]["loss"] == last["recipe"] and report["recipe"]["steps"] == 45
     times = report["seconds_per_step"]
     assert report["recipe"]["time_share"] == 45 * times["recipe"] / (30 * times["model_garden"])
+    learning.draw(report | {"unigram_entropy": 2.5}, tmp_path / "loss.png")
+    assert (tmp_path / "loss.png").stat().st_size > 1000
+    both = records("both", bidirectional=True)
+    with pytest.raises(UserError, match="directions forward, backward: expected forward.*--nobidirectional"):
+        learning.train_both(TINY, both, both, PLAN)
     curve, total, by_recipe = learning.tables(report).values()
     assert curve == report["curve"] and by_recipe[0]["loss"] == last["recipe"]
     assert {row[""]: row["last dev loss"] for row in total} == {name: last[name] for name in times}
@@ -77,15 +75,3 @@ def test_evaluation_counts_every_target_once(records):
     theirs = learning.make_model_garden(config, PLAN, batches[0])
     for one in (ours, theirs):
         assert one.evaluate(batches) == pytest.approx(np.log(config.n_token), abs=0.7)
-
-
-def test_the_draw(records, tmp_path):
-    curve = [{"step": step, "ours": 3 - step, "model_garden": 3.5 - step} for step in (0, 1)]
-    learning.draw({"curve": curve, "unigram_entropy": 2.5}, tmp_path / "loss.png")
-    assert (tmp_path / "loss.png").stat().st_size > 1000
-
-
-def test_records_of_both_directions_are_refused(records):
-    train = records("both", bidirectional=True)
-    with pytest.raises(UserError, match="directions forward, backward: expected forward.*--nobidirectional"):
-        learning.train_both(TINY, train, train, PLAN)

@@ -73,49 +73,33 @@ def under_load(monkeypatch, answer):
     return benchmark_load.measure("model", TEXT, benchmark_load.Load(0.3, clients=3, rows=1, longest=400))
 
 
-def test_what_is_right_has_no_errors(monkeypatch):
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_whatever_one_client_meets_is_counted(monkeypatch):
     report = under_load(monkeypatch, lambda client, lengths: lengths)
     assert report["errors"] == {} and min(report["clients"]) >= 4
     assert sum(report["clients"]) == report["requests"]
+    given, asked = [], collections.Counter()
 
-
-def test_whatever_one_client_meets_is_counted(monkeypatch):
-    def answer(client, lengths):
+    def meets(client, lengths):
+        asked[client] += 1
         if client == "client 1":
             raise ValueError("no such row")
-        return lengths
-
-    report = under_load(monkeypatch, answer)
-    assert report["errors"] == {"ValueError: no such row": report["clients"][1]}
-    assert min(report["clients"]) >= 4
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_client_that_ends_early_is_an_error(monkeypatch):
-    asked = []
-
-    def answer(client, lengths):
-        asked.append(client)
-        if client == "client 2" and asked.count(client) > 3:
+        if client == "client 2" and asked[client] > 3:
             raise SystemExit  # no Exception
         return lengths
 
-    report = under_load(monkeypatch, answer)
-    assert report["errors"] == {"client 2 ended after 3 requests": 1}
-    assert report["clients"][2] == 3 < 4 <= min(report["clients"][:2])
+    report = under_load(monkeypatch, meets)
+    one, two, three = report["clients"]
+    assert report["errors"] == {"ValueError: no such row": two, "client 2 ended after 3 requests": 1}
+    assert three == 3 < 4 <= min(one, two)
 
-
-def test_answers_to_others_are_errors(monkeypatch):
-    given = []
-
-    def answer(client, lengths):
+    def to_another(client, lengths):
         if not client.startswith("client"):
             return lengths  # alone, before the load
         given.append(lengths)
         return given[-2:][0]
 
-    (message,) = under_load(monkeypatch, answer)["errors"]
-    assert message == "another answer than without load"
+    assert [*under_load(monkeypatch, to_another)["errors"]] == ["another answer than without load"]
 
 
 def test_answers_are_the_same_but_for_rounding():
@@ -126,15 +110,6 @@ def test_answers_are_the_same_but_for_rounding():
     assert not same([0.5], [0.501]) and not same([b"ab"], [b"ac"]) and not same([100_001], [100_000])
     assert not same([0.5], [0.5, 0.5]) and not same([1.0], [1])
     assert not benchmark_load.same({}, {"a": np.zeros(1)})
-
-
-def test_texts_are_short_and_long():
-    import random
-
-    rng = random.Random(0)
-    lengths = [len(text) for text in benchmark_load._texts(rng, TEXT, 400, 1000)]
-    assert min(lengths) == 1 and max(lengths) > 800
-    assert 100 < sum(length < 32 for length in lengths) < 300
 
 
 def test_what_cannot_be_asked_is_named(model):

@@ -24,32 +24,13 @@ for line in sys.stdin:
 
 @pytest.mark.long
 def test_measure(small_tokenizer, peer_python):
-    report = benchmark_serving.measure(
-        TINY,
-        small_tokenizer,
-        batches=(1, 3),
-        seq_len=8,
-        repeats=2,
-        peer_python=peer_python,
-        runtimes=benchmark_serving.RUNTIMES,
-    )
+    options = {"seq_len": 8, "repeats": 2, "peer_python": peer_python, "runtimes": benchmark_serving.RUNTIMES}
+    report = benchmark_serving.measure(TINY, small_tokenizer, batches=(1, 3), **options)
     [rows] = report.values()
-    names = (
-        "ours float32",
-        "ours bfloat16",
-        "ours openvino float32",
-        "ours openvino bfloat16",
-        "ours openvino int8",
-        "model_garden",
-        "hugging_face",
-        "hugging_face bfloat16",
-        "hugging_face openvino",
-        "hugging_face openvino bfloat16",
-        "hugging_face openvino int8",
-        "hugging_face onnxruntime",
-        "products",
-    )
-    assert [row[""] for row in rows] == [f"{size} x 8, {name}" for size in (1, 3) for name in names]
+    ours = ("float32", "bfloat16", "openvino float32", "openvino bfloat16", "openvino int8")
+    theirs = ("", " bfloat16", " openvino", " openvino bfloat16", " openvino int8", " onnxruntime")
+    names = [*(f"ours {name}" for name in ours), "model_garden", *(f"hugging_face{name}" for name in theirs)]
+    assert [row[""] for row in rows] == [f"{n} x 8, {name}" for n in (1, 3) for name in [*names, "products"]]
     for row in rows:
         assert 0 < row["fastest ms"] <= row["median ms"]
         assert row["examples/s"] == pytest.approx(1e3 * int(row[""][0]) / row["median ms"])
@@ -86,17 +67,14 @@ def test_model_garden_does_not_see_the_padding(tmp_path):
     assert np.abs(served(features) - served(changed)).max() > 1e-5
 
 
-def test_features():
+def test_features_and_a_peer_that_does_not_answer(tmp_path):
     features = benchmark_serving.make_features(90, 2, 6)
     assert [values.shape for values in features.values()] == [(2, 6)] * 3
     assert features["input_word_ids"][:, -2:].tolist() == [[4, 3]] * 2
     assert features["input_word_ids"][:, :-2].min() > 8  # no special symbols
     assert features["input_mask"].min() == 1
     assert features["input_type_ids"].tolist() == [[0, 0, 0, 0, 0, 2]] * 2
-
-
-def test_a_peer_that_does_not_answer_is_an_error_that_helps(tmp_path):
     peer = peers.HuggingFace("/bin/true", "", str(tmp_path), 1)
     with pytest.raises(UserError, match="/bin/true ended without an answer.*--peer_python"):
-        peer.ask(benchmark_serving.make_features(90, 1, 6))
+        peer.ask(features)
     peer.close()

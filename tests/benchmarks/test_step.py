@@ -8,8 +8,11 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks import batches, checkpoints, tpu_step
+from benchmarks import batches, checkpoints, profile, tpu_step
 from benchmarks import step as benchmark_step
+from benchmarks.batches import make_batch
+from benchmarks.profile import Operation
+from benchmarks.step import our_steps
 from tests.helpers import hlo
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
@@ -30,11 +33,6 @@ for line in sys.stdin:
     assert json.loads(line)["mode"]
     print("ANSWER 2.5", flush=True)
 """
-
-
-def test_gemm():
-    rates = benchmark_step.measure_gemm(1, sizes=(16, 32))
-    assert set(rates) == {"16", "32"} and min(rates.values()) > 0
 
 
 def test_flops_match_a_manual_count():
@@ -109,10 +107,19 @@ def test_both_models_get_the_same_batch():
     visible = masks.permutation_visible(batch["permutation_rank"], is_target).numpy()
     np.testing.assert_array_equal(theirs["permutation_mask"], visible)
     assert not visible[:, np.arange(32), np.arange(32)][is_target].any()  # no target sees itself
+    hugging_face = batches.hugging_face_batch(batch)
+    np.testing.assert_array_equal(hugging_face["perm_mask"], 1 - theirs["permutation_mask"])
+    targets = np.einsum("bpt,bt->bp", hugging_face["target_mapping"], hugging_face["input_ids"])
+    np.testing.assert_array_equal(targets, hugging_face["labels"])
     for row in range(4):
         ids = batch["input_word_ids"][row]
         assert theirs["target_ids"][row].tolist() == ids[is_target[row]].tolist()
     assert len({row.tobytes() for row in batch["input_word_ids"]}) == 4
+    batch["target_positions"][:, -1] = -1  # an empty slot is not a target
+    theirs = batches.model_garden_batch(batch)
+    assert theirs["target_mapping"].sum(axis=-1).tolist() == [[1, 1, 1, 0]] * 4
+    with pytest.raises(UserError, match="batch_size is 3.*even"):
+        benchmark_step.measure_step(TINY, 3, repeats=1, gemm_rates=RATES, **SIZES)
 
 
 @pytest.mark.long  # test_modes_compute_what_they_say and test_steps_train have its parts
@@ -140,15 +147,9 @@ def test_step(peer_python):
 
 
 def test_ratios_are_of_the_best_modes():
+    ours = {"graph": 3, "xla": 4, "graph bfloat16": 2, "graph recompute": 3.9, "xla recompute": 2.8}
     seconds = {
-        "ours": {
-            "graph": 3,
-            "xla": 4,
-            "graph bfloat16": 2,
-            "graph recompute": 3.9,
-            "xla recompute": 2.8,
-            "graph recompute cheap": 3.6,
-        },
+        "ours": ours | {"graph recompute cheap": 3.6},
         "model_garden": {"graph": 6, "xla": 9},
         "hugging_face": {"eager": 12, "fused": 10, "bfloat16": 1},
     }
@@ -177,31 +178,6 @@ def test_modes_compute_what_they_say():
     assert xla < first  # it continues with the graph's variables
 
 
-def _steps(who):
-    batch = batches.make_batch(TINY, 2, **SIZES)
-    if who == "ours":
-        return benchmark_step.our_steps(ONE_LAYER, batch, 0.0, ["graph"])
-    return benchmark_step.model_garden_steps(ONE_LAYER, batch, 0.0, ["graph", "xla"])
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("who", ["ours", "model_garden"])
-def test_steps_train(who):
-    step = _steps(who)["graph"]
-    losses = [step() for _ in range(40)]
-    assert losses[-1] < losses[0]
-
-
-def test_hugging_face_gets_the_batch_in_its_form():
-    batch = batches.make_batch(TINY, 2, **SIZES)
-    theirs = batches.hugging_face_batch(batch)
-    np.testing.assert_array_equal(
-        theirs["perm_mask"], 1 - batches.model_garden_batch(batch)["permutation_mask"]
-    )
-    targets = np.einsum("bpt,bt->bp", theirs["target_mapping"], theirs["input_ids"])
-    np.testing.assert_array_equal(targets, theirs["labels"])
-
-
 def test_hugging_face_computes_the_same_loss():
     """With dropout off, on rows read forward; where this Python has PyTorch."""
     for name in ("torch", "transformers"):
@@ -216,29 +192,15 @@ def test_hugging_face_computes_the_same_loss():
         assert float(theirs["fused"]()) < ours
 
 
-def test_an_empty_slot_is_not_a_target():
+@pytest.mark.integration
+def test_steps_train_and_checkpoints_are_measured_in_all_ways():
     batch = batches.make_batch(TINY, 2, **SIZES)
-    batch["target_positions"][:, -1] = -1
-    theirs = batches.model_garden_batch(batch)
-    assert theirs["target_mapping"].sum(axis=-1).tolist() == [[1, 1, 1, 0]] * 2
-
-
-@pytest.mark.integration
-def test_peers_are_measured_in_the_modes_asked_for():
-    result = benchmark_step.measure_step(
-        ONE_LAYER, 2, repeats=1, gemm_rates=RATES, modes=["graph"], peer_modes=["graph"], **SIZES
-    )
-    assert [row[""] for row in next(iter(result.values()))] == ["ours graph", "model_garden graph"]
-
-
-def test_an_odd_batch_is_refused():
-    with pytest.raises(UserError, match="batch_size is 3.*even"):
-        benchmark_step.measure_step(TINY, 3, repeats=1, gemm_rates=RATES, **SIZES)
-
-
-@pytest.mark.integration
-def test_checkpoints_are_measured_in_all_ways():
-    [rows] = checkpoints.measure_checkpoint(_steps("ours")["graph"], repeats=1).values()
+    ours = benchmark_step.our_steps(ONE_LAYER, batch, 0.0, ["graph"])["graph"]
+    theirs = benchmark_step.model_garden_steps(ONE_LAYER, batch, 0.0, ["graph", "xla"])["graph"]
+    for step in (ours, theirs):
+        losses = [step() for _ in range(40)]
+        assert losses[-1] < losses[0]
+    [rows] = checkpoints.measure_checkpoint(ours, repeats=1).values()
     assert [row[""] for row in rows] == ["none", "waiting", "background"]
     assert all(row["s in all"] > row["s to the first step"] for row in rows)
 
@@ -252,3 +214,62 @@ def test_model_gardens_step_for_tpus_updates_in_place():
     assert ("f32", (2, 16, 16)) in hlo.parameters(program)  # its permutation mask
     assert program.lengths == {"seq_len": 16, "num_predict": 3, "memory_len": 0}
     assert hlo.donated(tpu_step.model_garden_step(config, 2, 16, 3, 0.0, gradient_only=True)) == []
+
+
+NARROW = XLNetConfig(n_token=50, n_layer=1, d_model=8, n_head=2, d_head=4, d_inner=10)
+
+
+def test_an_operation_within_another_counts_for_the_outer_one():
+    inner, outer = Operation(2, 5, "", "Mul"), Operation(0, 9, "", "While")
+    after = Operation(9, 12, "", "Add")
+    assert list(profile.outermost([after, inner, outer])) == [outer, after]
+
+
+def test_part_and_name_of_an_operation():
+    for scope, part in (
+        ("pretrainer/encoder/layer_11/attention/MatMul", "attention"),
+        ("gradient_tape/pretrainer/encoder/layer_0/attention_norm/mul", "normalization"),
+        ("pretrainer/encoder/layer_3/feed_forward/MatMul", "feed-forward network"),
+        ("pretrainer/encoder/GatherV2", "embeddings, masks, positions"),
+        ("gradient_tape/pretrainer/MatMul", "vocabulary and loss"),
+        ("MatMul_4", profile.UNNAMED),
+    ):
+        assert profile.part_of(scope) == part
+    for name, parsed in (
+        ("pretrainer/dense/MatMul:MatMul", ("pretrainer/dense/MatMul", "MatMul")),
+        ("a/MatMul:_MklNativeFusedMatMul", ("a/MatMul", "MatMul")),
+        ("a/einsum:_MklBatchMatMulV2", ("a/einsum", "BatchMatMulV2")),
+        ("a/Relu:_Retval", ("a/Relu", "Retval")),
+        ("call", ("", profile.FUSED)),
+        ("ExecutorState::Process", None),
+        ("tf.matmul", None),
+    ):
+        assert profile.parse_name(name) == parsed
+
+
+def test_shares_by_operation_and_part():
+    shares = profile.shares(
+        [
+            Operation(0, 6, "pretrainer/encoder/layer_0/attention/a", "MatMul"),
+            Operation(0, 3, "gradient_tape/pretrainer/encoder/layer_0/attention/a", "Mul"),
+            Operation(3, 4, "", profile.FUSED),
+        ]
+    )
+    assert shares["products"] == 0.6 and shares["busy"] == 10e-12
+    assert shares["operations"] == {"MatMul": 0.6, "Mul": 0.3, profile.FUSED: 0.1}
+    assert shares["parts"] == {
+        "attention": {"forward": 0.6, "backward": 0.3},
+        profile.UNNAMED: {"forward": 0, "backward": 0.1},
+    }
+
+
+@pytest.mark.integration
+def test_a_step_is_profiled():
+    steps = our_steps(NARROW, make_batch(NARROW, 2, 32, 4), 0.1, ["graph"])
+    profiles = profile.measure_profile(steps, repeats=2)
+    by_part, by_operation = profiles.values()
+    assert sum(row["forward"] + row["backward"] for row in by_part) == pytest.approx(1)
+    assert sum(row["share"] for row in by_operation) == pytest.approx(1)
+    # Where XLA fuses a normalization, which depends on the processor, nothing of it has a name.
+    assert {part for _, part in profile.PARTS} - {"normalization"} <= {row[""] for row in by_part}
+    assert by_operation[-1][""] == "others"

@@ -1,12 +1,14 @@
 """Links and tables of all pages, as plain files."""
 
 import functools
+import json
 import pathlib
 import re
 
 import pytest
 
 from tests.docs import pages
+from tests.docs.generators import notebooks
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 DOCS = REPOSITORY / "docs"
@@ -41,9 +43,11 @@ def name(path: pathlib.Path) -> str:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name)
-def test_links_lead_somewhere(path):
+def test_links_lead_somewhere_and_say_what_they_show(path):
     lost = []
-    for _, _, link in _LINK.findall(prose(path)):
+    for picture, text, link in _LINK.findall(prose(path)):
+        assert text.strip(), f"{link} has no text"
+        assert picture or text.lower() not in ("here", "this", "link", "click here"), link
         target, _, anchor = link.partition("#")
         if re.match(r"\w+:", link) or target.startswith("reference/"):  # written when the site is built
             continue
@@ -53,13 +57,6 @@ def test_links_lead_somewhere(path):
         elif anchor and (file.suffix != ".md" or anchor not in anchors(file)):
             lost.append(f"{link}: no such heading")
     assert not lost
-
-
-@pytest.mark.parametrize("path", PAGES, ids=name)
-def test_links_and_pictures_say_what_they_show(path):
-    for picture, text, link in _LINK.findall(prose(path)):
-        assert text.strip(), f"{link} has no text"
-        assert picture or text.lower() not in ("here", "this", "link", "click here"), link
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name)
@@ -76,9 +73,8 @@ def test_markup_follows_the_rules(path):
 def test_every_page_is_listed_by_an_index_page():
     listed = {DOCS / "index.md"}
     for path in DOCS.rglob("index.md"):
-        listed |= {
-            (path.parent / link.partition("#")[0]).resolve() for _, _, link in _LINK.findall(prose(path))
-        }
+        links = [link.partition("#")[0] for _, _, link in _LINK.findall(prose(path))]
+        listed |= {(path.parent / link).resolve() for link in links}
     moved = {path for path in DOCS.rglob("*.md") if path.read_text().startswith("---\norphan: true")}
     assert not [name(path) for path in DOCS.rglob("*.md") if path not in listed | moved]
 
@@ -90,3 +86,22 @@ def test_readme_reads_in_three_minutes():
         for cell in re.split(r"(?<!\\)\|", row):
             shown = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", cell).strip()
             assert len(shown) <= 60, shown
+
+
+@pytest.mark.parametrize("path", notebooks.tutorials(), ids=lambda path: path.stem)
+def test_notebooks_are_the_tutorials(path):
+    page = pages.read(path)
+    text = (notebooks.FOLDER / f"{path.stem}.ipynb").read_text()
+    assert text == notebooks.notebook(page), "run `make notebooks`"
+    cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+    blocks = [block for block in page.blocks if block.runs]  # which test_pages runs, in this order
+    sources = ["".join(cell["source"]).removeprefix("%%bash\n") for cell in cells]
+    assert sources == [block.text.rstrip("\n") for block in blocks]
+
+
+def test_every_tutorial_is_a_valid_notebook():
+    files = {path.stem: path for path in notebooks.FOLDER.glob("*.ipynb")}
+    assert files.keys() == {path.stem for path in notebooks.tutorials()}, "run `make notebooks`"
+    nbformat = pytest.importorskip("nbformat")
+    for path in files.values():
+        nbformat.validate(nbformat.read(path, as_version=4))

@@ -39,13 +39,8 @@ EARLY = (
     "the indian tribes", "our frontier", "the public debt",
 )  # fmt: skip
 LATE = (
-    "new jobs",
-    "better schools",
-    "health care",
-    "every family",
-    "computers in the classroom",
-    "our children",
-)
+    "new jobs", "better schools", "health care", "every family", "computers in the classroom", "our children",
+)  # fmt: skip
 PARTS = ("plot", "acting", "music", "ending", "dialogue", "photography")
 
 
@@ -94,9 +89,7 @@ class Toys:
     def __getitem__(self, name: str) -> pathlib.Path:
         """Returns the path of a toy file, which must not be changed."""
         if name not in TOYS:
-            raise KeyError(
-                f"there is no toy file {name!r} in tests/docs/toy.py, only {', '.join(sorted(TOYS))}"
-            )
+            raise KeyError(f"tests/docs/toy.py has no toy file {name!r}, only {', '.join(sorted(TOYS))}")
         path = self._cache / name
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -259,13 +252,11 @@ def _entities(toys: Toys, path: pathlib.Path):
 
 @toy("questions.jsonl")
 def _table_of_questions(toys: Toys, path: pathlib.Path):
-    _write_rows(
-        path,
-        (
-            {"question": question, "context": passage, "answers": {"text": [answer], "answer_start": [start]}}
-            for passage, question, answer, start in _questions(17, 240)
-        ),
-    )
+    rows = []
+    for passage, question, answer, start in _questions(17, 240):
+        answers = {"text": [answer], "answer_start": [start]}
+        rows.append({"question": question, "context": passage, "answers": answers})
+    _write_rows(path, rows)
 
 
 @toy("race/")
@@ -278,9 +269,8 @@ def _race(toys: Toys, path: pathlib.Path):
             options = rng.sample(others, 3)
             place = rng.randrange(4)
             options.insert(place, answer)
-            rows.append(
-                {"context": passage, "question": question, "options": options, "answer": "ABCD"[place]}
-            )
+            asked = {"context": passage, "question": question}
+            rows.append({**asked, "options": options, "answer": "ABCD"[place]})
         _write_rows(path / f"{name}.jsonl", rows)
 
 
@@ -364,16 +354,13 @@ def _released(toys: Toys, path: pathlib.Path):
 
     source = open_checkpoint(toys["runs/pretrained/"])
     more = _RELEASED_PIECES - source.config.n_token
-    arrays = {
-        name: np.pad(values, [(0, more), *[(0, 0)] * (values.ndim - 1)])
-        if values.shape[:1] == (source.config.n_token,)
-        else values
-        for name, values in source.arrays.items()
-    }
+    arrays = dict(source.arrays.items())
+    for name, values in arrays.items():
+        if values.shape[:1] == (source.config.n_token,):
+            arrays[name] = np.pad(values, [(0, more), *[(0, 0)] * (values.ndim - 1)])
     config = dataclasses.replace(source.config, n_token=_RELEASED_PIECES)
-    save_checkpoint(
-        dataclasses.replace(source, arrays=Arrays.of(arrays), config=config), str(path), "original"
-    )
+    released = dataclasses.replace(source, arrays=Arrays.of(arrays), config=config)
+    save_checkpoint(released, str(path), "original")
     proto = sentencepiece_model_pb2.ModelProto.FromString((toys["spiece.model"]).read_bytes())
     for number in range(more):
         proto.pieces.add(piece=f"\ue000{number}", score=-1000.0)  # in no text

@@ -50,37 +50,29 @@ def corpora(tmp_path, monkeypatch):
 
 def test_transcripts_are_texts_without_capitals_and_punctuation(corpora, tmp_path):
     CAPITALS.write(corpora, tmp_path)
-    unseen = [
-        " ".join(lines).replace(".", "").replace(",", "").split()
-        for lines, _ in corpus.unseen_reviews(corpora)
-    ]
+    unseen = [re.sub("[.,]", "", " ".join(lines)).split() for lines, _ in corpus.unseen_reviews(corpora)]
     passages = []
     for split, count in capitals.PASSAGES.items():
         lines = (tmp_path / f"{split}.jsonl").read_text().splitlines()
         assert len(lines) == count
         passages += map(json.loads, lines)
     for passage, words in zip(passages, unseen):
-        restored = [
-            word.capitalize() if tag == "B-CAPITAL" else word
-            for word, tag in zip(passage["tokens"], passage["tags"], strict=True)
-        ]
+        pairs = zip(passage["tokens"], passage["tags"], strict=True)
+        restored = [word.capitalize() if tag == "B-CAPITAL" else word for word, tag in pairs]
         assert restored == words[:60] and " ".join(passage["tokens"]).islower()
 
 
 def test_passages_of_centuries_are_of_other_speeches_in_each_table(corpora, tmp_path, monkeypatch):
     monkeypatch.setattr(centuries, "PASSAGES", {"train": 6, "test": 4})
     monkeypatch.setattr(centuries, "TEST_SPEECHES", 2)
-    speeches = {
-        name: " ".join(corpus.words(" ".join(lines).lower()))
-        for name, lines in corpus.read_speeches(corpora).items()
-    }
+    read = corpus.read_speeches(corpora)
+    speeches = {name: " ".join(corpus.words(" ".join(lines).lower())) for name, lines in read.items()}
     centuries.write(corpora, tmp_path)
     for split, early, late in (("train", "1850", "2001"), ("test", "1801", "1961")):
         rows = list(csv.DictReader((tmp_path / f"{split}.csv").open()))
         sources = {centuries.EARLY: f"{early}-Someone", centuries.LATE: f"{late}-Someone"}
-        assert all(
-            len(row["text"].split()) == 30 and row["text"] in speeches[sources[row["label"]]] for row in rows
-        )
+        for row in rows:
+            assert len(row["text"].split()) == 30 and row["text"] in speeches[sources[row["label"]]]
         assert [row["label"] for row in rows].count(centuries.EARLY) == centuries.PASSAGES[split]
 
 
@@ -146,16 +138,10 @@ def test_page_needs_no_other_file_and_follows_the_colours_of_its_reader(tmp_path
     links = re.findall(r'(?:src|href)="([^"]*)"', text)
     assert links and not [link for link in links if not link.startswith(("data:", "#"))]
     assert "url(http" not in text and pictures.INK not in text and text.count("currentColor") > 10
+    marked = "<dd><mark>john</mark> <mark>&lt;I&gt;</mark></dd>"
     for shown in (
-        "72.5%",
-        "51.2%",
-        "53.8%",
-        "100 passages",
-        "<dd>John &lt;i&gt;</dd>",
-        "<dd><mark>john</mark> <mark>&lt;I&gt;</mark></dd>",
-        "<td>held out</td>",
-        "&lt;b&gt; (25%)",
-        "321 s",
+        *("72.5%", "51.2%", "53.8%", "100 passages", "<td>held out</td>", "&lt;b&gt; (25%)", "321 s"),
+        *("<dd>John &lt;i&gt;</dd>", marked),
     ):
         assert shown in text
 

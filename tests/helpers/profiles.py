@@ -34,6 +34,11 @@ def few_or_many(few: int, many: int) -> int:
     return many if settings.get_current_profile_name() == "long" else few
 
 
+def mostly_integration(many: Sequence[Any], *quick: Any) -> list[Any]:
+    """Returns parameters of which `make test` has the quick ones, `make test-integration` the others."""
+    return [pytest.param(one, marks=[] if one in quick else pytest.mark.integration) for one in many]
+
+
 def pairs(many: Sequence[Any], few: Sequence[Any]) -> list[Any]:
     """Returns all pairs as parameters; `make test` has each of `many` with one of `few`, in turn."""
     return [

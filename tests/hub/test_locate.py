@@ -20,6 +20,7 @@ filelock = pytest.importorskip("filelock", reason="needs the extra hub")
 constants = pytest.importorskip("huggingface_hub.constants", reason="needs the extra hub")
 
 NAME = "xlnet/tiny"
+COMMIT = fake_hub.COMMIT.encode()
 FILES = {
     "config.json": b"{}",
     "model.safetensors": bytes(range(256)) * 4000,
@@ -53,20 +54,21 @@ def test_a_name_becomes_a_folder_with_the_needed_files(server, path):
     assert contents(located.folder) == {name: FILES[name] for name in needed}
 
 
-def test_a_tokenizer_comes_without_weights(server):
-    located = hub.locate(NAME, tokenizer_only=True)
-    assert set(contents(located.folder)) == {"config.json", "spiece.model"}
+def fetched(path, **options):
+    return set(contents(hub.locate(path, **options).folder))
 
 
-def test_a_tokenizer_of_transformers_5_is_fetched(server):
+def test_a_tokenizer_comes_without_weights_also_that_of_transformers_5(server):
+    assert fetched(NAME, tokenizer_only=True) == {"config.json", "spiece.model"}
     server.models["people/new"] = {**server.models[NAME], "tokenizer.json": b"{}"}
-    both = hub.locate("people/new", tokenizer_only=True)
-    assert set(contents(both.folder)) == {"config.json", "spiece.model"}
+    assert fetched("people/new", tokenizer_only=True) == {"config.json", "spiece.model"}
     del server.models["people/new"]["spiece.model"]
     server.models["people/other"] = server.models["people/new"]
-    alone = hub.locate("people/other", tokenizer_only=True)
-    assert set(contents(alone.folder)) == {"config.json", "tokenizer.json"}
-    assert "tokenizer.json" in contents(hub.locate("people/other").folder)
+    assert fetched("people/other", tokenizer_only=True) == {"config.json", "tokenizer.json"}
+    assert "tokenizer.json" in fetched("people/other")
+    server.models["people/third"] = {"unigram.model": b"", "model.safetensors": b""}
+    with pytest.raises(UserError, match="third has no spiece.model, and unigram.model is not read: give as"):
+        hub.locate("people/third", tokenizer_only=True)
 
 
 def test_only_paths_of_this_machine_are_required_to_be_there(tmp_path, monkeypatch):
@@ -79,46 +81,26 @@ def test_only_paths_of_this_machine_are_required_to_be_there(tmp_path, monkeypat
             hub.require(absent, "init: ")
 
 
-def test_names_are_required_to_be_on_the_hub_or_in_the_cache(server, offline):
-    for name in ("xlnet/no", "hf://xlnet/no"):
-        with pytest.raises(
-            (UserError, FileNotFoundError), match="the Hugging Face hub has no model xlnet/no"
-        ):
-            hub.require(name)
-    hub.locate(NAME, tokenizer_only=True)
-    offline()
-    with pytest.raises(UserError, match=f"the cache lacks the weights of hf://{NAME}"):
-        hub.require(NAME)
-
-
-def test_a_tokenizer_under_another_name_is_named(server):
-    server.models["people/new"] = {"unigram.model": b"", "model.safetensors": b""}
-    with pytest.raises(UserError, match="new has no spiece.model, and unigram.model is not read: give as"):
-        hub.locate("people/new", tokenizer_only=True)
-
-
 def test_what_the_cache_has_is_not_fetched_again(server, offline):
     hub.locate(NAME)
+    assert not [path for _, path in server.requested[1:] if fake_hub.COMMIT not in path]  # of one commit
     server.requested.clear()
     first = hub.locate(NAME)
     assert not server.fetched()
     server.requested.clear()
     offline()
-    assert hub.locate(NAME) == first
+    assert hub.locate(NAME) == hub.locate(f"{NAME}@main") == first
     assert not server.requested
 
 
-def test_shards_come_with_their_index(server):
+def test_shards_come_with_their_index_and_the_originals_files_as_push_writes_them(server):
     shards = {f"model-0000{n}-of-00002.safetensors": bytes([n]) for n in (1, 2)}
     server.models[NAME] = {"config.json": b"{}", "model.safetensors.index.json": b"{}", **shards}
     server.models[NAME] |= {"pytorch_model-00001-of-00001.bin": b"", "pytorch_model.bin.index.json": b""}
-    assert set(contents(hub.locate(NAME).folder)) == {"config.json", "model.safetensors.index.json", *shards}
-
-
-def test_the_originals_files_are_found_on_the_hub_as_push_writes_them(server):
-    files = ("xlnet_config.json", "xlnet_model.ckpt.index", "xlnet_model.ckpt.data-00000-of-00001")
-    server.models[NAME] = dict.fromkeys((*files, "xlnet_model.ckpt.meta"), b"{}")
-    assert set(contents(hub.locate(NAME).folder)) == {*files}
+    assert fetched(NAME) == {"config.json", "model.safetensors.index.json", *shards}
+    files = {"xlnet_config.json", "xlnet_model.ckpt.index", "xlnet_model.ckpt.data-00000-of-00001"}
+    server.models["people/original"] = dict.fromkeys((*files, "xlnet_model.ckpt.meta"), b"{}")
+    assert fetched("people/original") == files
 
 
 def test_a_broken_download_resumes(server, monkeypatch):
@@ -150,11 +132,10 @@ LOGIN = (200, b"<!DOCTYPE html><title>Log in</title>", {"Content-Type": "text/ht
         (b"{}", False),
         (b'{"id": "a", "siblings": []}', False),
         (b'{"id": "a", "sha": "../x", "siblings": []}', False),
-        (b'{"id": "a", "sha": "%s"}' % fake_hub.COMMIT.encode(), True),
-        (b'{"id": "a", "sha": "%s", "siblings": [{"rfilename": "x"}]}' % fake_hub.COMMIT.encode(), True),
+        (b'{"id": "a", "sha": "%s"}' % COMMIT, True),
+        (b'{"id": "a", "sha": "%s", "siblings": [{"rfilename": "x"}]}' % COMMIT, True),
         (
-            b'{"id": "a", "sha": "%s", "siblings": [{"rfilename": "x", "blobId": "%s"}]}'
-            % ((fake_hub.COMMIT.encode(),) * 2),
+            b'{"id": "a", "sha": "%s", "siblings": [{"rfilename": "x", "blobId": "%s"}]}' % (COMMIT, COMMIT),
             True,
         ),
     ],
@@ -194,9 +175,10 @@ def test_a_busy_hub_is_asked_again_after_the_time_that_it_names(server, status, 
         assert waited == expected
 
 
-@pytest.mark.parametrize(
-    ("after", "expected"),
-    [
+def test_a_busy_hub_may_name_a_date(monkeypatch):
+    now = datetime.datetime(2026, 11, 28, 5, tzinfo=datetime.timezone.utc)
+    monkeypatch.setattr("time.time", now.timestamp)
+    for after, expected in (
         ("Sat, 28 Nov 2026 05:00:09 GMT", "9"),
         ("Saturday, 28-Nov-26 05:00:09 GMT", "9"),
         ("Sat Nov 28 05:00:09 2026", "9"),
@@ -207,21 +189,9 @@ def test_a_busy_hub_is_asked_again_after_the_time_that_it_names(server, status, 
         ("soon", ""),
         ("-3", ""),
         (" 12 ", "12"),
-    ],
-)
-def test_a_busy_hub_may_name_a_date(after, expected, monkeypatch):
-    monkeypatch.setattr(
-        "time.time", datetime.datetime(2026, 11, 28, 5, tzinfo=datetime.timezone.utc).timestamp
-    )
-    busy = urllib.error.HTTPError("http://hub", 429, "busy", {"Retry-After": after}, None)
-    assert asked_to_wait(busy) == expected
-
-
-def test_a_branch_that_moves_meanwhile_gives_one_commit(server, offline):
-    hub.locate(NAME)
-    assert not [path for _, path in server.requested[1:] if fake_hub.COMMIT not in path]
-    offline()
-    assert hub.locate(f"{NAME}@main").source == hub.locate(NAME).source == f"hf://{NAME}@{fake_hub.COMMIT}"
+    ):
+        busy = urllib.error.HTTPError("http://hub", 429, "busy", {"Retry-After": after}, None)
+        assert asked_to_wait(busy) == expected
 
 
 def test_a_new_process_resumes_the_weights_and_removes_what_nobody_fetches(server, tmp_path):
@@ -289,19 +259,19 @@ def test_what_cannot_be_fetched_is_one_clear_error(server, path, error, message)
 
 
 def test_offline_without_the_files_says_what_to_do(server, offline):
+    for name in ("xlnet/no", "hf://xlnet/no"):
+        with pytest.raises(
+            (UserError, FileNotFoundError), match="the Hugging Face hub has no model xlnet/no"
+        ):
+            hub.require(name)
     hub.locate(NAME, tokenizer_only=True)
     offline()
     assert hub.locate(NAME, tokenizer_only=True).folder
     with pytest.raises(UserError, match="^the cache lacks files of hf://xlnet/no@v1.*HF_HUB_OFFLINE"):
         hub.locate("hf://xlnet/no@v1")
-    with pytest.raises(UserError, match="the cache lacks the weights of hf://xlnet/tiny.*HF_HUB_OFFLINE"):
-        hub.locate(f"hf://{NAME}")
-
-
-def test_a_hub_that_does_not_answer_is_one_clear_error(server, monkeypatch):
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(UserError, match=r"cannot be fetched \(Connection refused\). Check the network and"):
-        hub.locate(f"hf://{NAME}")
+    for ask in (hub.locate, hub.require):
+        with pytest.raises(UserError, match="the cache lacks the weights of hf://xlnet/tiny.*HF_HUB_OFFLINE"):
+            ask(f"hf://{NAME}")
 
 
 def test_a_full_disk_under_the_cache_is_not_called_the_networks(server):
@@ -317,20 +287,22 @@ def test_a_misspelt_folder_is_not_taken_for_a_name(server, tmp_path, monkeypatch
     for path in ("runs/mikro", "weights/base", "weights/model.ckpt-7"):
         assert hub.locate(path) == (path, path)
     assert not server.requested
-    assert hub.did_you_mean("runs/mikro") == (
-        " (similar: runs/micro; a model of the Hugging Face hub is written hf://runs/mikro)"
-    )
-    assert hub.did_you_mean("./run/base-x") == " (similar: ./runs/base)"
-    assert hub.did_you_mean("/no/such/x") == ""
-    assert hub.did_you_mean("xlnet-base-cased") == " (similar: hf://xlnet/xlnet-base-cased)"
-    assert hub.did_you_mean("xlnet_cased_L12") == " (similar: xlnet_cased_L-12_H-768_A-12)"
-    assert hub.did_you_mean("xlnet") == ""
-    with pytest.raises(FileNotFoundError, match=r"^there is no checkpoint .*similar: runs/base;"):
-        open_checkpoint("runs/base-x")
-    with pytest.raises(FileNotFoundError, match=r"folder of a fine-tuned run .*similar: runs/micro;"):
-        Run.open("runs/mikro", "records")
-    with pytest.raises(FileNotFoundError, match=r"tokenizer runs/mikro .*similar: runs/micro;"):
-        find_file("runs/mikro")
+    for path, similar in (
+        ("runs/mikro", "runs/micro; a model of the Hugging Face hub is written hf://runs/mikro"),
+        ("./run/base-x", "./runs/base"),
+        ("xlnet-base-cased", "hf://xlnet/xlnet-base-cased"),
+        ("xlnet_cased_L12", "xlnet_cased_L-12_H-768_A-12"),
+        ("/no/such/x", ""),
+        ("xlnet", ""),
+    ):
+        assert hub.did_you_mean(path) == (similar and f" (similar: {similar})")
+    for ask, message in (
+        (lambda: open_checkpoint("runs/base-x"), r"^there is no checkpoint .*similar: runs/base;"),
+        (lambda: Run.open("runs/mikro", "records"), r"folder of a fine-tuned run .*similar: runs/micro;"),
+        (lambda: find_file("runs/mikro"), r"tokenizer runs/mikro .*similar: runs/micro;"),
+    ):
+        with pytest.raises(FileNotFoundError, match=message):
+            ask()
 
 
 def test_a_name_that_the_hub_lacks_or_that_cannot_be_asked_is_also_a_path(server, tmp_path, monkeypatch):
@@ -343,6 +315,8 @@ def test_a_name_that_the_hub_lacks_or_that_cannot_be_asked_is_also_a_path(server
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(UserError, match=f"{expected}hf://xlnet-bass/x cannot be fetched"):
         hub.locate("xlnet-bass/x")
+    with pytest.raises(UserError, match=r"cannot be fetched \(Connection refused\). Check the network and"):
+        hub.locate(f"hf://{NAME}")
 
 
 def test_without_its_library_a_name_is_answered_at_once_with_what_to_install(monkeypatch):
@@ -352,14 +326,9 @@ def test_without_its_library_a_name_is_answered_at_once_with_what_to_install(mon
             hub.locate(path)
 
 
-@pytest.mark.parametrize("path", ["/absent/x", "a/b/c", "name", "gs://bucket/x", "runs/demo/", "", "../a/b"])
-def test_paths_stay_paths(server, path):
-    assert hub.locate(path) == (path, path)
-    assert not server.requested
-
-
-def test_a_folder_goes_before_a_name(server, tmp_path, monkeypatch):
+def test_paths_stay_paths_and_a_folder_goes_before_a_name(server, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.makedirs(NAME)
-    assert hub.locate(NAME) == (NAME, NAME)
+    for path in (NAME, "/absent/x", "a/b/c", "name", "gs://bucket/x", "runs/demo/", "", "../a/b"):
+        assert hub.locate(path) == (path, path)
     assert not server.requested

@@ -28,28 +28,27 @@ NAME = "people/reviews"
 FACTS = publishing.Facts(license="apache-2.0", language="en", dataset="people/films")
 
 
+def small_encoder(tokenizer):
+    sizes = {"n_layer": 1, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 16}
+    return XLNetEncoder(XLNetConfig(tokenizer.vocab_size, **sizes))
+
+
 @pytest.fixture
 def model_dir(tmp_path, small_tokenizer):
     """A classifier with what a run notes: metrics, settings, and where its weights came from."""
-    config = XLNetConfig(small_tokenizer.vocab_size, n_layer=1, d_model=16, n_head=2, d_head=8, d_inner=16)
-    model = XLNetClassifier(XLNetEncoder(config), 2, labels=["bad", "good"])
+    model = XLNetClassifier(small_encoder(small_tokenizer), 2, labels=["bad", "good"])
     model.build()
     card = ModelCard.of_model(model, small_tokenizer)
     card = card.with_origin("init_checkpoint", "hf://xlnet/xlnet-base-cased@0123")
-    card = card.with_origin(
-        "converted_from",
-        "/home/me/weights",
-        metrics={"accuracy": 0.875, "step": 8, "dev_set": "a", "dev_set_since": 4},
-    )
+    metrics = {"accuracy": 0.875, "step": 8, "dev_set": "a", "dev_set_since": 4}
+    card = card.with_origin("converted_from", "/home/me/weights", metrics=metrics)
     save_model(model, tmp_path / "run", small_tokenizer, card)
-    params = {
-        "task": {
-            "init_checkpoint": "hf://xlnet/xlnet-base-cased@0123",
-            "model": {"dropout": 0.1},
-            "train_data": {"input_path": "/home/me/films/train", "global_batch_size": 32},
-        },
-        "trainer": {"train_steps": 1200},
+    task = {
+        "init_checkpoint": "hf://xlnet/xlnet-base-cased@0123",
+        "model": {"dropout": 0.1},
+        "train_data": {"input_path": "/home/me/films/train", "global_batch_size": 32},
     }
+    params = {"task": task, "trainer": {"train_steps": 1200}}
     (tmp_path / "run" / "params.yaml").write_text(yaml.safe_dump(params))
     return str(tmp_path / "run")
 
@@ -64,7 +63,7 @@ def push(model_dir, **options):
         return publishing.push(folder, NAME, **options)
 
 
-def test_what_was_pushed_is_found_by_its_name(model_hub, model_dir, token):
+def test_what_was_pushed_is_found_by_its_name_and_only_changed_if_asked(model_hub, model_dir, token):
     address = push(model_dir)
     assert address == f"{model_hub.url}/{NAME}/commit/{fake_hub.COMMIT}"
     model = XLNetClassifier.from_pretrained(NAME)
@@ -73,6 +72,12 @@ def test_what_was_pushed_is_found_by_its_name(model_hub, model_dir, token):
     assert tokenizer.fingerprint == XLNetTokenizer.from_pretrained(model_dir).fingerprint
     assert hub.locate(NAME).source == f"hf://{NAME}@{fake_hub.COMMIT}"
     assert f"--model_dir=hf://{NAME} --output_dir=served" in model_hub.models[NAME]["README.md"].decode()
+    model_hub.models[NAME] = {"config.json": b"theirs"}
+    with pytest.raises(UserError, match="hf://people/reviews exists already: give --update"):
+        push(model_dir)
+    assert model_hub.models[NAME] == {"config.json": b"theirs"}
+    push(model_dir, update=True)
+    assert b"xlnet" in model_hub.models[NAME]["config.json"]
 
 
 def test_the_readme_has_metrics_and_training_facts(model_dir):
@@ -107,52 +112,35 @@ def test_the_readme_has_the_last_evaluation_of_a_run_without_best_weights(model_
     assert "0.25" in text and "0.5" not in text and "3.5" not in text
 
 
-def test_the_readme_has_the_hubs_name_of_each_task(tmp_path, small_tokenizer):
-    config = XLNetConfig(small_tokenizer.vocab_size, n_layer=1, d_model=16, n_head=2, d_head=8, d_inner=16)
-    encoder = XLNetEncoder(config)
-    for model, expected in (
-        (XLNetPretrainer(encoder), "fill-mask"),
-        (XLNetRegressor(encoder), "text-classification"),
-        (XLNetTokenClassifier(encoder, 3, labels=["O", "B-PER", "I-PER"]), "token-classification"),
-        (XLNetQuestionAnswering(encoder), "question-answering"),
-        (XLNetMultipleChoice(encoder, 2), "multiple-choice"),
-    ):
-        model.build()
-        folder = tmp_path / expected / type(model).__name__
-        save_model(model, folder, small_tokenizer, ModelCard.of_model(model, small_tokenizer))
-        with publishing.prepared(str(folder), FACTS) as published:
-            _, metadata, _ = (published / "README.md").read_text().split("---\n", 2)
-        assert yaml.safe_load(metadata)["pipeline_tag"] == expected
+MODELS = [
+    (XLNetPretrainer, "fill-mask", "ours", None),
+    (XLNetRegressor, "text-classification", "ours", None),
+    (lambda e: XLNetTokenClassifier(e, 3, labels=["O", "B-P", "I-P"]), "token-classification", "ours", None),
+    (XLNetQuestionAnswering, "question-answering", "ours", None),
+    (lambda e: XLNetMultipleChoice(e, 2), "multiple-choice", "ours", None),
+    (lambda e: XLNetClassifier(e, 2), "text-classification", "hugging_face", None),
+    (lambda e: XLNetRanker(e, 2), None, "ours", None),
+    (lambda e: XLNetClassifier(e, 2, summary="mean"), "text-classification", "hugging_face",
+     "its summary mean takes in padding: outputs agree for texts without"),
+    (lambda e: XLNetRanker(e, 2), None, "original",
+     "the original has no ranking: it leaves these weights out"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("dry_run", [True, False])
-@pytest.mark.parametrize(
-    ("make", "format", "line"),
-    [
-        (lambda e: XLNetClassifier(e, 2), "hugging_face", None),
-        (lambda e: XLNetRanker(e, 2), "ours", None),
-        (
-            lambda e: XLNetClassifier(e, 2, summary="mean"),
-            "hugging_face",
-            "its summary mean takes in padding: outputs agree for texts without",
-        ),
-        (lambda e: XLNetRanker(e, 2), "original", "the original has no ranking: it leaves these weights out"),
-    ],
-)
-def test_what_differs_in_the_published_format_is_printed_and_in_the_readme(
-    model_hub, token, tmp_path, small_tokenizer, capsys, dry_run, make, format, line
+@pytest.mark.parametrize(("make", "hubs_task", "format", "line"), MODELS)
+def test_the_readme_has_the_hubs_name_of_the_task_and_what_differs_in_the_format(
+    model_hub, token, tmp_path, small_tokenizer, capsys, make, hubs_task, format, line
 ):
-    config = XLNetConfig(small_tokenizer.vocab_size, n_layer=1, d_model=16, n_head=2, d_head=8, d_inner=16)
-    make(XLNetEncoder(config)).save_pretrained(tmp_path, small_tokenizer)
-    uploads.upload(str(tmp_path), NAME, format, uploads.UploadOptions(dry_run=dry_run))
-    printed = capsys.readouterr().out
-    assert (f"bytes, to hf://{NAME}; if the hub stops" in printed) == (not dry_run)
-    readme = printed if dry_run else model_hub.models[NAME]["README.md"].decode()
-    assert [text for text in printed.splitlines() if text.startswith("note:")] == [f"note: {line}"] * bool(
-        line
-    )
-    assert ("## Differences" in readme) == bool(line)
-    assert not line or f"\n- {line}\n" in readme
+    make(small_encoder(small_tokenizer)).save_pretrained(tmp_path, small_tokenizer)
+    for dry_run in (True, False):
+        uploads.upload(str(tmp_path), NAME, format, uploads.UploadOptions(dry_run=dry_run))
+        printed = capsys.readouterr().out
+        assert (f"bytes, to hf://{NAME}; if the hub stops" in printed) == (not dry_run)
+        readme = printed if dry_run else model_hub.models[NAME]["README.md"].decode()
+        notes = [text for text in printed.splitlines() if text.startswith("note:")]
+        assert notes == ([f"note: {line}"] if line else [])
+        assert ("## Differences" in readme) == bool(line) and (not line or f"\n- {line}\n" in readme)
+    assert yaml.safe_load(readme.split("---\n", 2)[1]).get("pipeline_tag") == hubs_task or hubs_task is None
 
 
 def test_a_private_model_is_made_private(model_hub, model_dir, token, monkeypatch):
@@ -161,15 +149,6 @@ def test_a_private_model_is_made_private(model_hub, model_dir, token, monkeypatc
     monkeypatch.delenv("HF_TOKEN")
     with pytest.raises(UserError, match="or it is private"):
         hub.locate(f"hf://{NAME}")
-
-
-def test_an_existing_model_is_only_changed_if_asked(model_hub, model_dir, token):
-    model_hub.models[NAME] = {"config.json": b"theirs"}
-    with pytest.raises(UserError, match="hf://people/reviews exists already: give --update"):
-        push(model_dir)
-    assert model_hub.models[NAME] == {"config.json": b"theirs"}
-    push(model_dir, update=True)
-    assert b"xlnet" in model_hub.models[NAME]["config.json"]
 
 
 @pytest.mark.parametrize("reason", ["no token", "a wrong token", "a token that may not write"])
@@ -193,16 +172,22 @@ def test_refused_metadata_is_one_clear_error_and_leaves_no_empty_model(model_hub
     assert not model_hub.models
 
 
-@pytest.mark.parametrize("language", ["english", "EN", "en-us"])
-def test_a_language_that_the_hub_does_not_take_is_refused_before_anything_is_written(language):
-    with pytest.raises(UserError, match=f"language is '{language}'; expected a code of two or three small"):
-        publishing.Facts(language=language)
-
-
-def test_a_hub_that_cannot_be_reached_is_one_clear_error(model_hub, model_dir, monkeypatch):
-    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://localhost:9")
-    with pytest.raises(UserError, match=r"reviews cannot be written \(Connection refused\). .* start again$"):
-        push(model_dir)
+def test_what_the_hub_does_not_take_is_refused_before_it_is_asked():
+    for license in ("Apache 2", "MIT"):
+        with pytest.raises(UserError, match=f"license is '{license}'; expected what the hub calls it, such"):
+            publishing.Facts(license=license)
+    publishing.Facts("cc-by-nc-4.0", "multilingual")
+    for language in ("english", "EN", "en-us"):
+        message = f"language is '{language}'; expected a code of two or three small"
+        with pytest.raises(UserError, match=message):
+            publishing.Facts(language=language)
+    for name, message in (
+        ("reviews", "expected OWNER/NAME"),
+        ("people/a--b", "people/a--b is not a name that the hub takes: .*Cannot have -- or"),
+        ("people/a.git", "people/a.git is not a name that the hub takes: .*cannot end by '.git'"),
+    ):
+        with pytest.raises(UserError, match=message):
+            publishing.check_name(name)
 
 
 @pytest.mark.parametrize("where", ["/repos/create", "/preupload/", "/batch", "/commit/"])
@@ -213,26 +198,14 @@ def test_what_is_not_a_hub_is_called_so(model_hub, model_dir, token, where, body
         push(model_dir)
 
 
-def test_a_wrong_name_and_a_missing_tokenizer_are_refused(model_hub, model_dir, tmp_path):
-    with pytest.raises(UserError, match="expected OWNER/NAME"):
-        publishing.check_name("reviews")
+def test_a_missing_tokenizer_and_a_hub_that_cannot_be_reached(model_hub, model_dir, tmp_path, monkeypatch):
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://localhost:9")
+    with pytest.raises(UserError, match=r"reviews cannot be written \(Connection refused\). .* start again$"):
+        push(model_dir)
     (tmp_path / "run" / "spiece.model").unlink()
     with pytest.raises(UserError, match="there is no spiece.model next to"):
         push(model_dir)
     assert not model_hub.requested
-
-
-def test_names_that_the_hub_refuses_are_refused_before_it_is_asked():
-    for name, why in (("people/a--b", "Cannot have -- or"), ("people/a.git", "cannot end by '.git'")):
-        with pytest.raises(UserError, match=f"{name} is not a name that the hub takes: .*{why}"):
-            publishing.check_name(name)
-
-
-def test_a_license_that_cannot_be_one_of_the_hubs_is_refused_in_a_dry_run_too():
-    for license in ("Apache 2", "MIT"):
-        with pytest.raises(UserError, match=f"license is '{license}'; expected what the hub calls it, such"):
-            publishing.Facts(license=license)
-    publishing.Facts("cc-by-nc-4.0", "multilingual")
 
 
 def test_an_upload_that_fails_says_that_the_model_exists_by_now(model_hub, model_dir, token, monkeypatch):

@@ -67,11 +67,9 @@ def server(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     with Server().running() as running:
-        changed = [
-            dataclasses.replace(release, address=running.url) if release.name == NAME else release
-            for release in releases.RELEASES
-        ]
-        monkeypatch.setattr(releases, "RELEASES", tuple(changed))
+        others = [release for release in releases.RELEASES if release.name != NAME]
+        ours = dataclasses.replace(releases.archive_of(NAME), address=running.url)
+        monkeypatch.setattr(releases, "RELEASES", (ours, *others))
         yield running
 
 
@@ -86,12 +84,11 @@ def test_an_archive_becomes_a_folder_once(server):
     assert hub.locate(NAME) == hub.locate(located.source) == located
     assert server.ranges == [None]
     assert not [name for name in os.listdir(os.path.dirname(located.folder)) if name.endswith(".zip")]
-
-
-def test_what_params_yaml_notes_is_that_archive_and_no_other(server):
-    source = hub.locate(NAME).source
+    # What params.yaml notes is that archive and no other; a folder of the same name goes first.
     with pytest.raises(UserError, match="unpacked from an archive with the sha256 .*expected 000"):
-        hub.locate(source.partition("=")[0] + "=" + "0" * 64)
+        hub.locate(located.source.partition("=")[0] + "=" + "0" * 64)
+    os.makedirs(NAME)
+    assert hub.locate(NAME) == (NAME, NAME)
 
 
 def test_a_broken_download_resumes(server):
@@ -118,21 +115,6 @@ def test_a_login_page_does_not_count_as_the_first_archive(server):
     assert contents(hub.locate(NAME).folder) == FILES
 
 
-def test_a_server_that_cannot_be_reached_is_one_clear_error(server):
-    unreachable = dataclasses.replace(releases.archive_of(NAME), address="http://127.0.0.1:9/model.zip")
-    with pytest.raises(UserError, match=r"model.zip cannot be fetched \(Connection refused\). Start again"):
-        releases.fetch(unreachable)
-
-
-@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_a_damaged_archive_is_one_clear_error(server, compression):
-    content = zipped(FILES, compression=compression)
-    weights = content.index(b"-of-00001") + len("-of-00001")
-    server.content = content[:weights] + b"\xff" * 8 + content[weights + 8 :]
-    with pytest.raises(UserError, match=r"is damaged \(.*: remove it and start again"):
-        hub.locate(NAME)
-
-
 @pytest.mark.parametrize("more", [b"", b"of another file"])
 def test_a_download_that_ended_before_it_was_renamed_starts_again(server, more):
     cache = f"{os.environ['XDG_CACHE_HOME']}/xlnet_tf"
@@ -154,10 +136,16 @@ def test_another_archive_than_the_first_is_refused(server):
     assert not os.path.exists(folder)
 
 
-def test_a_known_checksum_counts_from_the_first_download(server):
-    release = dataclasses.replace(releases.archive_of(NAME), sha256="0" * 64)
-    with pytest.raises(UserError, match="expected 000"):
-        releases.fetch(release)
+def test_a_known_checksum_counts_from_the_first_download_and_a_server_must_be_there(server):
+    for change, message in (
+        ({"sha256": "0" * 64}, "expected 000"),
+        (
+            {"address": "http://127.0.0.1:9/model.zip"},
+            r"cannot be fetched \(Connection refused\). Start again",
+        ),
+    ):
+        with pytest.raises(UserError, match=message):
+            releases.fetch(dataclasses.replace(releases.archive_of(NAME), **change))
 
 
 @pytest.mark.parametrize("folder", ["../../", "/", "a/b/../../../"])
@@ -168,23 +156,25 @@ def test_no_file_leaves_the_folder(server, folder, tmp_path):
     assert not list(tmp_path.parent.rglob("evil.py"))
 
 
+def damaged(compression):
+    content = zipped(FILES, compression=compression)
+    weights = content.index(b"-of-00001") + len("-of-00001")
+    return content[:weights] + b"\xff" * 8 + content[weights + 8 :]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"no archive", "is damaged"),
         (zipped(FILES)[:-100], "is damaged"),
+        (damaged(zipfile.ZIP_STORED), r"is damaged \(.*: remove it and start again"),
+        (damaged(zipfile.ZIP_DEFLATED), r"is damaged \(.*: remove it and start again"),
         (zipped({"xlnet_config.json": b"{}"}), "is not a released XLNet: it lacks spiece.model"),
     ],
-    ids=["text", "torn", "other"],
+    ids=["text", "torn", "stored", "deflated", "other"],
 )
 def test_what_is_no_release_is_refused_and_leaves_no_folder(server, content, message):
     server.content = content
     with pytest.raises(UserError, match=message):
         hub.locate(NAME)
     assert not os.path.isdir(f"{os.environ['XDG_CACHE_HOME']}/xlnet_tf/{NAME}")
-
-
-def test_a_folder_of_the_same_name_goes_first(server, tmp_path):
-    os.makedirs(NAME)
-    assert hub.locate(NAME) == (NAME, NAME)
-    assert server.ranges == []

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from xlnet_tf.pages import page
 from xlnet_tf.pages.curves import MOST, Curve, Line, chart, shown
 
 
@@ -70,15 +71,30 @@ def test_a_line_keeps_few_points_and_its_mean(count):
 
 def test_numbers_are_short():
     values = [0.00002, 0.0512, 7, 123.4, 9_999, 12_000, 123_456, 1_234_567, 98_765_432, 2e10]
-    assert [*map(shown, values)] == [
-        "2e-5",
-        "0.0512",
-        "7",
-        "123",
-        "9,999",
-        "12k",
-        "123k",
-        "1.23M",
-        "98.8M",
-        "20G",
+    assert " ".join(map(shown, values)) == "2e-5 0.0512 7 123 9,999 12k 123k 1.23M 98.8M 20G"
+
+
+HOSTILE = "<script>alert('x')</script> & \"quoted\" $title </pre>"
+
+
+def test_columns_of_figures_are_aligned_with_their_heads():
+    found = page.table(("text", "<unk>", "change", "mixed"), [("domain", "0.22%", "+0.179", "1")] * 2 + [
+        ("general", "1,200 (3.1%)", "-0.444", "new")])  # fmt: skip
+    assert '<th scope="col" class="number">&lt;unk&gt;</th>' in found
+    assert '<td class="number">+0.179</td>' in found and '<td class="number">1,200 (3.1%)</td>' in found
+    assert "<td>domain</td>" in found and "<td>1</td>" in found and '<th scope="col">mixed</th>' in found
+    assert '<th scope="col">text</th>' in page.table(["text"], [])
+
+
+def test_texts_never_become_markup(tmp_path):
+    parts = [
+        page.section(HOSTILE, HOSTILE),
+        page.paragraph(HOSTILE),
+        page.commands([HOSTILE]),
+        page.folded(HOSTILE, page.table([HOSTILE], [[HOSTILE]])),
     ]
+    page.write(tmp_path / "page.html", HOSTILE, parts)
+    text = (tmp_path / "page.html").read_text()
+    assert "<script" not in text and text.count("&lt;script&gt;") == 9
+    assert text.count("$title") == 9  # a text is no part of the template
+    assert "http" not in text  # nothing is loaded from elsewhere

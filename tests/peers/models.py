@@ -35,44 +35,19 @@ class Peer(NamedTuple):
 _LIGHT = ["-r", str(REPOSITORY / "deploy/openvino/requirements.txt")]
 _REQUIREMENTS = ["-r", str(REPOSITORY / "requirements.txt")]
 _TF_2_21 = ["tensorflow==2.21.0", "tensorflow-text==2.21.1", "tf_keras==2.21.0"]
+_PINNED = "TensorFlow {}, TensorFlow Text 2.21.1 and tf_keras 2.21.0"
+_TRANSFORMERS = ["transformers", "torch", "sentencepiece", "protobuf"]
+_KERAS_HUB = ["keras-hub", "jax", "safetensors"]
+_NEWEST = [_LIGHT, ["-U", "sentencepiece", "protobuf", "pyarrow"]]
 PEERS = (
-    Peer(
-        "transformers {}",
-        "transformers",
-        [["transformers", "torch", "sentencepiece", "protobuf"]],
-        reading.transformers,
-        program="hugging_face",
-    ),
-    Peer(
-        "KerasHub {}",
-        "keras-hub",
-        [["keras-hub", "jax", "safetensors"]],
-        reading.keras_hub,
-        program="keras_hub",
-    ),
-    Peer(
-        "Model Garden {}",
-        "tf-models-official",
-        [["tf-models-official"]],
-        reading.model_garden,
-        program="model_garden",
-    ),
-    Peer(
-        "TensorFlow {}, TensorFlow Text 2.21.1 and tf_keras 2.21.0",
-        "tensorflow",
-        [_REQUIREMENTS, _TF_2_21],
-        reading.tensorflow,
-        ours=True,
-    ),
-    Peer(
-        "sentencepiece {}",
-        "sentencepiece",
-        [_LIGHT, ["-U", "sentencepiece", "protobuf", "pyarrow"]],
-        reading.sentencepiece,
-        ours=True,
-    ),
+    Peer("transformers {}", "transformers", [_TRANSFORMERS], reading.transformers, program="hugging_face"),
+    Peer("KerasHub {}", "keras-hub", [_KERAS_HUB], reading.keras_hub, program="keras_hub"),
+    Peer("Model Garden {}", "tf-models-official", [["tf-models-official"]], reading.model_garden,
+         program="model_garden"),
+    Peer(_PINNED, "tensorflow", [_REQUIREMENTS, _TF_2_21], reading.tensorflow, ours=True),
+    Peer("sentencepiece {}", "sentencepiece", _NEWEST, reading.sentencepiece, ours=True),
     Peer("openvino {}", "openvino", [_LIGHT], reading.openvino, ours=True),
-)
+)  # fmt: skip
 
 
 def tables(only: str, environments: str = "") -> tuple[list[Row], list[Row]]:
@@ -90,14 +65,8 @@ def tables(only: str, environments: str = "") -> tuple[list[Row], list[Row]]:
     return files, batched
 
 
-def _add_rows(
-    peer: Peer,
-    ours: Ours,
-    env_folder: pathlib.Path,
-    scratch: pathlib.Path,
-    files: list[Row],
-    batched: list[Row],
-) -> None:
+def _add_rows(peer: Peer, ours: Ours, env_folder: pathlib.Path, scratch: pathlib.Path, files: list[Row],
+              batched: list[Row]) -> None:  # fmt: skip
     log(peer.name)
     scratch.mkdir()
     try:

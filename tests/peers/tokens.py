@@ -67,21 +67,16 @@ class Library(NamedTuple):
 
 _OLD = ["transformers==4.57.6", "sentencepiece==0.2.1", "protobuf"]
 _NEW = ["transformers", "sentencepiece", "protobuf"]
+_SLOW = {"kind": "XLNetTokenizer"}
 _OPENVINO_PACKAGES = ["openvino==2026.4.1", "openvino-tokenizers==2026.4.1.0", *_NEW]
 LIBRARIES = (
     Library("sentencepiece 0.2.1", ["sentencepiece==0.2.1"], _PLAIN),
     Library("sentencepiece newest", ["sentencepiece"], _PLAIN),
     Library("tensorflow-text 2.20.1", ["tensorflow-text==2.20.1", "tensorflow==2.20.0"], _GRAPH),
     Library("tensorflow-text newest", ["tensorflow-text"], _GRAPH),
-    Library("transformers 4.57.6, slow", _OLD, _FROM_MODEL, {"kind": "XLNetTokenizer"}, cleans=True),
+    Library("transformers 4.57.6, slow", _OLD, _FROM_MODEL, _SLOW, cleans=True),
     Library("transformers 4.57.6, fast", _OLD, _FROM_MODEL, {"kind": "XLNetTokenizerFast"}, cleans=True),
-    Library(
-        "transformers newest, from `spiece.model`",
-        _NEW,
-        _FROM_MODEL,
-        {"kind": "XLNetTokenizer"},
-        cleans=True,
-    ),
+    Library("transformers newest, from `spiece.model`", _NEW, _FROM_MODEL, _SLOW, cleans=True),
     Library("transformers newest, from what `save_pretrained` writes", _NEW, _FOLDER, cleans=True),
     Library("openvino-tokenizers 2026.4.1.0, made from that", _OPENVINO_PACKAGES, _OPENVINO, cleans=True),
 )

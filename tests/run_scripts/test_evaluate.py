@@ -16,6 +16,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.tasks.classification.task import ClassificationTask
 from xlnet_tf.tasks.metrics import calibration
 
+pytestmark = pytest.mark.integration
 RECIPE = """
 task:
   model: {n_layer: 1, d_model: 16, n_head: 2, d_head: 8, d_inner: 16, summary: mean}
@@ -49,7 +50,6 @@ def folder(tmp_path_factory, small_tokenizer):
     return folder
 
 
-@pytest.mark.integration
 def test_metrics_have_intervals_and_runs_are_compared(folder, capsys):
     run_command("run_scripts.evaluate", f"--model_dir={folder}/good", f"--against={folder}/bad",
                 f"--data={folder}/records/dev", "--samples=200", f"--output_dir={folder}/out")  # fmt: skip
@@ -69,18 +69,16 @@ def test_metrics_have_intervals_and_runs_are_compared(folder, capsys):
     assert f"difference to {folder}/bad" in printed and f"ece {report['calibration']['ece']:.4f}" in printed
     for picture in ("reliability.svg", "thresholds.svg"):
         assert (folder / "out" / picture).read_text().rstrip().endswith("</svg>")
-    with pytest.raises(UserError, match="leave out --samples=0"):
-        run_command("run_scripts.evaluate", f"--model_dir={folder}/good", f"--against={folder}/bad",
-                    f"--data={folder}/records/dev", "--samples=0")  # fmt: skip
-    with pytest.raises(UserError, match="--against=.*has no checkpoint 'ckpt-1': it has"):
-        run_command("run_scripts.evaluate", f"--model_dir={folder}/good", f"--against={folder}/bad/ckpt-1",
-                    f"--data={folder}/records/dev")  # fmt: skip
-    with pytest.raises(FileNotFoundError, match="--against=.*none/params.yaml does not exist"):
-        run_command("run_scripts.evaluate", f"--model_dir={folder}/good", f"--against={folder}/none",
-                    f"--data={folder}/records/dev")  # fmt: skip
+    for options, error, message in (
+        ([f"--against={folder}/bad", "--samples=0"], UserError, "leave out --samples=0"),
+        ([f"--against={folder}/bad/ckpt-1"], UserError, "--against=.*has no checkpoint 'ckpt-1': it has"),
+        ([f"--against={folder}/none"], FileNotFoundError, "--against=.*none/params.yaml does not exist"),
+    ):
+        with pytest.raises(error, match=message):
+            run_command("run_scripts.evaluate", f"--model_dir={folder}/good", f"--data={folder}/records/dev",
+                        *options)  # fmt: skip
 
 
-@pytest.mark.integration
 def test_scores_that_are_all_alike_are_warned_of_once(folder, caplog, monkeypatch):
     monkeypatch.setattr(ClassificationTask, "has_collapsed", lambda *_: True)
     run_command("run_scripts.evaluate", f"--model_dir={folder}/good", f"--data={folder}/records/dev",
@@ -89,15 +87,7 @@ def test_scores_that_are_all_alike_are_warned_of_once(folder, caplog, monkeypatc
     assert caplog.text.count("scores are all alike") == 1
 
 
-@pytest.mark.integration
-def test_calibration_on_the_training_examples_is_warned_of(folder, caplog):
-    run_command("run_scripts.export", f"--model_dir={folder}/good", f"--output_dir={folder}/too_sure",
-                "--warmup_batches=1", f"--calibrate={folder}/records/train")  # fmt: skip
-    assert f"records/train has the examples that {folder}/good was trained on" in caplog.text
-
-
-@pytest.mark.integration
-def test_a_calibrated_export_has_the_likeliest_probabilities_and_the_same_labels(folder):
+def test_a_calibrated_export_has_the_likeliest_probabilities_and_the_same_labels(folder, caplog):
     answers, texts, labels = {}, [], []
     with (folder / "dev.csv").open() as file:
         for row in csv.DictReader(file):
@@ -122,12 +112,14 @@ def test_a_calibrated_export_has_the_likeliest_probabilities_and_the_same_labels
     numbers = targets.argmax(axis=1)
     losses = {name: sk.log_loss(numbers, each["probabilities"]) for name, each in answers.items()}
     assert losses["calibrated"] < losses["plain"]
-    assert json.loads((folder / "calibrated" / "1" / "model.json").read_text())["serving"][
-        "temperature"
-    ] == pytest.approx([temperature], rel=1e-3)
+    card = json.loads((folder / "calibrated" / "1" / "model.json").read_text())
+    assert card["serving"]["temperature"] == pytest.approx([temperature], rel=1e-3)
+    assert "was trained on" not in caplog.text
+    run_command("run_scripts.export", f"--model_dir={folder}/good", f"--output_dir={folder}/too_sure",
+                "--warmup_batches=1", f"--calibrate={folder}/records/train")  # fmt: skip
+    assert f"records/train has the examples that {folder}/good was trained on" in caplog.text
 
 
-@pytest.mark.integration
 def test_a_precision_that_no_probability_reaches_is_a_warning_and_is_not_exported(folder, caplog):
     texts = invent_texts(20, seed=5)
     with (folder / "both.csv").open("w", newline="") as file:
@@ -144,12 +136,8 @@ def test_a_precision_that_no_probability_reaches_is_a_warning_and_is_not_exporte
     assert message in caplog.text
     caplog.clear()
     for command in ("evaluate", "predict"):
-        run_command(
-            f"run_scripts.{command}",
-            f"--model_dir={folder}/unsure",
-            f"--data={folder}/both/dev",
-            f"--output_dir={folder}/unsure_{command}",
-        )
+        run_command(f"run_scripts.{command}", f"--model_dir={folder}/unsure", f"--data={folder}/both/dev",
+                    f"--output_dir={folder}/unsure_{command}")  # fmt: skip
         assert message in caplog.text
         caplog.clear()
     with pytest.raises(UserError, match=f"{message}.*asks for 0.8: no threshold reaches it.*Fine-tune with"):

@@ -1,6 +1,5 @@
 """Which flags the export takes, and with which others."""
 
-import dataclasses
 import json
 
 import pytest
@@ -19,13 +18,6 @@ def parsed(*arguments):
 
 def check_flags(values):
     export.check_flags(*export.parse_flags(values))
-
-
-def test_every_head_can_be_asked_for(tmp_path):
-    for head in ("language_model", *task_registry.names()):
-        check_flags(parsed(f"--model_dir={tmp_path}", f"--head={head}"))
-    with pytest.raises(flags.IllegalFlagValueError, match="--head=span: value should be one of"):
-        parsed("--model_dir=.", "--head=span")
 
 
 @pytest.mark.parametrize(
@@ -55,26 +47,30 @@ def test_flags_go_together(tmp_path, arguments, is_run, message):
             check_flags(values)
 
 
-@pytest.mark.parametrize("ending", ["", "/", ".index"])
-def test_a_checkpoint_inside_a_run_is_that_of_the_run(tmp_path, ending):
-    (tmp_path / "manifest.json").write_text(json.dumps({"kind": "examples"}))
-    options = export.ExportOptions(model_dir=f"{tmp_path}/ckpt-4{ending}", output_dir="served")
-    split = experiment.split_checkpoint(options)
-    assert (split.model_dir, split.checkpoint) == (str(tmp_path), "ckpt-4")
-    options = dataclasses.replace(options, checkpoint="last")
-    with pytest.raises(UserError, match="/ckpt-4.* and --checkpoint=last name two checkpoints: leave out"):
-        experiment.split_checkpoint(options)
+def test_a_checkpoint_inside_a_run_is_that_of_the_run(tmp_path):
+    def split(name, **options):
+        options = export.ExportOptions(model_dir=f"{tmp_path}/{name}", output_dir="served", **options)
+        return experiment.split_checkpoint(options)
 
-
-def test_the_checkpoint_of_a_pretraining_is_exported(tmp_path):
     (tmp_path / "ckpt-4.index").touch()
-    options = export.ExportOptions(model_dir=f"{tmp_path}/ckpt-4", output_dir="served")
-    split = experiment.split_checkpoint(options)
-    export.check_flags(split, {})
-    assert (split.model_dir, split.checkpoint) == (f"{tmp_path}/ckpt-4", "")
+    found = split("ckpt-4")  # of a pretraining
+    export.check_flags(found, {})
+    assert (found.model_dir, found.checkpoint) == (f"{tmp_path}/ckpt-4", "")
+    (tmp_path / "manifest.json").write_text(json.dumps({"kind": "examples"}))
+    for ending in ("", "/", ".index"):
+        found = split(f"ckpt-4{ending}")
+        assert (found.model_dir, found.checkpoint) == (str(tmp_path), "ckpt-4")
+        with pytest.raises(
+            UserError, match="/ckpt-4.* and --checkpoint=last name two checkpoints: leave out"
+        ):
+            split(f"ckpt-4{ending}", checkpoint="last")
 
 
-def test_buckets_that_are_not_served_are_named(caplog):
+def test_every_head_can_be_asked_for_and_buckets_that_are_not_served_are_named(tmp_path, caplog):
+    for head in ("language_model", *task_registry.names()):
+        check_flags(parsed(f"--model_dir={tmp_path}", f"--head={head}"))
+    with pytest.raises(flags.IllegalFlagValueError, match="--head=span: value should be one of"):
+        parsed("--model_dir=.", "--head=span")
     exports.warn_of_left_out([4, 8, 32], (32, 64))
     assert "buckets of 4, 8 tokens are left out" in caplog.text
     assert "so the shortest bucket is 32" in caplog.text

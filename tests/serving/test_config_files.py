@@ -6,23 +6,20 @@ import os
 import re
 import shlex
 
+import numpy as np
 import pytest
+import tensorflow as tf
 import yaml
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
+from tests.helpers.serving.serving_process import warmup_requests
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving import config_files
+from xlnet_tf.serving.graph.exported_model import CLASSIFY, REGRESS
+from xlnet_tf.serving.graph.inputs import serialized_example
 from xlnet_tf.serving.local.metrics import Metrics
-
-INT, MESSAGE = (
-    descriptor_pb2.FieldDescriptorProto.TYPE_INT64,
-    descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE,
-)
-ONE, MANY = (
-    descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL,
-    descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED,
-)
+from xlnet_tf.serving.warmup import MAX_RECORDS, write_warmup
 
 
 @pytest.fixture(scope="module")
@@ -34,17 +31,23 @@ def batching_parameters():
     file = descriptor_pb2.FileDescriptorProto(
         name="batching.proto", package="test", syntax="proto3", dependency=["google/protobuf/wrappers.proto"]
     )
-    message = file.message_type.add(name="BatchingParameters")
+    message, kinds = file.message_type.add(name="BatchingParameters"), descriptor_pb2.FieldDescriptorProto
     wrapped = ("max_batch_size", "batch_timeout_micros", "max_enqueued_batches", "num_batch_threads")
     for number, name in enumerate(wrapped, 1):
-        message.field.add(
-            name=name, number=number, type=MESSAGE, label=ONE, type_name=".google.protobuf.Int64Value"
-        )
-    message.field.add(name="allowed_batch_sizes", number=6, type=INT, label=MANY)
+        kind = {"type": kinds.TYPE_MESSAGE, "type_name": ".google.protobuf.Int64Value"}
+        message.field.add(name=name, number=number, label=kinds.LABEL_OPTIONAL, **kind)
+    sizes = {"type": kinds.TYPE_INT64, "label": kinds.LABEL_REPEATED}
+    message.field.add(name="allowed_batch_sizes", number=6, **sizes)
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("test.BatchingParameters"))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "my models" / "reviews").mkdir(parents=True)
+    return tmp_path / "my models" / "reviews"
 
 
 def test_the_newest_version_of_the_model_is_served():
@@ -56,9 +59,7 @@ def test_the_newest_version_of_the_model_is_served():
 
 
 @pytest.mark.parametrize("sizes, allowed", [((1, 8), [1, 8, 32]), ((1, 64), [1, 64]), ((32,), [1, 32])])
-def test_batches_are_as_large_as_those_of_the_warm_up(batching_parameters, tmp_path, sizes, allowed):
-    folder = tmp_path / "reviews"
-    folder.mkdir()
+def test_batches_are_as_large_as_those_of_the_warm_up(batching_parameters, folder, sizes, allowed):
     config_files.write(str(folder), sizes)
     text = (folder / "batching.config").read_text()
     parameters = text_format.Parse(text, batching_parameters())
@@ -68,9 +69,7 @@ def test_batches_are_as_large_as_those_of_the_warm_up(batching_parameters, tmp_p
         assert getattr(parameters, field).value > 0
 
 
-def test_edited_files_are_kept(tmp_path):
-    folder = tmp_path / "reviews"
-    folder.mkdir()
+def test_edited_files_are_kept(folder):
     for name in ("models.config", "batching.config"):
         (folder / name).write_text("max_batch_size {value: 4} # mine")
     config_files.write(str(folder), (1, 4))
@@ -79,33 +78,27 @@ def test_edited_files_are_kept(tmp_path):
         config_files.check_limit(str(folder), 8)
 
 
-@pytest.mark.parametrize("length", [0, 10, -1])
-def test_files_that_break_off_are_written_anew(tmp_path, length):
-    folder = tmp_path / "reviews"
-    folder.mkdir()
+def test_files_that_break_off_are_written_anew(folder):
     config_files.write(str(folder), (1, 8))
     whole = {path.name: path.read_text() for path in folder.iterdir()}
-    for name, text in whole.items():
-        (folder / name).write_text(text[:length])
-    config_files.write(str(folder), (1, 8))
-    assert {path.name: path.read_text() for path in folder.iterdir()} == whole
+    for length in (0, 10, -1):
+        for name, text in whole.items():
+            (folder / name).write_text(text[:length])
+        config_files.write(str(folder), (1, 8))
+        assert {path.name: path.read_text() for path in folder.iterdir()} == whole
 
 
-def test_a_full_disk_leaves_no_file(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_no_file(folder, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    folder = tmp_path / "reviews"
-    folder.mkdir()
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UserError, match=r"cannot write .*models.config: No space left on device"):
         config_files.write(str(folder), (1, 8))
     assert not list(folder.iterdir())
 
 
-def test_the_command_serves_the_folder(tmp_path):
-    folder = tmp_path / "my models" / "reviews"
-    folder.mkdir(parents=True)
+def test_the_command_serves_the_folder(folder):
     config_files.write(str(folder), (1, 8), batching=False)
     assert not (folder / "batching.config").exists()
     assert "batching" not in config_files.docker_command(str(folder))
@@ -116,9 +109,7 @@ def test_the_command_serves_the_folder(tmp_path):
     assert "--batching_parameters_file=/models/reviews/batching.config" in words
 
 
-def test_the_dashboard_asks_for_metrics_that_the_local_server_has(tmp_path):
-    folder = tmp_path / "reviews"
-    folder.mkdir()
+def test_the_dashboard_asks_for_metrics_that_the_local_server_has(folder):
     config_files.write(str(folder), (1, 8))
     config_files.write_monitoring(str(folder))
     board = json.loads((folder / "monitoring" / "dashboard.json").read_text())
@@ -132,9 +123,7 @@ def test_the_dashboard_asks_for_metrics_that_the_local_server_has(tmp_path):
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
 
 
-def test_the_compose_file_starts_the_server_with_the_written_settings(tmp_path):
-    folder = tmp_path / "reviews"
-    folder.mkdir()
+def test_the_compose_file_starts_the_server_with_the_written_settings(folder):
     config_files.write(str(folder), (1, 8))
     config_files.write_monitoring(str(folder))
     services = yaml.safe_load((folder / "compose.yaml").read_text())["services"]
@@ -154,15 +143,46 @@ def test_the_compose_file_starts_the_server_with_the_written_settings(tmp_path):
     assert "--monitoring_config_file=/models/reviews/monitoring.config" in command
 
 
-@pytest.mark.parametrize("folder", ["served/my model", "served/a:b", "/"])
-def test_a_model_has_a_name_that_can_stand_in_an_address(folder):
-    with pytest.raises(UserError, match="a model is served under the last part of its folder"):
-        config_files.write(folder, (1,))
-
-
-def test_a_name_is_the_last_part_of_the_folder(tmp_path, monkeypatch):
+def test_a_name_is_the_last_part_of_the_folder_and_can_stand_in_an_address(tmp_path, monkeypatch):
     assert config_files.model_name("served/sst-2.v1/") == "sst-2.v1"
     assert config_files.model_name("gs://bucket/served/sst-2/") == "sst-2"
     (tmp_path / "reviews" / "1").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "reviews" / "1")
     assert config_files.model_name("..") == "reviews"
+    for folder in ("served/my model", "served/a:b", "/"):
+        with pytest.raises(UserError, match="a model is served under the last part of its folder"):
+            config_files.write(folder, (1,))
+
+
+ROWS = {
+    "serving_default": {"text": np.array(["h\u00e9llo"], object)},
+    "tokens": {"ids": np.array([[7, 8]], np.int32), "mask": np.array([[True, False]])},
+    "classify": {"inputs": np.array([serialized_example({"text": "one"})], object)},
+    "regress": {"inputs": np.array([serialized_example({"text": "two"})], object)},
+}
+METHODS = {"classify": CLASSIFY, "regress": REGRESS}
+
+
+def test_each_signature_with_each_batch_size(tmp_path):
+    write_warmup(str(tmp_path), ROWS, METHODS, (1, 3))
+    requests = list(warmup_requests(str(tmp_path)))
+    assert [(method, name, len(next(iter(inputs.values())))) for method, name, inputs in requests] == [
+        (METHODS.get(name, "/predict").split("/")[-1], name, size) for name in ROWS for size in (1, 3)
+    ]
+    for _, name, inputs in requests:
+        assert set(inputs) == set(ROWS[name])
+        for key, [value] in ROWS[name].items():
+            for row in inputs[key]:
+                if name in METHODS:
+                    assert tf.train.Example.FromString(row) == tf.train.Example.FromString(value)
+                elif isinstance(value, str):
+                    assert row == value.encode()
+                else:
+                    assert row.dtype == value.dtype
+                    np.testing.assert_array_equal(row, value)
+
+
+def test_no_more_requests_than_a_server_takes(tmp_path):
+    write_warmup(str(tmp_path), ROWS, METHODS, range(1, MAX_RECORDS // len(ROWS) + 1))
+    with pytest.raises(UserError, match="4 signatures with 251 batch sizes .* TensorFlow Serving takes 1000"):
+        write_warmup(str(tmp_path), ROWS, METHODS, range(1, MAX_RECORDS // len(ROWS) + 2))

@@ -2,6 +2,7 @@
 
 import json
 import types
+import unittest.mock
 
 import numpy as np
 import pytest
@@ -65,18 +66,28 @@ def test_versions_are_counted_up_and_never_replaced(served, module):
     assert versions(str(served)) == [1, 2]
     (served / str(2**63)).mkdir()  # the server has no such number
     assert versions(str(served)) == [1, 2]
-    with pytest.raises(UserError, match="which has 1, 2: give another number"):
-        export(module, str(served), version=2)
-    with pytest.raises(UserError, match="ascending numbers from 1 to 65536"):
-        export(module, str(served), warmup_batches=[8, 1])
-    with pytest.raises(UserError, match="from 1 to 65536"):
-        export(module, str(served), warmup_batches=[1, 10**14])
-    with pytest.raises(UserError, match="max_batch_size 32, but the model warms up with 64 rows"):
-        export(module, str(served), warmup_batches=[64])
-    with pytest.raises(UserError, match="models.config is a file; expected a folder"):
-        export(module, f"{served}/models.config/x")
+    for folder, options, message in (
+        (served, {"version": 2}, "which has 1, 2: give another number"),
+        (served, {"warmup_batches": [8, 1]}, "ascending numbers from 1 to 65536"),
+        (served, {"warmup_batches": [1, 10**14]}, "from 1 to 65536"),
+        (served, {"warmup_batches": [64]}, "max_batch_size 32, but the model warms up with 64 rows"),
+        (f"{served}/models.config/x", {}, "models.config is a file; expected a folder"),
+    ):
+        with pytest.raises(UserError, match=message):
+            export(module, str(folder), **options)
     assert export(module, str(served), warmup_batches=[1]) == f"{served}/3"
     assert not (served / "3" / "rest").exists() and not (served / "unfinished-3").exists()
+
+
+SETTINGS = {
+    "task": {
+        "model": {"n_layer": 1, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 16, "summary": "mean"},
+        "train_data": {"global_batch_size": 8},
+        "alert": {"label": "old", "recall": 0.5},
+        "epochs": 6.0,
+    },
+    "trainer": {"optimizer_config": {"learning_rate": 0.02}},
+}
 
 
 @pytest.fixture(scope="module")
@@ -85,32 +96,17 @@ def run(tmp_path_factory, small_tokenizer):
     folder = tmp_path_factory.mktemp("run")
     tokenizer_file = folder / "spiece.model"
     tokenizer_file.write_bytes(small_tokenizer.model_proto)
+    labels = [("2008,", "new"), ("1999,", "old")]
     rows = [
-        (f"{'1999,' if number % 2 else '2008,'} {text[:20]}", text[:9], "old" if number % 2 else "new")
+        (f"{labels[number % 2][0]} {text[:20]}", text[:9], labels[number % 2][1])
         for number, text in enumerate(invent_texts(48))
     ]
     file = table(folder / "data.tsv", ("text", "second", "label"), *rows, delimiter="\t")
     data = builder(folder, tokenizer_file)(train=file, dev=file, text_pair_column=["second"], seq_len=24)
     params = finetuning_experiment(ClassificationConfig())
-    params.override(
-        {
-            "task": {
-                "model": {
-                    "n_layer": 1,
-                    "d_model": 16,
-                    "n_head": 2,
-                    "d_head": 8,
-                    "d_inner": 16,
-                    "summary": "mean",
-                },
-                "train_data": {"input_path": str(data["train"].folder), "global_batch_size": 8},
-                "validation_data": {"input_path": str(data["dev"].folder)},
-                "alert": {"label": "old", "recall": 0.5},
-                "epochs": 6.0,
-            },
-            "trainer": {"optimizer_config": {"learning_rate": 0.02}},
-        }
-    )
+    params.override(SETTINGS)
+    params.task.train_data.input_path = str(data["train"].folder)
+    params.task.validation_data.input_path = str(data["dev"].folder)
     finetune(params, ClassificationTask, tf.distribute.get_strategy(), str(folder / "run"))
     return folder / "run"
 
@@ -172,12 +168,9 @@ def test_a_run_is_exported_for_openvino_with_what_integers_cost(run, tmp_path, c
     assert "openvino_model   0.0 MB" in printed and "without TensorFlow: xlnet-tf serve" in printed
     fields = json.loads((tmp_path / "pairs/1/serving.json").read_text())
     threshold = json.loads((run / "best" / "metrics.json").read_text())["alert_threshold"]
-    assert fields["options"]["pair"] and fields["options"]["alert"] == {
-        "label": "old",
-        "threshold": threshold,
-    }
-    buckets = json.dumps(fields["buckets"])
-    assert fields["seq_len"] == 24 and buckets == "[24]"
+    alert = {"label": "old", "threshold": threshold}
+    assert fields["options"]["pair"] and fields["options"]["alert"] == alert
+    assert fields["seq_len"] == 24 and fields["buckets"] == [24]
 
 
 @pytest.mark.integration
@@ -185,14 +178,12 @@ def test_smaller_weights_are_near(run):
     full = open_served(str(run)).load()
     texts = {"text_a": tf.constant(TEXTS), "text_b": tf.constant(TEXTS)}
     expected = full.serve(**texts)["probabilities"]
+    size = sum(4 * np.prod(v.shape) for v in full.variables)
     for weights in (BFLOAT16, INT8):
         small = open_served(str(run)).load(weights)
         np.testing.assert_allclose(small.serve(**texts)["probabilities"], expected, atol=0.02)
-        stored = {variable.dtype.name for variable in small.variables}
-        assert weights in stored
-        assert sum(np.prod(v.shape) * v.dtype.size for v in small.variables) < 0.7 * sum(
-            4 * np.prod(v.shape) for v in full.variables
-        )
+        assert weights in {variable.dtype.name for variable in small.variables}
+        assert sum(np.prod(v.shape) * v.dtype.size for v in small.variables) < 0.7 * size
     with pytest.raises(UserError, match="weights are 'float8'; expected one of"):
         open_served(str(run)).load("float8")
 
@@ -220,7 +211,7 @@ def test_numbers_cannot_be_calibrated(monkeypatch):
         export_checks.fit_temperature("run", "dev")
 
 
-def test_checkpoints_are_served_by_their_heads(tmp_path, small_tokenizer):
+def test_checkpoints_are_served_by_their_heads(tmp_path, small_tokenizer, eagerly):
     """As Hugging Face's, too: labels and weights come from its files."""
     model = built(XLNetClassifier, small_tokenizer, 2, labels=["no", "yes"])
     save_model(model, str(tmp_path / "ours"))
@@ -234,11 +225,9 @@ def test_checkpoints_are_served_by_their_heads(tmp_path, small_tokenizer):
         np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
     with pytest.raises(UserError, match="the head is 'span'; expected one of language_model, classification"):
         open_served(str(folder), head="span").load()
-    with pytest.raises(UserError, match="lm_bias"):  # no language model
-        open_served(str(folder), seq_len=16, head="language_model").load()
 
 
-def test_a_run_by_the_recipe_compat_is_served_as_a_language_model(tmp_path, small_tokenizer):
+def test_a_run_by_the_recipe_compat_is_served_as_a_language_model(tmp_path, small_tokenizer, eagerly):
     """Where its training let a token that sees nothing see everything, a language model cannot."""
     save_model(built(XLNetPretrainer, small_tokenizer), str(tmp_path))
     (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
@@ -249,13 +238,6 @@ def test_a_run_by_the_recipe_compat_is_served_as_a_language_model(tmp_path, smal
     inputs = (tf.constant([value]) for value in (TEXTS[0], "", "left_to_right"))
     answers = module.score(*inputs, tf.constant([0], tf.int64))
     np.testing.assert_allclose(answers["log_probability"], [expected.total], rtol=1e-5)
-
-
-def test_a_failed_export_leaves_nothing(module, tmp_path, monkeypatch):
-    monkeypatch.setattr("xlnet_tf.serving.export.write_warmup", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        export(module, str(tmp_path / "reviews"))
-    assert not list((tmp_path / "reviews").iterdir())
 
 
 @pytest.mark.parametrize("name", ["variables/variables.data-00000-of-00001", "saved_model.pb"])
@@ -272,11 +254,13 @@ def test_a_full_disk_of_temporary_files_is_named(module, tmp_path):
         export(module, str(tmp_path / "reviews"), warmup_batches=[1])
 
 
-def test_a_disk_that_is_full_at_the_warm_up_file(module, tmp_path, monkeypatch):
-    def full(*_):
-        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
-
-    monkeypatch.setattr(tf.io.TFRecordWriter, "write", full)
-    with pytest.raises(UserError, match=r"cannot write .*warmup_requests: No space left on device"):
-        export(module, str(tmp_path / "reviews"), warmup_batches=[1])
-    assert not list((tmp_path / "reviews").iterdir())
+def test_a_failed_export_leaves_nothing(module, tmp_path, monkeypatch):
+    full = tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+    for failure, error, message in (
+        (full, UserError, "cannot write .*warmup_requests: No space left on device"),
+        (ZeroDivisionError(), ZeroDivisionError, ""),
+    ):
+        monkeypatch.setattr(tf.io.TFRecordWriter, "write", unittest.mock.Mock(side_effect=failure))
+        with pytest.raises(error, match=message):
+            export(module, str(tmp_path / "reviews"), warmup_batches=[1])
+        assert not list((tmp_path / "reviews").iterdir())

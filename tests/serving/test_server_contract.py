@@ -16,25 +16,16 @@ from xlnet_tf.serving.answers.signatures import DTYPES, SERVING_DEFAULT
 from xlnet_tf.serving.export import export
 from xlnet_tf.serving.graph.exported_model import EXAMPLES, TOKENS
 
+pytestmark = pytest.mark.integration
 WARMUP_BATCHES = (1, 3)
-PREDICT = "tensorflow/serving/predict"
 
 # Operations of tensorflow_text that the server links: SUPPORTED_TENSORFLOW_OPS in tensorflow/serving's
 # tensorflow_serving/model_servers/BUILD is tensorflow/text's ops_lib (tensorflow_text/BUILD), which has
 # sentencepiece_tokenizer_cc and fast_sentencepiece_tokenizer_cc (core/ops/sentencepiece_ops.cc and
 # core/ops/fast_sentencepiece_ops.cc there).
-LINKED = {
-    "SentencepieceOp",
-    "SentencepieceTokenizeOp",
-    "SentencepieceTokenizeWithOffsetsOp",
-    "SentencepieceDetokenizeOp",
-    "SentencepieceVocabSizeOp",
-    "SentencepieceIdToStringOp",
-    "SentencepieceStringToIdOp",
-    "TFText>FastSentencepieceTokenize",
-    "TFText>FastSentencepieceTokenizeWithOffsets",
-    "TFText>FastSentencepieceDetokenize",
-}
+_BOTH = ("Tokenize", "TokenizeWithOffsets", "Detokenize")
+LINKED = {f"Sentencepiece{name}Op" for name in ("", *_BOTH, "VocabSize", "IdToString", "StringToId")}
+LINKED |= {f"TFText>FastSentencepiece{name}" for name in _BOTH}
 
 
 class Export(NamedTuple):
@@ -92,13 +83,10 @@ QUICK = {"classification"}
 def exports(small_tokenizer, tmp_path_factory, request):
     """The kinds that are to be tested, exported here, asked in another process."""
     folder = tmp_path_factory.mktemp("served")
-    tested = {
-        item.callspec.params["exported"] for item in request.session.items if item.module is request.module
-    }
+    own = [item for item in request.session.items if item.module is request.module]
     parts, jobs = {}, {}
-    for name, kind in KINDS.items():
-        if name not in tested:
-            continue
+    for name in {item.callspec.params["exported"] for item in own}:
+        kind = KINDS[name]
         model = kind.model(small_tokenizer)
         module = kind.module(model, small_tokenizer)
         path = export(module, str(folder / name), warmup_batches=WARMUP_BATCHES)
@@ -106,14 +94,9 @@ def exports(small_tokenizer, tmp_path_factory, request):
         parts[name], jobs[name] = (model, module, good, bad), (path, good | bad)
     (folder / "jobs").write_bytes(pickle.dumps(jobs))
     script = REPOSITORY / "tests" / "helpers" / "serving" / "serving_process.py"
-    done = subprocess.run(
-        [sys.executable, "-I", str(script), "jobs", "results"],
-        cwd=folder,
-        env={name: value for name, value in os.environ.items() if name != "TF_USE_LEGACY_KERAS"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-I", str(script), "jobs", "results"]
+    env = {name: value for name, value in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     results = pickle.loads((folder / "results").read_bytes())
     assert results[""] == []  # nothing of this project, or of what it trains with, was there
@@ -143,13 +126,6 @@ def call(function, inputs):
     return function(**{name: tf.constant(value) for name, value in inputs.items()})
 
 
-@pytest.mark.integration
-def test_session_and_saved_model_load_say_the_same(exported):
-    for name in exported.good:
-        assert_same(exported.result["session"][name], exported.result["loaded"][name])
-
-
-@pytest.mark.integration
 def test_texts_are_answered_as_by_the_training_model(exported):
     session = exported.result["session"]
     assert_same(session["batch"], call(exported.module.serve, exported.good["batch"][1]))
@@ -160,20 +136,16 @@ def test_texts_are_answered_as_by_the_training_model(exported):
             assert_same(session[name], call(function, exported.good[name][1]))
 
 
-@pytest.mark.integration
 def test_tokens_are_answered_as_by_the_training_model(exported, request):
     kind = KINDS[request.node.callspec.params["exported"]]
     if kind.answer is None:
         pytest.skip("tests/helpers/serving/exports.py does not say what this task answers")
-    found, expected = (
-        exported.result["session"]["tokens"],
-        kind.answer(exported.model, exported.good["tokens"][1]),
-    )
+    found = exported.result["session"]["tokens"]
+    expected = kind.answer(exported.model, exported.good["tokens"][1])
     assert (names := set(found) & set(expected))
     assert_same(found, expected, names)
 
 
-@pytest.mark.integration
 def test_methods_of_the_server_get_what_they_ask_for(exported):
     """As classifier.cc and regressor.cc in tensorflow_serving/servables/tensorflow check it."""
     asked = {
@@ -188,21 +160,20 @@ def test_methods_of_the_server_get_what_they_ask_for(exported):
             assert {name: (value.dtype, value.ndim) for name, value in answers.items()} == asked[method]
 
 
-@pytest.mark.integration
 def test_a_row_alone_is_the_row_in_a_batch(exported):
-    session = exported.result["session"]
-    rows = len(next(iter(exported.good["batch"][1].values())))
-    for row in range(rows):
-        for name, value in session[f"row {row}"].items():
+    batch = exported.result["session"]["batch"]
+    for row in range(len(next(iter(exported.good["batch"][1].values())))):
+        for name, value in exported.result["session"][f"row {row}"].items():
             # The batch has room for what its longest row has.
             begin = (slice(row, row + 1), *map(slice, value.shape[1:]))
-            assert_same({name: session["batch"][name][begin]}, {name: value})
-    assert {name: len(value) for name, value in session["none"].items()} == dict.fromkeys(session["batch"], 0)
+            assert_same({name: batch[name][begin]}, {name: value})
+    none = exported.result["session"]["none"]
+    assert {name: len(value) for name, value in none.items()} == dict.fromkeys(batch, 0)
 
 
-@pytest.mark.integration
-def test_answers_have_rows_first_and_types_that_clients_know(exported):
+def test_answers_are_the_same_in_a_session_and_have_rows_first_and_types_that_clients_know(exported):
     for name, (_, inputs) in exported.good.items():
+        assert_same(exported.result["session"][name], exported.result["loaded"][name])
         rows = {len(value) for value in inputs.values()}
         for key, value in exported.result["session"][name].items():
             assert {value.shape[:1]} == {(row,) for row in rows}, f"{name}: {key}"
@@ -210,7 +181,6 @@ def test_answers_have_rows_first_and_types_that_clients_know(exported):
             assert value.dtype.kind != "f" or np.isfinite(value).all(), key  # JSON has no NaN
 
 
-@pytest.mark.integration
 def test_the_warm_up_is_each_signature_with_each_batch_size(exported):
     expected = [
         (method.rsplit("/", 1)[-1], signature, size)
@@ -226,7 +196,6 @@ def test_the_warm_up_is_each_signature_with_each_batch_size(exported):
     assert sorted(found) == sorted(expected)
 
 
-@pytest.mark.integration
 def test_operations_are_those_of_the_server(exported):
     foreign = exported.result["foreign"]
     assert {"SentencepieceOp"} <= {operation for operation, _ in foreign} <= LINKED
@@ -235,7 +204,6 @@ def test_operations_are_those_of_the_server(exported):
     assert exported.result["own_gradients"] == []
 
 
-@pytest.mark.integration
 def test_wrong_inputs_are_refused_by_name(exported):
     for way in ("session", "loaded"):
         for case in exported.bad:

@@ -28,20 +28,24 @@ def test_a_result_is_read():
     made = compilation.read_result(RESULT, V3)
     assert not made.is_at_peak
     assert (made.arguments, made.hbm, made.flops, made.estimated_seconds) == (5, 9, 7.0, 0.5)
+    assert compilation.read_result({"planned": 7}, V3) == compilation.Planned(7)
+    with pytest.raises(UserError, match=r"No module named 'libtpu'.*pip install .*tpu-compile"):
+        compilation.read_result({"unavailable": "ModuleNotFoundError: No module named 'libtpu'"}, V3)
+    with pytest.raises(UserError, match="topology is 'v9': expected one of v2, v3, v4, v5e, v5p, v6e, tpu7x"):
+        topologies.find("v9")
 
 
-@pytest.mark.parametrize("seconds", [-1226.0, 0.0, 0.1])
-def test_an_implausible_time_is_replaced_by_that_at_peak_rates(seconds):
-    cost = {"flops": 197e11, "bytes_accessed": 819e7, "seconds": seconds}  # 0.1 s and 0.01 s on v5e
-    made = compilation.read_result({**RESULT, "cost": cost}, topologies.find("v5e"))
-    assert made.is_at_peak and made.estimated_seconds == pytest.approx(0.11)
+def test_an_implausible_time_is_replaced_by_that_at_peak_rates():
+    def read(name, flops, accessed, seconds):
+        cost = {"flops": flops, "bytes_accessed": accessed, "seconds": seconds}
+        return compilation.read_result({**RESULT, "cost": cost}, topologies.find(name))
 
-
-@pytest.mark.parametrize(("name", "flops"), [("v2", 22.8e12), ("v3", 61.4e12), ("v5p", 394e12)])
-def test_the_time_of_a_large_product_is_the_compilers(name, flops):
-    """It reaches what the compiler (libtpu 0.0.42.1) counts at most: more than v2's peak was taken to be."""
-    cost = {"flops": flops, "bytes_accessed": 0, "seconds": 1.0}
-    assert not compilation.read_result(RESULT | {"cost": cost}, topologies.find(name)).is_at_peak
+    for seconds in (-1226.0, 0.0, 0.1):
+        made = read("v5e", 197e11, 819e7, seconds)  # 0.1 s and 0.01 s
+        assert made.is_at_peak and made.estimated_seconds == pytest.approx(0.11)
+    # What the compiler (libtpu 0.0.42.1) counts at most: more than v2's peak was taken to be.
+    for name, flops in (("v2", 22.8e12), ("v3", 61.4e12), ("v5p", 394e12)):
+        assert not read(name, flops, 0, 1.0).is_at_peak
 
 
 def test_a_program_that_cannot_be_read_has_its_figures_all_the_same():
@@ -62,26 +66,12 @@ def test_a_program_that_cannot_be_read_has_its_figures_all_the_same():
     assert made.is_at_peak and made.arguments == 5 and made.flops == 7.0
 
 
-def test_a_plan_is_read():
-    assert compilation.read_result({"planned": 7}, V3) == compilation.Planned(7)
-
-
-def test_a_missing_compiler_names_what_to_install():
-    with pytest.raises(UserError, match=r"No module named 'libtpu'.*pip install .*tpu-compile"):
-        compilation.read_result({"unavailable": "ModuleNotFoundError: No module named 'libtpu'"}, V3)
-
-
 def test_a_crashing_compiler_is_reported(monkeypatch):
     ended = subprocess.CompletedProcess([], -6, stdout="", stderr="Check failed: shape is dense")
     monkeypatch.setattr(compilation.subprocess, "run", lambda *args, **kwargs: ended)
     refused = compilation.compile_program(b"", topologies.find("v3"))
     assert refused.error == "the compiler ended with code -6:\nCheck failed: shape is dense"
     assert not refused.out_of_memory
-
-
-def test_an_unknown_topology_is_named():
-    with pytest.raises(UserError, match="topology is 'v9': expected one of v2, v3, v4, v5e, v5p, v6e, tpu7x"):
-        topologies.find("v9")
 
 
 def test_the_compilers_process_imports_no_tensorflow():

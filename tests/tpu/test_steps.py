@@ -6,6 +6,7 @@ import tf_keras
 from official.core import task_factory
 
 from tests.helpers import hlo
+from tests.helpers.profiles import mostly_integration
 from tests.helpers.serving.exports import KINDS
 from tests.helpers.training import programs
 from xlnet_tf.errors import UserError
@@ -23,13 +24,7 @@ def _kind(value) -> tuple[str, tuple[int, ...]]:
     return _NAMES[value.dtype.name], tuple(value.shape)
 
 
-@pytest.mark.parametrize(
-    "task",
-    [
-        pytest.param(task, marks=[pytest.mark.integration] * (task != "pretraining"))
-        for task in programs.TASKS
-    ],
-)
+@pytest.mark.parametrize("task", mostly_integration(programs.TASKS, "pretraining"))
 def test_all_state_is_updated_in_place_and_nothing_needs_the_host(task, tmp_path):
     params = programs.settings(task, tmp_path)
     program = steps.training_step(params, length=None if task == "pretraining" else programs.T // 3)
@@ -60,18 +55,14 @@ def test_memory_is_kept_in_the_type_of_activations_and_weights_in_float32(tmp_pa
     assert bfloat16 == {(1, programs.ROWS, programs.MEMORY, 16)}
 
 
-def test_a_gradient_alone_writes_nothing(tmp_path):
+def test_a_gradient_alone_writes_nothing_and_micro_batches_are_a_loop_with_products(tmp_path):
     params = programs.settings("pretraining", tmp_path, memory_len=0)
     program = steps.training_step(params, gradient_only=True)
     assert hlo.donated(program) == []
+    params.trainer.accumulation_steps = 2
     whole = steps.training_step(params)
     assert len(hlo.parameters(whole)) > 2 * len(hlo.parameters(program))  # with two moments of each weight
-
-
-def test_micro_batches_are_a_loop_with_products(tmp_path):
-    params = programs.settings("pretraining", tmp_path)
-    params.trainer.accumulation_steps = 2
-    assert steps.training_step(params).loops_with_products() == 1
+    assert whole.loops_with_products() == 1
 
 
 @pytest.mark.parametrize("task", ["pretraining", "choice"])
@@ -82,14 +73,11 @@ def test_a_set_smaller_than_the_batch_gives_its_shapes(task, tmp_path):
     program = steps.training_step(params)
     tokens = programs.T * program.lengths.get("sequences", 1)
     assert ("s32", (7 * programs.ROWS, tokens)) in hlo.parameters(program)
+    more = {"choice": {"sequences": 4}}.get(
+        task, {"num_predict": programs.T // 6, "memory_len": programs.MEMORY}
+    )
+    assert program.lengths == {"seq_len": programs.T, **more}
     assert data.global_batch_size == 7 * programs.ROWS and params.task.train_data is data
-
-
-def test_a_program_reports_its_lengths(tmp_path):
-    pretraining = programs.step("pretraining", tmp_path / "records")
-    lengths = {"seq_len": programs.T, "num_predict": programs.T // 6, "memory_len": programs.MEMORY}
-    assert pretraining.lengths == lengths
-    assert programs.step("choice", tmp_path / "options").lengths == {"seq_len": programs.T, "sequences": 4}
 
 
 def test_nothing_is_left_of_what_was_assumed(tmp_path):
@@ -100,12 +88,9 @@ def test_nothing_is_left_of_what_was_assumed(tmp_path):
     params.runtime.mixed_precision_dtype = "bfloat16"
     with pytest.raises(FileNotFoundError, match="none/manifest.json"):
         steps.training_step(params)
-    assert (tf_keras.mixed_precision.global_policy().name, device.hardware()) == before
-
-
-def test_an_unknown_type_is_named(tmp_path):
     with pytest.raises(UserError, match="dtype is 'int8': expected one of float32, bfloat16, float16"):
-        programs.step("squad", tmp_path, "int8")
+        programs.step("squad", tmp_path / "squad", "int8")
+    assert (tf_keras.mixed_precision.global_policy().name, device.hardware()) == before
 
 
 @pytest.fixture
@@ -174,51 +159,44 @@ def test_lowering_shows_what_a_function_does_to_variables():
     assert "copy" not in opcodes  # the TPU's compiler takes none
 
 
-def test_lowering_shows_dynamic_shapes():
-    program = lower(lambda inputs: tf.boolean_mask(inputs["x"], inputs["x"] > 0),
-                    {"x": tf.TensorSpec([6], tf.float32)})  # fmt: skip
-    assert hlo.dynamic_shapes(program)
-
-
-def test_lowering_shows_what_the_host_must_do():
-    program = lower(lambda inputs: inputs["x"] + 1, {"x": tf.TensorSpec([6], tf.float32)})
+def test_lowering_shows_what_the_host_must_do_and_dynamic_shapes():
+    one = {"x": tf.TensorSpec([6], tf.float32)}
+    assert hlo.dynamic_shapes(lower(lambda inputs: tf.boolean_mask(inputs["x"], inputs["x"] > 0), one))
+    program = lower(lambda inputs: inputs["x"] + 1, one)
     assert hlo.host_operations(program) == []
     program.module.computations[0].instructions.add(opcode="custom-call", custom_call_target="ask_host")
     program.module.computations[0].instructions.add(opcode="outfeed")
     assert hlo.host_operations(program) == ["ask_host", "outfeed"]
 
 
+def drawing(draw):
+    """Returns the instructions of a program of a TPU that draws from a seed."""
+    with device.assume("tpu"):
+        program = lower(lambda inputs: draw(inputs["seed"]), {"seed": tf.TensorSpec([2], tf.int32)})
+    return {i.id: i for computation in program.module.computations for i in computation.instructions}
+
+
+def dropout_mask(seed):
+    return current(True).keep_mask([8, 128], 0.1, seed)
+
+
 @pytest.mark.parametrize(
     "draw",
     [
         lambda seed: tf.random.stateless_uniform([8, 128], seed),
-        lambda seed: tf.stack(
-            [tf.random.stateless_normal([9], seed), tf.random.stateless_uniform([9], seed)]
-        ),
-        lambda seed: current(True).keep_mask([8, 128], 0.1, seed),
+        lambda seed: tf.random.stateless_normal([9], seed) + tf.random.stateless_uniform([9], seed),
+        dropout_mask,
     ],
 )
 def test_devices_draw_with_their_own_generators(draw):
-    with device.assume("tpu"):
-        program = lower(lambda inputs: draw(inputs["seed"]), {"seed": tf.TensorSpec([2], tf.int32)})
-    instructions = {i.id: i for computation in program.module.computations for i in computation.instructions}
+    instructions = drawing(draw)
+    assert draw is not dropout_mask or len(instructions) < 100  # a key alone takes 200
     drawn = [i for i in instructions.values() if i.opcode == "rng-bit-generator"]
     assert drawn
     for generator in drawn:
         assert generator.rng_algorithm == 0  # RNG_DEFAULT
         [state] = (instructions[number] for number in generator.operand_ids)
         assert list(state.shape.dimensions) == [2] == list(generator.shape.tuple_shapes[0].dimensions)
-
-
-def test_dropout_computes_no_key():
-    with device.assume("tpu"):
-        program = lower(
-            lambda inputs: current(True).keep_mask([8, 128], 0.1, inputs["seed"]),
-            {"seed": tf.TensorSpec([2], tf.int32)},
-        )
-    assert (
-        sum(len(computation.instructions) for computation in program.module.computations) < 100
-    )  # a key alone takes 200
 
 
 @pytest.mark.parametrize(("kind", "copies"), [("cpu", 1), ("tpu", 2)])

@@ -103,37 +103,21 @@ def make_model(folder: pathlib.Path) -> pathlib.Path:
         tokenizer.parent.mkdir(exist_ok=True)
         # Unlike ours, which are unigram models, it has a piece for each word of so small a text.
         sentencepiece.SentencePieceTrainer.train(
-            input=str(folder / "train.txt"),
-            model_prefix=str(tokenizer.with_suffix("")),
-            model_type="bpe",
-            vocab_size=VOCAB_SIZE,
-            hard_vocab_limit=False,
-            input_sentence_size=20_000,
-            control_symbols=training.CONTROL_SYMBOLS,
-            user_defined_symbols=training.USER_DEFINED_SYMBOLS,
-            unk_id=special_tokens.UNK_ID,
-            bos_id=special_tokens.BOS_ID,
-            eos_id=special_tokens.EOS_ID,
-            minloglevel=2,
-        )
-    records = [
-        builder.build_pretraining_records(
-            builder.PretrainingOptions(
-                input=[str(folder / f"{split}.txt")],
-                tokenizer=str(tokenizer),
-                output_dir=str(folder / "records" / split),
-                split=split,
-                seq_len=96,
-                reuse_len=48,
-                num_predict=24,
-                mask_alpha=4,
-                span_mode="single",
-                stream_segments=16,
-                slice_mb=1.0,
-            )
-        )
-        for split in DOCUMENTS
-    ]
+            input=str(folder / "train.txt"), model_prefix=str(tokenizer.with_suffix("")), model_type="bpe",
+            vocab_size=VOCAB_SIZE, hard_vocab_limit=False, input_sentence_size=20_000, minloglevel=2,
+            control_symbols=training.CONTROL_SYMBOLS, user_defined_symbols=training.USER_DEFINED_SYMBOLS,
+            unk_id=special_tokens.UNK_ID, bos_id=special_tokens.BOS_ID, eos_id=special_tokens.EOS_ID,
+        )  # fmt: skip
+
+    def build(split: str):
+        options = builder.PretrainingOptions(
+            input=[str(folder / f"{split}.txt")], tokenizer=str(tokenizer), split=split,
+            output_dir=str(folder / "records" / split), seq_len=96, reuse_len=48, num_predict=24,
+            mask_alpha=4, span_mode="single", stream_segments=16, slice_mb=1.0,
+        )  # fmt: skip
+        return builder.build_pretraining_records(options)
+
+    records = [build(split) for split in DOCUMENTS]
     files.write(folder / "recipe.yaml", RECIPE)
     pretraining.make_model(str((folder / "recipe.yaml").resolve()), *records, folder / "run")
     return folder / "run"

@@ -6,14 +6,8 @@ from xlnet_tf.config import XLNetConfig
 from xlnet_tf.models.encoder import XLNetEncoder
 
 HOSTILE = [
-    "",
-    "   \t\n ",
-    "<sep> <mask> <cls> <pad>",
-    "\x00\x01 control \x7f",
-    "\ufeff\u200b",
-    "\U0001f600" * 40,
-    "5,000, and 12, more",
-    "na\u00efve caf\u00e9 ``quotes''",
+    *("", "   \t\n ", "<sep> <mask> <cls> <pad>", "\x00\x01 control \x7f", "\ufeff\u200b"),
+    *("\U0001f600" * 40, "5,000, and 12, more", "na\u00efve caf\u00e9 ``quotes''"),
 ]
 
 

@@ -4,7 +4,6 @@ import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Sequence
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 _SITE = """
@@ -40,14 +39,9 @@ def run(folder: pathlib.Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment(folder), capture_output=True, text=True, timeout=300)
 
 
-def run_code(folder: pathlib.Path, code: str, *arguments: str | Sequence[str]) -> str:
-    """Runs Python code; returns what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        env=environment(folder),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+def run_code(folder: pathlib.Path, code: str, given: str) -> str:
+    """Runs Python code, which reads what is given; returns what it prints."""
+    command, files = [sys.executable, "-c", code], {"capture_output": True, "text": True, "timeout": 300}
+    done = subprocess.run(command, env=environment(folder), input=given, **files)
     assert done.returncode == 0, done.stderr
     return done.stdout

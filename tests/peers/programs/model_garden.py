@@ -16,19 +16,10 @@ from official.nlp.tools.tokenization import FullSentencePieceTokenizer
 def new_network():
     tf_keras.utils.set_random_seed(0)
     return XLNetBase(
-        vocab_size=90,
-        num_layers=2,
-        hidden_size=16,
-        num_attention_heads=2,
-        head_size=8,
-        inner_size=20,
-        dropout_rate=0.0,
-        attention_dropout_rate=0.0,
-        attention_type="bi",
-        bi_data=False,
-        initializer=tf_keras.initializers.RandomNormal(stddev=0.4, seed=0),
-        inner_activation="gelu",
-    )
+        vocab_size=90, num_layers=2, hidden_size=16, num_attention_heads=2, head_size=8, inner_size=20,
+        dropout_rate=0.0, attention_dropout_rate=0.0, attention_type="bi", bi_data=False,
+        initializer=tf_keras.initializers.RandomNormal(stddev=0.4, seed=0), inner_activation="gelu",
+    )  # fmt: skip
 
 
 def batched(batches):
@@ -64,17 +55,9 @@ def write_records(folder, texts):
     with open(f"{folder}/text.txt", "w") as file:
         file.write("\n".join(texts) + "\n")
     create_xlnet_pretraining_data.create_tfrecords(
-        tokenizer=FullSentencePieceTokenizer(f"{folder}/spiece.model"),
-        input_file_or_files=f"{folder}/text.txt",
-        use_eod_token=True,
-        do_lower_case=False,
-        per_host_batch_size=8,
-        seq_length=32,
-        reuse_length=16,
-        bi_data=False,
-        num_cores_per_host=1,
-        save_dir=folder,
-        num_passes=1,
-    )
+        tokenizer=FullSentencePieceTokenizer(f"{folder}/spiece.model"), save_dir=folder,
+        input_file_or_files=f"{folder}/text.txt", use_eod_token=True, do_lower_case=False, bi_data=False,
+        per_host_batch_size=8, seq_length=32, reuse_length=16, num_cores_per_host=1, num_passes=1,
+    )  # fmt: skip
     files = tf.io.gfile.glob(f"{folder}/*tfrecord-*")
     return sum(1 for _ in tf.data.TFRecordDataset(files))

@@ -103,24 +103,28 @@ def started(folder, model_dir, **changes):
 
 def start(folder, model_dir, **changes):
     command = [sys.executable, "-m", "run_scripts.adapt", *arguments(folder, model_dir, **changes)]
-    env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(
-        command, cwd=REPOSITORY, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, **pipes
     )
+
+
+def finished(process):
+    """Returns what a command prints, once it has ended well."""
+    output, errors = process.communicate()
+    assert process.returncode == 0, errors
+    return output
 
 
 def test_an_adaptation_is_reported_and_a_kill_changes_nothing(folder):
     undisturbed, killed = folder / "undisturbed", folder / "killed"
-    output, errors = (process := start(folder, undisturbed)).communicate()
-    assert process.returncode == 0, errors
+    output = finished(start(folder, undisturbed))
     process = start(folder, killed)
     while not (killed / "ckpt-4.index").exists() and process.poll() is None:
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    resumed, errors = (process := start(folder, killed)).communicate()
-    assert process.returncode == 0, errors
-    assert resumed == output.replace(str(undisturbed), str(killed))
+    assert finished(start(folder, killed)) == output.replace(str(undisturbed), str(killed))
     other = "trainer.train_steps=3,task.train_data.global_batch_size=4"
     with pytest.raises(UserError, match="with other settings:\n  .*trainer.train_steps: 2 there, 3 now"):
         started(folder, killed, task_config=other)
@@ -146,12 +150,8 @@ def test_replicas_train_and_score_both_beginnings(folder):
     """With 3, as 32 examples cannot be split evenly."""
     config = "trainer.train_steps=2,task.train_data.global_batch_size=3"
     model_dir = folder / "mirrored"
-    process = start(
-        folder, model_dir, strategy="mirrored", virtual_devices=3, batch_size=3, train_steps=2,
-        eval_interval=2, task_config=config, num_seeds=1, dtype="bfloat16",
-    )  # fmt: skip
-    _, errors = process.communicate()
-    assert process.returncode == 0, errors
+    finished(start(folder, model_dir, strategy="mirrored", virtual_devices=3, batch_size=3, train_steps=2,
+                   eval_interval=2, task_config=config, num_seeds=1, dtype="bfloat16"))  # fmt: skip
     scores = json.loads((model_dir / "report.json").read_text())["comparison"]["scores"]
     assert len(scores["before"]) == len(scores["after"]) == 1
     for name in ("before", "after"):
@@ -170,89 +170,61 @@ def test_records_have_the_form_of_the_checkpoints(folder, tmp_path):
     assert (shorter.seq_len, shorter.reuse_len, shorter.mask_alpha) == (16, 8, 5)
 
 
-def refused(folder, tmp_path, message, error=UserError, **changes):
-    with pytest.raises(error, match=message):
-        started(folder, tmp_path / "new", **changes).prepare()
-    assert not (tmp_path / "new").exists() or not list((tmp_path / "new").iterdir())
-
-
 def test_what_does_not_fit_is_refused_and_leaves_nothing(folder, tmp_path, small_tokenizer):
-    shutil.copytree(folder / "general", tmp_path / "bare")
+    for name in ("bare", "other"):
+        shutil.copytree(folder / "general", tmp_path / name)
     (tmp_path / "bare" / "spiece.model").unlink()
-    shutil.copytree(folder / "general", tmp_path / "other")
     (tmp_path / "other" / "spiece.model").write_bytes(small_tokenizer.model_proto)
     (tmp_path / "test.txt").write_text(make_text(8, seed=6))
-    refused(
-        folder,
-        tmp_path,
-        "init_checkpoint: there is no checkpoint",
-        FileNotFoundError,
-        init_checkpoint=tmp_path / "no",
-    )
-    refused(folder, tmp_path, "bare has no spiece.model", init_checkpoint=tmp_path / "bare")
     classifier = XLNetClassifier.from_pretrained(str(folder / "general"), labels=["bad", "good"])
     classifier.save_pretrained(str(tmp_path / "tuned"))
-    refused(
-        folder, tmp_path, "tuned has no language model: it lacks lm_bias", init_checkpoint=tmp_path / "tuned"
-    )
-    refused(
-        folder, tmp_path, "another tokenizer than that of the checkpoint", init_checkpoint=tmp_path / "other"
-    )
-    refused(folder, tmp_path, "needs general text", general_input=None, replay=None, max_general_rise=0.1)
-    refused(folder, tmp_path, "there is no setting trainer.train_step", task_config="trainer.train_step=2")
-    refused(
-        folder, tmp_path, "--task_config=demo_review: .* did you mean demo_reviews", task_config="demo_review"
-    )
-    refused(folder, tmp_path, "every document of .* holds a text", input=tmp_path / "test.txt")
-    refused(folder, tmp_path, "replay is 0.9, which takes", replay=0.9)
+    no_text = {"general_input": None, "replay": None, "max_general_rise": 0.1}
+    for message, changes in (
+        ("init_checkpoint: there is no checkpoint", {"init_checkpoint": tmp_path / "no"}),
+        ("bare has no spiece.model", {"init_checkpoint": tmp_path / "bare"}),
+        ("tuned has no language model: it lacks lm_bias", {"init_checkpoint": tmp_path / "tuned"}),
+        ("another tokenizer than that of the checkpoint", {"init_checkpoint": tmp_path / "other"}),
+        ("needs general text", no_text),
+        ("there is no setting trainer.train_step", {"task_config": "trainer.train_step=2"}),
+        ("--task_config=demo_review: .* did you mean demo_reviews", {"task_config": "demo_review"}),
+        ("every document of .* holds a text", {"input": tmp_path / "test.txt"}),
+        ("replay is 0.9, which takes", {"replay": 0.9}),
+    ):
+        with pytest.raises((UserError, FileNotFoundError), match=message):
+            started(folder, tmp_path / "new", **changes).prepare()
+        assert not (tmp_path / "new").exists() or not list((tmp_path / "new").iterdir())
 
 
-@pytest.mark.parametrize(
-    ("message", "changes"),
-    [
-        (
-            r"--task_config: task.train_data.global_batch_size .* is 0, expected at least 1",
-            {"task_config": "task.train_data.global_batch_size=0"},
-        ),
-        (
-            "with --task_config: weights=before: warmup_steps is 7 and train_steps is 2",
-            {"task_config": "trainer.optimizer_config.warmup_steps=7,trainer.train_steps=2"},
-        ),
-        (
-            "with --task_config: weights=before: batch_size is 4 with 1 replicas and accumulation_steps 3",
-            {"task_config": "task.train_data.global_batch_size=4,trainer.accumulation_steps=3"},
-        ),
-        (
-            "with --task_config: n_layer is 1 there and 2 in the model",
-            {"task_config": "task.model.n_layer=2"},
-        ),
-        (
-            "--task_config: runtime.mixed_precision_dtype is 'float16', and 'float32' for the adaptation",
-            {"task_config": "runtime.mixed_precision_dtype=float16"},
-        ),
-        ("task.keep_best is false, expected true", {"params_override": "task.keep_best=false"}),
-    ],
-)
-def test_settings_are_refused_before_anything_is_written(folder, tmp_path, message, changes):
-    with pytest.raises(UserError, match=message):
-        started(folder, tmp_path / "new", **changes)
+def test_settings_are_refused_before_anything_is_written(folder, tmp_path):
+    batch, steps = "task.train_data.global_batch_size", "trainer.train_steps=2"
+    for message, config in (
+        (rf"--task_config: {batch} .* is 0, expected at least 1", f"{batch}=0"),
+        ("with --task_config: weights=before: warmup_steps is 7 and train_steps is 2",
+         f"trainer.optimizer_config.warmup_steps=7,{steps}"),
+        ("with --task_config: weights=before: batch_size is 4 with 1 replicas and accumulation_steps 3",
+         f"{batch}=4,trainer.accumulation_steps=3"),
+        ("with --task_config: n_layer is 1 there and 2 in the model", "task.model.n_layer=2"),
+        ("--task_config: runtime.mixed_precision_dtype is 'float16', and 'float32' for the adaptation",
+         "runtime.mixed_precision_dtype=float16"),
+        ("task.keep_best is false, expected true", None),
+    ):  # fmt: skip
+        changes = {"task_config": config} if config else {"params_override": "task.keep_best=false"}
+        with pytest.raises(UserError, match=message):
+            started(folder, tmp_path / "new", **changes)
     assert not (tmp_path / "new").exists()
 
 
-def test_evaluations_are_after_as_many_steps_as_asked_for(folder, tmp_path):
+def test_evaluations_are_after_as_many_steps_as_asked_for(folder, tmp_path, caplog):
+    for train_steps, said in ((8, True), (0, False)):
+        caplog.clear()
+        started(folder, tmp_path / "new", task_data=None, epochs=2, train_steps=train_steps)
+        assert ("--epochs has no effect, as train_steps is 8: give --train_steps=0" in caplog.text) == said
     adaptation = started(folder, tmp_path / "new", task_data=None, eval_interval=3)  # in loops of 2
     adaptation.adapt(*adaptation.prepare())
     history = read_history(f"{tmp_path}/new/history.jsonl")
     assert [line["step"] for line in history if line["kind"] != "train"] == [0, 3, 6, 8]
     saved = {path.stem for path in (tmp_path / "new").glob("ckpt-*.index")}
     assert {"ckpt-6", "ckpt-8"} <= saved <= {"ckpt-3", "ckpt-6", "ckpt-8"}
-
-
-def test_epochs_without_effect_are_said(folder, tmp_path, caplog):
-    for train_steps, said in ((8, True), (0, False)):
-        caplog.clear()
-        started(folder, tmp_path / "new", task_data=None, epochs=2, train_steps=train_steps)
-        assert ("--epochs has no effect, as train_steps is 8: give --train_steps=0" in caplog.text) == said
 
 
 def test_a_start_that_was_killed_before_it_wrote_its_settings_is_begun_again(folder, tmp_path, monkeypatch):

@@ -40,45 +40,39 @@ def test_case_accents_signs_and_spaces_do_not_count(written, is_leak):
 
 
 def test_what_the_tokenizer_cannot_write_hides_no_text():
-    text = (
-        "the first part of it is short \ufffd but the second one continues for as long as it takes to be sure"
-    )
+    begin = "the first part of it is short"
+    text = f"{begin} \ufffd but the second one continues for as long as it takes to be sure"
     held_out = HeldOut([text])
     assert held_out.is_in(letters(text.replace("\ufffd", "☃")))
-    assert not held_out.is_in(
-        letters("the first part of it is short but nothing of the rest is there at all")
-    )
+    assert not held_out.is_in(letters(f"{begin} but nothing of the rest is there at all"))
+
+
+def built(folder, tokenizer, seq_len, **splits):
+    """Returns sets of examples of texts, by split."""
+    for name, texts in splits.items():
+        rows = "".join(f'"{text}",{number % 2}\n' for number, text in enumerate(texts))
+        (folder / f"{name}.csv").write_text("text,label\n" + rows)
+    (folder / "spiece.model").write_bytes(tokenizer.model_proto)
+    files = {name: str(folder / f"{name}.csv") for name in splits}
+    where = {"tokenizer": str(folder), "output_dir": str(folder / "examples")}
+    return build_classification(ClassificationOptions(**where, seq_len=seq_len, **files))
+
+
+LONG = [text for text in invent_texts(60, seed=3) if len(letters(text)) > WINDOW]
 
 
 def test_texts_are_read_back_from_examples(tmp_path, small_tokenizer):
     """Also the beginning of one that was cut."""
-    texts = [text for text in invent_texts(60, seed=3) if len(letters(text)) > WINDOW][:12]
-    for name, some in (("train", texts[:6]), ("dev", texts[6:])):
-        rows = "".join(f'"{text}",{number % 2}\n' for number, text in enumerate(some))
-        (tmp_path / f"{name}.csv").write_text("text,label\n" + rows)
-    (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
-    options = ClassificationOptions(
-        tokenizer=str(tmp_path), output_dir=str(tmp_path / "examples"), seq_len=64,
-        train=str(tmp_path / "train.csv"), dev=str(tmp_path / "dev.csv"),
-    )  # fmt: skip
-    built = build_classification(options)
-    held_out = HeldOut(texts_of(built["dev"]))
+    train, dev = LONG[:6], LONG[6:12]
+    held_out = HeldOut(texts_of(built(tmp_path, small_tokenizer, 64, train=train, dev=dev)["dev"]))
     assert len(held_out) == 6
-    assert all(held_out.is_in(letters(f"Well. {text}")) for text in texts[6:])
-    assert not any(held_out.is_in(letters(text)) for text in texts[:6])
+    assert all(held_out.is_in(letters(f"Well. {text}")) for text in dev)
+    assert not any(held_out.is_in(letters(text)) for text in train)
 
 
 def test_texts_of_which_few_letters_are_left_are_found(tmp_path, small_tokenizer):
-    texts = [text for text in invent_texts(60, seed=3) if len(letters(text)) > WINDOW][:4] + ["a \u2603 b"]
-    for name, some in (("train", invent_texts(4, seed=9)), ("dev", texts)):
-        rows = "".join(f'"{text}",{number % 2}\n' for number, text in enumerate(some))
-        (tmp_path / f"{name}.csv").write_text("text,label\n" + rows)
-    (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
-    options = ClassificationOptions(
-        tokenizer=str(tmp_path), output_dir=str(tmp_path / "examples"), seq_len=10,
-        train=str(tmp_path / "train.csv"), dev=str(tmp_path / "dev.csv"),
-    )  # fmt: skip
-    dev = build_classification(options)["dev"]
+    texts = LONG[:4] + ["a \u2603 b"]
+    dev = built(tmp_path, small_tokenizer, 10, train=invent_texts(4, seed=9), dev=texts)["dev"]
     assert max(len(letters(text)) for text in texts_of(dev)) < WINDOW
     held_out = HeldOut(whole_texts_of(dev))
     assert len(held_out) == len(texts) and all(held_out.is_in(letters(text)) for text in texts)

@@ -1,6 +1,5 @@
 """Which documents are trained on, held out, replayed and left out."""
 
-import csv
 import json
 
 import numpy as np
@@ -76,9 +75,7 @@ def test_the_choice_depends_on_contents_not_on_their_order(tmp_path_factory, ord
     for numbers in (range(20), order):
         options = TextOptions(
             input=corpus(folder / "domain.txt", [documents[number] for number in numbers]),
-            general_input=corpus(
-                folder / "general.txt", [sentences(20, "law")[number] for number in numbers]
-            ),
+            general_input=corpus(folder / "general.txt", [sentences(20, "law")[n] for n in numbers]),
             replay=0.3,
         )
         texts.write(options, texts.choose(options, HeldOut([]), seed)[1], folder)
@@ -88,49 +85,37 @@ def test_the_choice_depends_on_contents_not_on_their_order(tmp_path_factory, ord
 
 
 def test_columns_of_a_table_are_documents(tmp_path):
-    with (tmp_path / "table.csv").open("w", newline="") as file:
-        rows = [
-            {"title": f"Title {n}", "body": text, "label": n % 2}
-            for n, text in enumerate(sentences(9, "film"))
-        ]
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+    rows = [f'Title {n},"{text}",{n % 2}' for n, text in enumerate(sentences(9, "film"))]
+    (tmp_path / "table.csv").write_text("\n".join(["title,body,label", *rows]))
     options = TextOptions(input=(str(tmp_path / "table.csv"),), text_column=("title", "body"))
     found = [text for _, text in options.read("input")]
-    assert found == [f"{row['title']}\n{row['body']}" for row in rows]
+    assert found == [f"Title {n}\n{text}" for n, text in enumerate(sentences(9, "film"))]
     with pytest.raises(UserError, match="--input: .*table.csv, line 2: there is title, body, label but no"):
         list(TextOptions(input=options.input, text_column=("review",)).read("input"))
 
 
-def refused(tmp_path, message, held_out=(), error=UserError, **given):
-    given.setdefault("input", corpus(tmp_path / "domain.txt", sentences(20, "film")))
-    with pytest.raises(error, match=message):
-        options = TextOptions(**given)
-        options.check()
-        texts.choose(options, HeldOut(held_out), 0)
-    assert not list(tmp_path.glob("*.jsonl"))
-
-
 def test_what_cannot_be_used_is_refused(tmp_path):
-    (tmp_path / "empty.txt").write_text("")
-    (tmp_path / "blank.txt").write_text(" \n\n \n")
-    general = corpus(tmp_path / "general.txt", sentences(4, "law"))
-    refused(tmp_path, "--input: the corpus is empty", input=(str(tmp_path / "empty.txt"),))
-    refused(tmp_path, "--input: no document of .*blank.txt has text", input=(str(tmp_path / "blank.txt"),))
-    refused(tmp_path, "--input: no corpus file", error=FileNotFoundError, input=(str(tmp_path / "none.txt"),))
-    refused(
-        tmp_path, "1 different documents are too few", input=corpus(tmp_path / "a.txt", ["Only this one."])
-    )
-    refused(
-        tmp_path,
-        "every document of .* holds a text of the task's dev or test",
-        held_out=sentences(20, "film"),
-    )
-    refused(tmp_path, "there is no general text: give --general_input", replay=0.1)
-    refused(
-        tmp_path, r"takes 0\.0 MB of general text, but --general_input has", general_input=general, replay=0.5
-    )
+    films, laws = sentences(20, "film"), corpus(tmp_path / "g.txt", sentences(4, "law"))
+    domain = "\n\n".join(films)
+    for message, documents, more in (
+        ("--input: the corpus is empty", "", {}),
+        ("--input: no document of .*domain.txt has text", " \n\n \n", {}),
+        ("--input: no corpus file", None, {}),
+        ("1 different documents are too few", "Only this one.", {}),
+        ("every document of .* holds a text of the task's dev or test", domain, {"held_out": films}),
+        ("there is no general text: give --general_input", domain, {"replay": 0.1}),
+        (r"takes 0\.0 MB of general text, but --general_input has", domain,
+         {"replay": 0.5, "general_input": laws}),
+    ):  # fmt: skip
+        (tmp_path / "domain.txt").unlink(missing_ok=True)
+        if documents is not None:
+            (tmp_path / "domain.txt").write_text(documents)
+        held_out = HeldOut(more.pop("held_out", ()))
+        with pytest.raises((UserError, FileNotFoundError), match=message):
+            options = TextOptions(input=(str(tmp_path / "domain.txt"),), **more)
+            options.check()
+            texts.choose(options, held_out, 0)
+        assert not list(tmp_path.glob("*.jsonl"))
 
 
 def test_held_out_documents_are_about_as_many_as_asked_for(tmp_path):

@@ -1,35 +1,37 @@
 """The plan's arithmetic agrees with what is built, and its limits are where they should be."""
 
+import contextlib
 import dataclasses
-import pathlib
+import math
+import re
 
 import pytest
+from absl import flags
 
-from run_scripts.common.estimates import building, records
+from benchmarks import batches
+from benchmarks.harness import our_model
+from run_scripts.common.estimates import building, records, training
 from run_scripts.common.estimates.building import BuildPlan
 from run_scripts.common.estimates.training import PretrainingRun, size
+from tests.conftest import REPOSITORY
+from tests.helpers import command_flags
 from tests.helpers.command_flags import fresh_flags
 from tests.helpers.commands import run_in_fork
 from tfrecord_builders.pretraining import build as builder
+from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import define_flags, from_flags, given_of
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+
+def built(corpus_file, tokenizer_file, folder, **options):
+    given = {"input": [str(corpus_file)], "tokenizer": str(tokenizer_file), "output_dir": str(folder)}
+    return builder.build_pretraining_records(builder.PretrainingOptions(**given, num_workers=1, **options))
 
 
 @pytest.fixture(scope="module")
 def manifest(corpus_file, tokenizer_file, tmp_path_factory):
-    return builder.build_pretraining_records(
-        builder.PretrainingOptions(
-            input=[str(corpus_file)],
-            tokenizer=str(tokenizer_file),
-            output_dir=str(tmp_path_factory.mktemp("records")),
-            num_workers=1,
-            seq_len=32,
-            slice_mb=0.04,
-            num_passes=2,
-        )
-    )
+    folder = tmp_path_factory.mktemp("records")
+    return built(corpus_file, tokenizer_file, folder, seq_len=32, slice_mb=0.04, num_passes=2)
 
 
 def test_a_plan_from_a_set_gives_that_set(manifest):
@@ -49,46 +51,35 @@ def test_a_plan_from_a_set_gives_that_set(manifest):
     assert ten["pieces"] == pytest.approx(10 * manifest.statistics["tokens"])
 
 
-@pytest.mark.parametrize("reuse_len", [3, 11])
-def test_segments_of_other_parts_than_halves(corpus_file, tokenizer_file, tmp_path, reuse_len):
+@pytest.mark.parametrize("reuse_len", [3, 8, 11])
+def test_segments_of_any_parts(corpus_file, tokenizer_file, tmp_path, reuse_len):
     """The next segment begins reuse_len tokens on, whatever seq_len is; sizing counts the same."""
-    manifest = builder.build_pretraining_records(
-        builder.PretrainingOptions(
-            input=[str(corpus_file)],
-            tokenizer=str(tokenizer_file),
-            output_dir=str(tmp_path),
-            num_workers=1,
-            seq_len=16,
-            reuse_len=reuse_len,
-            perm_size=1,
-        )
-    )
+    options = {"seq_len": 16, "reuse_len": reuse_len, "perm_size": 1}
+    manifest = built(corpus_file, tokenizer_file, tmp_path, **options)
     values = building.from_manifest(manifest, manifest.statistics["bytes"] / 1e9)
     planned = building.plan(dataclasses.replace(BuildPlan(), **values))["records"]
     pass_records = pytest.approx(manifest.records / manifest.num_passes, rel=0.01)
     assert planned["records of a pass, million"] * 1e6 == pass_records
     shared = {field.name for field in dataclasses.fields(records.Records)}
     run = PretrainingRun(preset="micro", **{name: v for name, v in values.items() if name in shared})
-    assert size(run)["records"]["one pass, million records"] * 1e6 == pass_records
+    found = size(run)["records"]
+    assert found["one pass, million records"] * 1e6 == pass_records
+    stored = sum(shard.bytes for shard in manifest.shards) / manifest.num_passes
+    assert found["one pass, GB"] * 1e9 == pytest.approx(stored, rel=0.01)
 
 
 def test_a_plan_from_a_part_of_the_documents(manifest):
     """Of a held-out set, its documents' share of the files counts; text of unknown size is an error."""
     half = manifest.statistics | {"documents_in": 2 * manifest.statistics["documents"]}
     found = building.from_manifest(dataclasses.replace(manifest, statistics=half), 1)
-    assert found["compression"] == pytest.approx(2 * building.from_manifest(manifest, 1)["compression"])
+    whole = building.from_manifest(manifest, 1)
+    assert found["compression"] == pytest.approx(2 * whole["compression"]) and whole["packed_share"] == 0
     unknown = dataclasses.replace(manifest, statistics=manifest.statistics | {"bytes": 0})
     with pytest.raises(UserError, match="does not say how much text"):
         building.from_manifest(unknown, 1)
-
-
-def test_files_that_the_coordinator_unpacks_are_named(manifest):
-    """Parquet is compressed, too, but cut without being unpacked."""
-    sizes = {"a.jsonl.gz": 1, "b.ZST": 2, "c.parquet": 5}
-    corpus = [{"file": name, "bytes": size} for name, size in sizes.items()]
-    found = building.from_manifest(dataclasses.replace(manifest, corpus=corpus), 1)
-    assert found["packed_share"] == 3 / 8
-    assert building.from_manifest(manifest, 1)["packed_share"] == 0
+    # Of files that the coordinator unpacks; parquet is compressed, too, but cut without being unpacked.
+    corpus = [{"file": name, "bytes": n} for name, n in {"a.jsonl.gz": 1, "b.ZST": 2, "c.parquet": 5}.items()]
+    assert building.from_manifest(dataclasses.replace(manifest, corpus=corpus), 1)["packed_share"] == 3 / 8
 
 
 @pytest.mark.parametrize(
@@ -112,10 +103,6 @@ def test_what_is_not_given_of_a_corpus_is_in_proportion_to_the_papers(given, exp
     assert (found.text_gb, found.pieces, found.documents) == pytest.approx(expected)
 
 
-def test_a_small_corpus_is_one_job():
-    assert BuildPlan(text_gb=0.001).shards == BuildPlan().num_passes
-
-
 def test_the_slowest_part_decides():
     plan = BuildPlan(storage_mb=1e9, network_mb=1e9)
     once = building.plan(plan)
@@ -134,12 +121,12 @@ def test_the_slowest_part_decides():
 
 
 def test_more_passes_cost_less_than_the_first():
-    hours = [building.plan(BuildPlan(num_passes=passes))["time"]["one core, hours"] for passes in (1, 2, 3)]
-    assert (
-        hours[1] - hours[0]
-        == pytest.approx(hours[2] - hours[1])
-        == pytest.approx((1 - BuildPlan().once_share) * hours[0])
+    first, second, third = (
+        building.plan(BuildPlan(num_passes=passes))["time"]["one core, hours"] for passes in (1, 2, 3)
     )
+    later = pytest.approx((1 - BuildPlan().once_share) * first)
+    assert second - first == later and third - second == later
+    assert BuildPlan(text_gb=0.001).shards == BuildPlan().num_passes  # a small corpus is one job
 
 
 def test_the_script(manifest):
@@ -149,3 +136,84 @@ def test_the_script(manifest):
     pieces = manifest.statistics["tokens"] / manifest.statistics["bytes"] * 1e9
     million = 2 * pieces / manifest.reuse_len / 1e6
     assert f"{million:,.1f}" in shown.split("records of a pass, million")[1].split("\n")[0]
+
+
+@pytest.mark.parametrize("untie_r", [True, False])
+def test_parameters_are_the_models(untie_r):
+    config = XLNetConfig.preset("micro", untie_r=untie_r)
+    assert training.parameters(config) == our_model(config).count_params()
+
+
+def test_bytes_to_the_devices_are_the_batchs():
+    sizes = {"seq_len": 32, "reuse_len": 16, "num_predict": 4, "batch_size": 64, "cores": 64}
+    run = training.PretrainingRun(preset="micro", step_seconds=1.0, **sizes)
+    config = XLNetConfig.preset("micro")
+    batch = batches.make_batch(config, 8, 32, 4)
+    # next_sentence, stream_start and document_offset are not in a made-up batch.
+    row = sum(values.nbytes for values in batch.values()) / 8 + 1 + 1 + 4
+    found = training.size(run)["input of a host"]
+    # make_batch leaves segment ids and ranks in wider types than records have.
+    wider = 32 * (batch["input_type_ids"].itemsize - 1 + batch["permutation_rank"].itemsize - 2)
+    assert found["to the devices, MB/s"] * 1e6 == pytest.approx(8 * (row - wider))
+
+
+def test_limits_scale_as_they_should():
+    run = training.PretrainingRun()
+    once, twice = training.size(run), training.size(dataclasses.replace(run, cores=2 * run.cores))
+    name = "waiting for storage limits steps to, s"
+    assert twice["input of a host"][name] == pytest.approx(once["input of a host"][name] / 2)
+    assert twice["training"]["all steps, days"] == once["training"]["all steps, days"]
+    assert once["training"]["rows of a core"] == 16
+    part = training.size(training.PretrainingRun(cores=4, batch_size=64))  # of a host, which is a host
+    assert part["training"]["hosts"] == 1
+    assert part["input of a host"]["needed, examples/s"] == pytest.approx(64 / run.step_seconds)
+    assert "hosts" in records.table(once)
+    planned = building.plan(building.BuildPlan())["records"]
+    for name in ("shards", "a shard, MB", "one pass, GB", "all passes, TB"):
+        assert once["records"][name] == planned[name]
+    assert planned["shards"] == math.ceil(158e9 / 32e6) * 16
+
+
+def test_a_stream_is_read_by_as_many_requests_as_it_fills_buffers():
+    run = training.PretrainingRun(batch_size=8192, cores=512, stream_segments=64, step_seconds=1.0)
+    # 128 rows a host, streams of 190 kB
+    for request_mb, requests in ((67.1, 2), (0.262, 2), (0.0655, 6)):
+        found = training.size(dataclasses.replace(run, request_mb=request_mb))["input of a host"]
+        assert found["requests to storage, 1/s"] == pytest.approx(requests)
+        assert found["read from storage, at most, MB/s"] == pytest.approx(requests * request_mb)
+    assert found["of use from storage, MB/s"] == pytest.approx(0.381, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("page", "found"),
+    [("sizing", training.size(training.PretrainingRun())), ("corpus", building.plan(building.BuildPlan()))],
+)
+def test_a_page_shows_what_its_script_prints(page, found):
+    text = (REPOSITORY / "docs" / "how-to" / f"{page}.md").read_text(encoding="utf-8")
+    assert f"```text\n{records.table(found)}\n```" in text
+
+
+@pytest.mark.parametrize(
+    ("cls", "estimate"), [(training.PretrainingRun, training.size), (building.BuildPlan, building.plan)]
+)
+def test_every_allowed_setting_is_estimated(cls, estimate):
+    """A 0 is refused where nothing could be divided by it; numbers are in their limits."""
+    refused = set()
+    for field in dataclasses.fields(cls):
+        if "help" not in field.metadata or field.metadata["limits"].choices:
+            continue
+        for number in ("-1", "0", "1"):
+            with command_flags.fresh_flags() as values:
+                define_flags(cls)
+                try:
+                    values(["script", f"--{field.name}={number}"])
+                except flags.IllegalFlagValueError as error:
+                    assert number != "1"
+                    if number == "0":
+                        assert re.search("not a positive|range .1,", str(error))
+                        refused.add(field.name)
+                    continue
+                with contextlib.suppress(UserError):  # of a record's shape: names the setting
+                    estimate(from_flags(cls))
+    assert {"num_passes", "seq_len", "slice_mb"} < refused
+    assert not refused & {"memory_len", "packed_share", "request_seconds"}

@@ -1,6 +1,5 @@
 """What --dry_run checks, says and leaves alone."""
 
-import dataclasses
 import importlib.util
 import json
 import math
@@ -17,13 +16,11 @@ from run_scripts import pretrain
 from run_scripts.common import dry_run, experiment
 from tests.conftest import REPOSITORY
 from tests.helpers.command_flags import parsed
-from tests.helpers.training import programs, toy, toy_finetuning
+from tests.helpers.training import toy, toy_finetuning
 from tests.helpers.training.layouts import build_trainer
 from tests.helpers.training.worker import settings
 from tests.tasks import test_batching
-from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError
-from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import finetuning, sweep
 from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.tpu import compilation, steps
@@ -36,10 +33,24 @@ compiles = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(autouse=True)
+class Compiler:
+    """Stands for libtpu: answers with `outcome` of what the step of a length is lowered to."""
+
+    def __init__(self, monkeypatch):
+        self.outcome = lambda hlo, topology: compiled(1.0)
+        monkeypatch.setattr(compilation, "check_installed", lambda: None)
+        monkeypatch.setattr(compilation, "compile_program", lambda *asked: self.outcome(*asked))
+        monkeypatch.setattr(steps, "training_step", lambda params, length: Program(length))
+        monkeypatch.setattr(Program, "loops_with_products", lambda program: 0)
+
+
+def compiled(seconds, arguments=0):
+    return compilation.Compiled(arguments, 0, 0, 0, 0, 1e12, 1e9, seconds, 1.0)
+
+
+@pytest.fixture
 def compiler(monkeypatch):
-    """Has the tests that put another compiler in place of libtpu run without it."""
-    monkeypatch.setattr(compilation, "check_installed", lambda: None)
+    return Compiler(monkeypatch)
 
 
 @pytest.fixture
@@ -68,23 +79,22 @@ def test_a_run_on_this_machine_is_described_and_nothing_is_written(folder, capsy
     assert not (folder / "model").exists()
 
 
-def test_fine_tuning_is_described(tmp_path, small_tokenizer, capsys):
-    path = tmp_path / "spiece.model"
-    path.write_bytes(small_tokenizer.model_proto)
+def fine_tuning_run(tmp_path, tokenizer, count, **data):
+    """Returns the settings of the toy task on so many examples."""
     params = toy_finetuning.experiment()
-    params.task.train_data.input_path = str(tmp_path / "train")
-    toy_finetuning.make_examples(tmp_path / "train", small_tokenizer, 20)
+    params.task.train_data.override({"input_path": str(tmp_path / "train"), **data})
+    toy_finetuning.make_examples(tmp_path / "train", tokenizer, count)
+    return params
+
+
+def test_fine_tuning_is_described_and_a_finished_seed_that_is_trained_again(
+    tmp_path, small_tokenizer, capsys
+):
+    params, model_dir = fine_tuning_run(tmp_path, small_tokenizer, 20), tmp_path / "model"
     task = finetuning.build_task(params, toy_finetuning.ToyTask)
-    dry_run.check_and_print(params, task, None, str(tmp_path / "model"))
+    dry_run.check_and_print(params, task, None, str(model_dir))
     text = capsys.readouterr().out
     assert "20 records of 10 tokens" in text and "memory  none" in text and "20, 3 in a loop" in text
-
-
-def test_a_finished_seed_that_is_trained_again_is_said(tmp_path, small_tokenizer, capsys):
-    params = toy_finetuning.experiment()
-    params.task.train_data.input_path = str(tmp_path / "train")
-    toy_finetuning.make_examples(tmp_path / "train", small_tokenizer, 20)
-    model_dir = tmp_path / "model"
     for is_there in (False, True):
         if is_there:
             model_dir.mkdir()
@@ -94,19 +104,6 @@ def test_a_finished_seed_that_is_trained_again_is_said(tmp_path, small_tokenizer
         dry_run.check_and_print_all(planned, None)
         said = f"WARNING: {model_dir} has a run of one seed, which --num_seeds=2 does not resume: seed 0 is"
         assert (said in capsys.readouterr().out) == is_there
-
-
-@pytest.mark.parametrize("name", task_registry.tasks())
-def test_every_task_is_described(tmp_path, small_tokenizer, name):
-    params = programs.settings(name, tmp_path / "train")
-    (tmp_path / "train/spiece.model").write_bytes(small_tokenizer.model_proto)
-    tokenizer = {"sha256": small_tokenizer.fingerprint, "vocab_size": small_tokenizer.vocab_size}
-    dataclasses.replace(ExampleSet.load(tmp_path / "train"), tokenizer=tokenizer).save()
-    task = finetuning.build_task(params, task_registry.find(name).load("task"))
-    text = dry_run.check(params, task, dry_run.machines(params.runtime, None), str(tmp_path / "model"))
-    parameters = sum(weight.shape.num_elements() for weight in task.build_model().trainable_variables)
-    tokens = task.example_set.sequences * programs.T
-    assert f"records of {tokens} tokens" in text and f"{parameters:,}" in text
 
 
 @pytest.mark.parametrize(
@@ -132,16 +129,10 @@ def test_a_checkpoint_takes_the_estimated_space(folder, dtype, save_memory):
 
 
 @pytest.mark.parametrize("left", [0, -1])
-def test_the_evaluations_memory_takes_its_part_of_a_core(folder, monkeypatch, left):
+def test_the_evaluations_memory_takes_its_part_of_a_core(folder, compiler, left):
     """Of 4 rows a replica, 12 tokens, 1 layer of 16; a byte for each token says whether it is hidden."""
     held = 4 * 12 * (1 * 16 * 4 + 1)
-
-    def compile_program(hlo, topology):
-        return compilation.Compiled(topology.hbm_bytes - held - left, 0, 0, 0, 0, 1e12, 1e9, 0.5, 1.0)
-
-    monkeypatch.setattr(compilation, "compile_program", compile_program)
-    monkeypatch.setattr(steps, "training_step", lambda params, length: Program(b""))
-    monkeypatch.setattr(Program, "loops_with_products", lambda program: 0)
+    compiler.outcome = lambda hlo, topology: compiled(0.5, topology.hbm_bytes - held - left)
     params, task = pretraining_run(folder, task={"validation_data": {"global_batch_size": 32}})
     where = dry_run.machines(params.runtime, "v3-8")
     if left < 0:
@@ -153,41 +144,22 @@ def test_the_evaluations_memory_takes_its_part_of_a_core(folder, monkeypatch, le
         assert "more" not in dry_run.compiled(params, task, where)
 
 
-def test_the_step_of_a_run_with_an_alert_is_compiled(tmp_path, small_tokenizer, monkeypatch):
+def test_the_step_of_a_run_with_an_alert_is_compiled(tmp_path, small_tokenizer, compiler, monkeypatch):
     """Its task needs the dev examples, on which it finds the alert's threshold."""
     for seed, split in enumerate(("train", "dev")):
         test_batching.write_examples(tmp_path / split, "classification", small_tokenizer, seed)
     params = test_batching.settings(tmp_path, "classification", alert={"label": "1"})
-
-    def training_step(params, length):
-        task_factory.get_task_cls(type(params.task))(params.task)
-        return Program(b"")
-
-    def compile_program(hlo, topology):
-        return compilation.Compiled(0, 0, 0, 0, 0, 1e12, 1e9, 1.0, 1.0)
-
-    monkeypatch.setattr(steps, "training_step", training_step)
-    monkeypatch.setattr(Program, "loops_with_products", lambda program: 0)
-    monkeypatch.setattr(compilation, "compile_program", compile_program)
-    task = finetuning.build_task(params, task_factory.get_task_cls(type(params.task)))
-    assert "One pass over the data" in dry_run.compiled(
-        params, task, dry_run.machines(params.runtime, "v3-8")
-    )
+    make = task_factory.get_task_cls(type(params.task))
+    monkeypatch.setattr(steps, "training_step", lambda params, length: make(params.task) and Program(b""))
+    task = finetuning.build_task(params, make)
+    shown = dry_run.compiled(params, task, dry_run.machines(params.runtime, "v3-8"))
+    assert "One pass over the data" in shown
 
 
-def test_the_steps_of_all_lengths_are_compiled(tmp_path, small_tokenizer, monkeypatch):
+def test_the_steps_of_all_lengths_are_compiled(tmp_path, small_tokenizer, compiler):
     seconds = {8: 0.5, 10: 2.0}
-    monkeypatch.setattr(steps, "training_step", lambda params, length: Program(length))
-    monkeypatch.setattr(Program, "loops_with_products", lambda program: 0)
-    monkeypatch.setattr(
-        compilation,
-        "compile_program",
-        lambda hlo, topology: compilation.Compiled(0, 0, 0, 0, 0, 1e12, 1e9, seconds[hlo], 1.0),
-    )
-    params = toy_finetuning.experiment()
-    params.task.train_data.input_path = str(tmp_path / "train")
-    params.task.train_data.lengths = list(seconds)
-    toy_finetuning.make_examples(tmp_path / "train", small_tokenizer, 61)
+    compiler.outcome = lambda length, topology: compiled(seconds[length])
+    params = fine_tuning_run(tmp_path, small_tokenizer, 61, lengths=[*seconds])
     task = finetuning.build_task(params, toy_finetuning.ToyTask)
     text = dry_run.compiled(params, task, dry_run.machines(params.runtime, "v3-8"))
     assert "1 x 8" in text and "1 x 10" in text
@@ -200,43 +172,27 @@ def test_the_steps_of_all_lengths_are_compiled(tmp_path, small_tokenizer, monkey
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (
-            "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm.",
-            "4 rows in 2 micro-batch.* not fit .* v3-8. raise --accumulation_steps, add --recompute.*hbm",
-        ),
+        ("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm.",
+         "4 rows in 2 micro-batch.* not fit .* v3-8. raise --accumulation_steps, add --recompute.*hbm"),
         ("INVALID_ARGUMENT: no such operation", "does not compile for a core of v3-8: INVALID_ARGUMENT"),
     ],
-)
-def test_a_refused_step_is_distinguished_from_one_that_is_too_large(folder, monkeypatch, error, said):
-    monkeypatch.setattr(compilation, "compile_program", lambda hlo, topology: compilation.NotCompiled(error))
-    monkeypatch.setattr(steps, "training_step", lambda params, length: Program(b""))
+)  # fmt: skip
+def test_a_refused_step_is_distinguished_from_one_that_is_too_large(folder, compiler, error, said):
+    compiler.outcome = lambda *_: compilation.NotCompiled(error)
     sizes = {"train_data": {"global_batch_size": 32}}
     params, task = pretraining_run(folder, task=sizes, trainer={"accumulation_steps": 2})
     with pytest.raises(UserError, match=f"(?is){said}"):
         dry_run.compiled(params, task, dry_run.machines(params.runtime, "v3-8"))
 
 
-def test_a_slice_that_the_batch_does_not_fit_is_refused(folder):
-    params, task = pretraining_run(folder)
-    where = dry_run.machines(params.runtime, "v3-32")
-    with pytest.raises(UserError, match="8 with 32 replicas"):
-        dry_run.check(params, task, where, str(folder / "model"))
-
-
-def test_too_few_streams_are_found(folder):
-    sizes = {"train_data": {"global_batch_size": 32}, "validation_data": {"global_batch_size": 32}}
-    params, task = pretraining_run(folder, task=sizes)
-    where = dry_run.machines(params.runtime, "v3-32")
-    assert where.hosts == 4
-    with pytest.raises(UserError, match="too few for a batch of 32"):
-        dry_run.check(params, task, where, str(folder / "model"))
-
-
-def test_another_tokenizer_is_found(folder):
-    params, task = pretraining_run(folder)
-    (folder / "records" / "spiece.model").write_bytes(b"another")
-    with pytest.raises(UserError, match="put the tokenizer back"):
-        dry_run.check(params, task, dry_run.machines(params.runtime, None), str(folder / "model"))
+def test_a_slice_that_the_batch_or_the_streams_do_not_fit_is_refused(folder, compiler):
+    for rows, message in ((8, "8 with 32 replicas"), (32, "too few for a batch of 32")):
+        sizes = {name: {"global_batch_size": rows} for name in ("train_data", "validation_data")}
+        params, task = pretraining_run(folder, task=sizes)
+        where = dry_run.machines(params.runtime, "v3-32")
+        assert where.hosts == 4
+        with pytest.raises(UserError, match=message):
+            dry_run.check(params, task, where, str(folder / "model"))
 
 
 @pytest.mark.parametrize(
@@ -245,29 +201,27 @@ def test_another_tokenizer_is_found(folder):
         ({"patience": 2}, "model", "--patience.* counts evaluations, and there are no dev examples"),
         ({"profile_steps": "9"}, "model", "profile_steps is '9': expected the first and the last step"),
         ({}, "model[1]", r"has \[ in its name: TensorFlow takes that as a pattern"),
+        ({}, "another tokenizer", "put the tokenizer back"),
     ],
 )
 def test_what_a_run_would_refuse_at_once_is_found(folder, trainer, model_dir, message):
     params, task = pretraining_run(folder, trainer=trainer, task={"validation_data": {"input_path": ""}})
+    if model_dir == "another tokenizer":
+        (folder / "records" / "spiece.model").write_bytes(b"another")
     with pytest.raises(UserError, match=message):
         dry_run.check(params, task, dry_run.machines(params.runtime, None), str(folder / model_dir))
 
 
-def test_a_tpu_must_be_named(folder):
-    params, _ = pretraining_run(folder, runtime={"distribution_strategy": "tpu", "tpu": "local"})
-    with pytest.raises(UserError, match="--topology=v3-8"):
-        dry_run.machines(params.runtime, None)
-
-
-def test_one_machine_is_not_a_multi_host_slice(folder):
+def test_a_tpu_must_be_named_and_is_no_slice_of_several_machines(folder):
     params, _ = pretraining_run(folder, runtime={"distribution_strategy": "tpu", "tpu": "local"})
     assert dry_run.machines(params.runtime, "v3-8").hosts == 1
-    with pytest.raises(UserError, match="v3-32 has 4: give the TPU's name"):
-        dry_run.machines(params.runtime, "v3-32")
+    for topology, message in ((None, "--topology=v3-8"), ("v3-32", "v3-32 has 4: give the TPU's name")):
+        with pytest.raises(UserError, match=message):
+            dry_run.machines(params.runtime, topology)
 
 
 @pytest.mark.integration
-def test_the_manuals_run_on_a_slice_fits_together(tmp_path):
+def test_the_manuals_run_on_a_slice_fits_together(tmp_path, compiler):
     """The command as BUILD.md has it, with a model and records that are smaller."""
     for name in ("train", "dev"):
         toy.make_records(tmp_path / name, segments=((1024, 1024),), stream_segments=1)
@@ -319,13 +273,11 @@ def test_other_hosts_are_counted_not_waited_for(folder, monkeypatch):
         ("tpu", "local", None),
     ],
 )
-def test_remaining_needs_of_a_tpu_run_are_listed(folder, capsys, monkeypatch, strategy, tpu, needed):
-    monkeypatch.setattr(dry_run, "compiled", lambda *_: "")
+def test_remaining_needs_of_a_tpu_run_are_listed(folder, capsys, compiler, strategy, tpu, needed):
     params, task = pretraining_run(folder, runtime={"distribution_strategy": strategy, "tpu": tpu})
     dry_run.check_and_print(params, task, "v3-8", str(folder / "model"))
-    last = capsys.readouterr().out.splitlines()[-1]
-    expected = "Everything fits. Nothing was trained."
-    assert last == (expected + f" The run itself also needs {needed}." if needed else expected)
+    more = f" The run itself also needs {needed}." if needed else ""
+    assert capsys.readouterr().out.splitlines()[-1] == f"Everything fits. Nothing was trained.{more}"
 
 
 @compiles

@@ -59,16 +59,20 @@ predict = functools.partial(run_in_fork, "run_scripts.predict")
 
 
 def test_rows_of_flags_are_answered_as_a_table(address):
-    flags = [
-        "--input=query=h\u00e9 = 1",
-        '--input=passages=["ab", "abc"]',
-        "--input=query=b",
-        '--input=passages=["", "c"]',
-    ]
+    flags = ["--input=query=h\u00e9 = 1", '--input=passages=["ab", "abc"]']
+    flags += ["--input=query=b", '--input=passages=["", "c"]']
     done = predict(f"--server={address}", "--model=toy", *flags)
     tables = ["query   h\u00e9 = 1\nrows    2\nscores  0.2000  0.3000\n"]
     tables += ["query   b\nrows    2\nscores  0.0000  0.1000\n"]
     assert done.stdout == "\n".join(tables), done.stderr
+    for flags, message in (
+        ([], "missing: --model_dir, --data, --output_dir"),
+        (["--server=localhost:1"], "--server asks for --model"),
+        (["--server=localhost:1", "--model=a"], "--input=NAME=VALUE or --data=FILE"),
+        (["--server=localhost:1", "--model=a", "--input=a=b"], "no answer from http://localhost:1"),
+    ):
+        done = predict(*flags)
+        assert done.returncode == 1 and "Traceback" not in done.stderr and message in done.stderr
 
 
 def test_answers_do_not_overwrite_fields_of_a_row(client, tmp_path, capsys):
@@ -118,11 +122,8 @@ def test_lines_of_a_file_are_answered_in_their_order(server, tmp_path):
 def test_flags_that_make_no_rows(client, pairs, message):
     with pytest.raises(UserError, match=message):
         answers.rows_of_flags(pairs, client.signature.inputs)
-
-
-def test_an_input_of_any_rank_is_a_text():
-    rows = answers.rows_of_flags(["text=[1]"], {"text": TensorInfo(np.dtype(object), None)})
-    assert rows == [{"text": "[1]"}]
+    [row] = answers.rows_of_flags(["text=[1]"], {"text": TensorInfo(np.dtype(object), None)})
+    assert row == {"text": "[1]"}  # an input of any rank is a text
 
 
 @pytest.mark.parametrize(
@@ -147,27 +148,6 @@ def test_a_signature_without_an_answer_for_each_row_is_refused(inputs, outputs, 
         list(served.ask(Client(Transport(), "odd"), [{"text": "a"}] * 3, batch_size=1))
 
 
-@pytest.mark.parametrize("line", ["text", '["a"]', "{"])
-def test_lines_that_are_not_rows_are_refused(tmp_path, line):
-    (tmp_path / "rows.jsonl").write_text(f'{{"query": "a"}}\n{line}\n')
-    with pytest.raises(UserError, match="line 2: .*, expected an object .* found [^.]*$"):
-        list(answers.rows_of_file(str(tmp_path / "rows.jsonl")))
-
-
-def test_data_of_another_kind(tmp_path):
-    (tmp_path / "my.csv").write_bytes(b"text,label\n\xff,1\n")
-    with pytest.raises(UserError, match=r"my.csv:2: byte 1 \(ff\) is not utf-8"):
-        list(answers.rows_of_file(str(tmp_path / "my.csv")))
-    (tmp_path / "my.txt").write_text("text,label\n")
-    with pytest.raises(UserError, match="line 1: not json .*; found 'text,label'. The names of tables end"):
-        list(answers.rows_of_file(str(tmp_path / "my.txt")))
-    (tmp_path / "half.jsonl").write_text('{"text": "\\ud800"}\n')
-    with pytest.raises(UserError, match=r"half.jsonl, line 1: '\\ud800' is half a character"):
-        list(answers.rows_of_file(str(tmp_path / "half.jsonl")))
-    with pytest.raises(UserError, match="is a folder; with --server expected a file"):
-        list(answers.rows_of_file(str(tmp_path)))
-
-
 @pytest.mark.integration
 def test_a_table_has_lists_as_json_and_columns_of_other_names(address, tmp_path):
     (tmp_path / "rows.csv").write_text('q,passages\na,"[""b"", ""cd""]"\n')
@@ -187,27 +167,10 @@ def test_an_error_keeps_the_answers_of_before(client, address, tmp_path):
     assert (tmp_path / "predictions.jsonl").read_text() == "before"
 
 
-@pytest.mark.parametrize(
-    "flags, message",
-    [
-        ([], "missing: --model_dir, --data, --output_dir"),
-        (["--server=localhost:1"], "--server asks for --model"),
-        (["--server=localhost:1", "--model=a"], "--input=NAME=VALUE or --data=FILE"),
-        (["--server=localhost:1", "--model=a", "--input=a=b"], "no answer from http://localhost:1"),
-    ],
-)
-def test_flags_that_do_not_suffice(flags, message):
-    done = predict(*flags)
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert message in done.stderr
-
-
-def test_nan_and_infinite_numbers_are_null_in_lines():
+def test_answers_are_lines_of_json_and_tables():
+    """NaN and infinite numbers are null, and of long lists the beginning is shown."""
     line = answers.json_line({"error": "too long", "mean": [float("nan"), 0.5], "best": {"x": float("-inf")}})
     assert line == '{"error": "too long", "mean": [null, 0.5], "best": {"x": null}}\n'
-
-
-def test_long_lists_are_shown_by_their_beginning():
     table = answers.describe({"vector": [0.5] * 20, "words": ["a", "b"], "pairs": [["\u00e9", 1]]})
     assert table == f'pairs   [["\u00e9", 1]]\nvector  {"0.5000  " * 8}... 20 in all\nwords   a  b'
 

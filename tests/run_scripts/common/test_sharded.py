@@ -14,6 +14,7 @@ import time
 
 import pyarrow.parquet
 import pytest
+import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -124,39 +125,23 @@ def data(tmp_path):
     return path
 
 
-@pytest.mark.parametrize(
-    ("data", "wanted"),
-    [
-        ("part-*.jsonl", True),
-        ("part-?.jsonl", True),
-        ("part-[01].jsonl", True),
-        ("part-1.jsonl", False),
-        ("part [1].jsonl", False),
-        ("part.parquet", True),
-        ("PART.PARQUET", True),
-        ("a.csv,b.jsonl", True),
-        ("part,1.jsonl", False),
-        ("", False),
-    ],
-)
-def test_globs_and_several_files_ask_for_shards(tmp_path, monkeypatch, data, wanted):
+def test_globs_and_several_files_ask_for_shards(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "part [1].jsonl").touch()
     (tmp_path / "part,1.jsonl").touch()
-    assert ShardOptions.are_wanted(data, given=()) == wanted
-    assert ShardOptions.are_wanted(data, given=["runner"])
-
-
-def test_the_reason_of_a_row_names_no_place_in_a_batch():
-    def answer(batch):
-        raise UserError("texts[0] has 40,000 pieces; expected at most 32,768 in all.")
-
-    model = shard.Answerer(dict, answer, {})
-    [reason] = shard._isolated(model, [{"text": "a"}])
-    assert reason == "the text has 40,000 pieces; expected at most 32,768 in all."
+    for data in ("part-*.jsonl", "part-?.jsonl", "part-[01].jsonl", "PART.PARQUET", "a.csv,b.jsonl"):
+        assert ShardOptions.are_wanted(data, given=())
+    for data in ("part-1.jsonl", "part [1].jsonl", "part,1.jsonl", ""):
+        assert not ShardOptions.are_wanted(data, given=())
+    assert ShardOptions.are_wanted("part-1.jsonl", given=["runner"])
 
 
 def test_a_row_that_always_fails_is_isolated_and_ends_the_job_with_counts(data, tmp_path, capsys):
+    def refuse(batch):
+        raise UserError("texts[0] has 40,000 pieces; expected at most 32,768 in all.")
+
+    [reason] = shard._isolated(shard.Answerer(dict, refuse, {}), [{"text": "a"}])
+    assert reason == "the text has 40,000 pieces; expected at most 32,768 in all."
     with pytest.raises(UserError, match=r"^1 of 200 .*--max_failed=0: .*failed-answers-"):
         answer(data, tmp_path / "out", tmp_path / "log", max_failed=0)
     [failed] = (tmp_path / "out").glob("failed-*")
@@ -202,53 +187,40 @@ def test_columns_that_python_cannot_read_spoil_no_job(tmp_path, capsys, output_f
         inputs_of_row({"options": ["a", NotUtf8("b")]}, {"options": 2}, {"options": "options"})
 
 
-def test_a_column_that_has_two_names_to_give_is_named(data, tmp_path):
-    data.write_text('{"text": "a", "n": 1, "given_n": 2}\n')
-    with pytest.raises(UserError, match="^the corpus has n and given_n, .* answers n: rename a column"):
-        columns = ("text", "n", "given_n")
-        answer(data, tmp_path / "out", tmp_path / "log", columns, output_format="parquet")
+def test_a_lost_or_damaged_shard_alone_is_answered_again_and_another_job_is_refused(data, tmp_path):
+    def again(**changes):
+        return answer(data, tmp_path / "out", tmp_path / "log", **changes)
 
-
-def test_a_lost_or_damaged_shard_alone_is_answered_again(data, tmp_path):
-    before = answer(data, tmp_path / "out", tmp_path / "log")
+    before = again()
     shards = sorted((tmp_path / "out").glob("answers-*"))
     assert len(shards) > 3 and shards[0].name == f"answers-00000-of-{len(shards):05d}.jsonl"
     shards[1].unlink()
     shards[2].write_bytes(shards[2].read_bytes()[:-5])
     times = {path: path.stat().st_mtime_ns for path in shards if path.exists()}
-    assert answer(data, tmp_path / "out", tmp_path / "log") == before
-    changed = [path for path in shards if path.stat().st_mtime_ns != times.get(path)]
-    assert changed == shards[1:3]
-
-
-def test_another_job_is_refused(data, tmp_path):
-    before = answer(data, tmp_path / "out", tmp_path / "log")
+    assert again() == before
+    assert [path for path in shards if path.stat().st_mtime_ns != times.get(path)] == shards[1:3]
     for changes in ({"output_format": "parquet"}, {"shard_mb": 0.002}, {"documents": "files"}):
         with pytest.raises(UserError, match=f"(?s)holds the answers of another job.*  {[*changes][0]}: "):
-            answer(data, tmp_path / "out", tmp_path / "log", **changes)
+            again(**changes)
     data.write_text(data.read_text() + "{}\n")
     with pytest.raises(UserError, match="(?s)another job.*  corpus.bytes"):
-        answer(data, tmp_path / "out", tmp_path / "log")
+        again()
     (tmp_path / "out" / "answers.json").unlink()
     with pytest.raises(UserError, match="holds answers-.* of an unknown job"):
-        answer(data, tmp_path / "out", tmp_path / "log")
+        again()
     assert contents(tmp_path / "out") == {name: before[name] for name in before if name != "answers.json"}
 
 
 def test_all_formats_hold_the_same(data, tmp_path):
-    import tensorflow as tf
-
     rows = rows_of(answer(data, tmp_path / "jsonl", tmp_path / "log"), "answers-")
-    answer(data, tmp_path / "parquet", tmp_path / "log", output_format="parquet")
+    for kind in ("parquet", "tfrecord"):
+        answer(data, tmp_path / kind, tmp_path / "log", output_format=kind)
     parts = sorted((tmp_path / "parquet").glob("*.parquet"))
     table = [row for path in parts for row in pyarrow.parquet.read_table(path).to_pylist()]
-    answer(data, tmp_path / "tfrecord", tmp_path / "log", output_format="tfrecord")
-    files = sorted(map(str, (tmp_path / "tfrecord").glob("*.tfrecord")))
-    records = [
-        tf.train.Example.FromString(one.numpy()).features.feature for one in tf.data.TFRecordDataset(files)
-    ]
-    assert len(rows) == len(table) == len(records) == 199
-    for row, of_parquet, record in zip(rows, table, records):
+    records = tf.data.TFRecordDataset(sorted(map(str, (tmp_path / "tfrecord").glob("*.tfrecord"))))
+    features = [tf.train.Example.FromString(one.numpy()).features.feature for one in records]
+    assert len(rows) == len(table) == len(features) == 199
+    for row, of_parquet, record in zip(rows, table, features):
         assert of_parquet["text"] == row["text"] == record["text"].bytes_list.value[0].decode()
         assert of_parquet["given_n"] == str(row["given_n"]) and of_parquet["n"] == row["n"]
         assert of_parquet["vector"] == pytest.approx(row["vector"])
@@ -257,12 +229,16 @@ def test_all_formats_hold_the_same(data, tmp_path):
 
 
 @pytest.mark.integration
-def test_processes_beam_and_one_process_write_the_same_bytes(data, tmp_path):
-    expected = answer(data, tmp_path / "one", tmp_path / "log")
-    assert answer(data, tmp_path / "three", tmp_path / "log", num_workers=3) == expected
+def test_processes_beam_killed_workers_and_one_process_write_the_same_bytes(data, tmp_path):
+    data.write_text(data.read_text().replace('"word word ", "n": 100', '"unlucky", "n": 100'))
+    deaths = tmp_path / "log.deaths"
+    found = answer(data, tmp_path / "killed", tmp_path / "log", num_workers=3)
+    assert len(list(deaths.iterdir())) == 2
+    assert found == answer(data, tmp_path / "one", tmp_path / "log")
+    assert found == answer(data, tmp_path / "three", tmp_path / "log", num_workers=3)
     pytest.importorskip("apache_beam", reason="requirements-beam.txt")
     beam = {"runner": "beam", "beam_options": TWO_PROCESSES}
-    assert answer(data, tmp_path / "beam", tmp_path / "log", **beam) == expected
+    assert answer(data, tmp_path / "beam", tmp_path / "log", **beam) == found
 
 
 @pytest.mark.integration
@@ -275,28 +251,17 @@ def test_rows_that_kill_their_process_are_counted_and_the_others_answered(data, 
     with pytest.raises(UserError, match="^4 of 200 rows failed"):  # with the bad one
         answer(data, tmp_path / "out", tmp_path / "log", num_workers=2, max_failed=3)
     found = contents(tmp_path / "out")
-    failed = rows_of(found, "failed-")
-    assert [row["line"] for row in failed] == [21, 22, 51, 151]
-    died = {row["reason"] for row in failed if row["line"] != 51}
-    assert died == {"the worker process died while it answered this row alone"}
+    failed = {row["line"]: row["reason"] for row in rows_of(found, "failed-")}
+    died = dict.fromkeys((21, 22, 151), "the worker process died while it answered this row alone")
+    assert failed == died | {51: failed[51]}
     answered = rows_of(found, "answers-")
     assert [row["given_n"] for row in answered] == [n for n in range(200) if n not in (20, 21, 50, 150)]
     assert not [name for name in found if "deaths" in name or "unfinished" in name]
     # The others are answered in the batches that they have next to rows which raise an error.
     data.write_text(data.read_text().replace("deadly", "bad   "))
     harmless = answer(data, tmp_path / "harmless", tmp_path / "log")
-    names = [name for name in sorted(found) if name.startswith("answers-")]
-    assert names == [name for name in sorted(harmless) if name.startswith("answers-")]
-    assert [found[name] for name in names] == [harmless[name] for name in names]
-
-
-@pytest.mark.integration
-def test_a_shard_whose_workers_are_killed_has_the_bytes_of_an_undisturbed_one(data, tmp_path):
-    data.write_text(data.read_text().replace('"word word ", "n": 100', '"unlucky", "n": 100'))
-    deaths = tmp_path / "log.deaths"
-    found = answer(data, tmp_path / "killed", tmp_path / "log", num_workers=2)
-    assert len(list(deaths.iterdir())) == 2
-    assert found == answer(data, tmp_path / "undisturbed", tmp_path / "log")
+    both = [{name: each[name] for name in each if name.startswith("answers-")} for each in (found, harmless)]
+    assert both[0] == both[1]
 
 
 def test_what_a_dead_worker_was_writing_is_removed(data, tmp_path, monkeypatch):
@@ -324,33 +289,35 @@ def test_a_job_that_answered_nothing_is_in_nobodys_way(data, tmp_path, monkeypat
     assert answer(data, tmp_path / "out", tmp_path / "log") == expected
 
 
-@pytest.mark.parametrize("cut", [30, 10])
-def test_a_damaged_file_is_one_error_before_any_row_is_answered(data, tmp_path, cut):
+def test_a_damaged_file_is_one_error_before_any_row_is_answered(data, tmp_path):
     packed = tmp_path / "packed.jsonl.gz"
-    packed.write_bytes(gzip.compress(data.read_bytes())[:-cut])
-    with pytest.raises(
-        UserError,
-        match=rf"^{packed} cannot be read to its end: .*, after byte [\d,]+ of its text\. Is it damaged\? "
-        r"Get it again\. No row was answered: repair the file or leave it out",
-    ):
-        answer(f"{data},{packed}", tmp_path / "out", tmp_path / "log")
+    message = (
+        rf"^{packed} cannot be read to its end: .*, after byte [\d,]+ of its text\. Is it damaged\? "
+        r"Get it again\. No row was answered: repair the file or leave it out"
+    )
+    for cut in (30, 10):
+        packed.write_bytes(gzip.compress(data.read_bytes())[:-cut])
+        with pytest.raises(UserError, match=message):
+            answer(f"{data},{packed}", tmp_path / "out", tmp_path / "log")
     assert not list((tmp_path / "log").iterdir())
     assert answer(data, tmp_path / "out", tmp_path / "log")
+
+
+SCRIPT = """
+import sys; from tests.helpers import row_models; from run_scripts.common.sharded import job
+from run_scripts.common.sharded.options import ShardOptions
+if __name__ == '__main__':
+    options = ShardOptions(shard_mb=0.001, num_workers=2, max_failed=9).resolved()
+    job.run('answers', row_models.Echo(sys.argv[3], 0.05), options.corpus(sys.argv[1], 'text'), options,
+            output_dir=sys.argv[2], batch_size=3, settings={'model': 'echo'}, columns=())
+"""
 
 
 @pytest.mark.integration
 def test_after_kill_9_the_same_call_resumes(data, tmp_path):
     expected = answer(data, tmp_path / "whole", tmp_path / "log")
-    code = (
-        "import sys; from tests.helpers import row_models; from run_scripts.common.sharded import job; "
-        "from run_scripts.common.sharded.options import ShardOptions\n"
-        "if __name__ == '__main__':\n"
-        "    options = ShardOptions(shard_mb=0.001, num_workers=2, max_failed=9).resolved()\n"
-        "    job.run('answers', row_models.Echo(sys.argv[3], 0.05), options.corpus(sys.argv[1], 'text'),\n"
-        "            options, output_dir=sys.argv[2], batch_size=3, settings={'model': 'echo'}, columns=())\n"
-    )
     script, out, log = tmp_path / "script.py", tmp_path / "out", tmp_path / "kill_log"
-    script.write_text(code)
+    script.write_text(SCRIPT)
     log.mkdir()
     command = [sys.executable, str(script), str(data), str(out), str(log)]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
@@ -368,26 +335,23 @@ def test_after_kill_9_the_same_call_resumes(data, tmp_path):
     assert times == {path: path.stat().st_mtime_ns for path in times}
 
 
-@pytest.mark.parametrize(
-    ("pattern", "output", "output_format"),
-    [
+def test_answers_do_not_become_part_of_the_corpus(data, tmp_path):
+    (tmp_path / "in").mkdir()
+    data.rename(tmp_path / "in" / "data.jsonl")
+    message = "^the answers in --output_dir=.* would become part of the corpus .*: choose another folder$"
+    for pattern, output, output_format in (
         ("in", "in", "jsonl"),
         ("in", "in/out", "jsonl"),
         ("in/*", "in/out", "jsonl"),
         ("in/*.jsonl", "in", "jsonl"),
         ("in/*.jsonl", "in", "parquet"),  # rows that fail are written as jsonl
-    ],
-)
-def test_answers_do_not_become_part_of_the_corpus(data, tmp_path, pattern, output, output_format):
-    (tmp_path / "in").mkdir()
-    data.rename(tmp_path / "in" / "data.jsonl")
-    message = "^the answers in --output_dir=.* would become part of the corpus .*: choose another folder$"
-    with pytest.raises(UserError, match=message):
-        answer(tmp_path / pattern, tmp_path / output, tmp_path / "log", output_format=output_format)
-    assert [path.name for path in (tmp_path / "in").iterdir()] == ["data.jsonl"]
+    ):
+        with pytest.raises(UserError, match=message):
+            answer(tmp_path / pattern, tmp_path / output, tmp_path / "log", output_format=output_format)
+        assert [path.name for path in (tmp_path / "in").iterdir()] == ["data.jsonl"]
 
 
-def test_a_corpus_without_a_readable_row_is_refused(tmp_path):
+def test_a_corpus_without_a_readable_row_or_with_two_names_for_a_column_is_refused(data, tmp_path):
     (tmp_path / "a.jsonl").write_text("{\n[]\n")
     options = ShardOptions()
     with pytest.raises(UserError, match=r"a.jsonl cannot be read: \S+/a.jsonl, line 1: not json"):
@@ -397,3 +361,7 @@ def test_a_corpus_without_a_readable_row_is_refused(tmp_path):
     (tmp_path / "b.jsonl").write_text('[]\n{"text": "a"}\n')
     [row] = job.first_rows(options.corpus(f"{tmp_path}/b.jsonl,{tmp_path}/a.jsonl", "text"), options)
     assert row == corpus.CorpusRow(str(tmp_path / "b.jsonl"), 3, {"text": "a"})
+    data.write_text('{"text": "a", "n": 1, "given_n": 2}\n')
+    with pytest.raises(UserError, match="^the corpus has n and given_n, .* answers n: rename a column"):
+        columns = ("text", "n", "given_n")
+        answer(data, tmp_path / "out", tmp_path / "log", columns, output_format="parquet")

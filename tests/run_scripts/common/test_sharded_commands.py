@@ -16,7 +16,6 @@ from xlnet_tf.serving.sources import open_served
 
 TEXTS = invent_texts(40, seed=5)
 BEAM = "--beam_options=--runner=FnApiRunner --direct_num_workers=1 --direct_running_mode=in_memory"
-LONG = "ba " * 40_000
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +112,13 @@ def test_embed(pretrained, run, data, tmp_path, capsys):
     with pytest.raises(UserError, match="is exported and keeps the type .*: leave out --dtype=bfloat16"):
         answer("embed", tmp_path / "served", data, tmp_path / "no", "--dtype=bfloat16")
 
+    (tmp_path / "a.txt").write_text("\n".join([*TEXTS[:3], "ba " * 40_000, *TEXTS[3:6]]))
+    found = answer("embed", pretrained, f"--data={tmp_path}/a.txt", tmp_path / "long")
+    assert [row["text"] for row in rows_of(found, "embeddings")] == TEXTS[:6]
+    [failed] = rows_of(found, "failed-embeddings")  # a text that is too long fails alone
+    assert (
+        failed["line"] == 4 and "expected at most 32,768" in failed["reason"] and len(failed["found"]) < 300
+    )
     capsys.readouterr()
     run_command("run_scripts.embed", f"--model_dir={run}", "--text=ba ne", "--text=tor", "--pooling=cls")
     one, other = map(json.loads, capsys.readouterr().out.splitlines())
@@ -123,63 +129,43 @@ def test_embed(pretrained, run, data, tmp_path, capsys):
 @pytest.mark.integration
 def test_bfloat16_is_float32_but_for_rounding(pretrained, data, tmp_path):
     model = XLNetLanguageModel.from_pretrained(pretrained)
-    scored = answer("score", pretrained, data, tmp_path / "scores", "--dtype=bfloat16")
-    found = np.array([row["log_probability"] for row in rows_of(scored, "scores")])
-    expected = np.array([score.total for score in model.score(TEXTS)])
-    np.testing.assert_allclose(found, expected, rtol=0.02)
-    assert np.abs(found - expected).max() > 1e-4
-    embedded = answer("embed", pretrained, data, tmp_path / "vectors", "--dtype=bfloat16")
-    found = np.array([row["embedding"] for row in rows_of(embedded, "embeddings")])
-    expected = model.embed(TEXTS).mean
-    np.testing.assert_allclose(found, expected, atol=0.1)
-    assert np.abs(found - expected).max() > 1e-4
+    scores = [score.total for score in model.score(TEXTS)]
+    for command, name, field, expected, tolerance in (
+        ("score", "scores", "log_probability", scores, {"rtol": 0.02}),
+        ("embed", "embeddings", "embedding", model.embed(TEXTS).mean, {"atol": 0.1}),
+    ):
+        answers = answer(command, pretrained, data, tmp_path / name, "--dtype=bfloat16")
+        found = np.array([row[field] for row in rows_of(answers, name)])
+        np.testing.assert_allclose(found, expected, **tolerance)
+        assert np.abs(found - expected).max() > 1e-4
     with pytest.raises(UserError, match="another job.*\n  dtype: bfloat16 there, float32 now"):
-        answer("embed", pretrained, data, tmp_path / "vectors")
-
-
-@pytest.mark.integration
-def test_a_text_that_is_too_long_fails_alone(pretrained, tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("\n".join([*TEXTS[:3], LONG, *TEXTS[3:6]]))
-    found = answer("embed", pretrained, f"--data={path}", tmp_path / "out")
-    assert [row["text"] for row in rows_of(found, "embeddings")] == TEXTS[:6]
-    [failed] = rows_of(found, "failed-embeddings")
-    assert failed["line"] == 4 and "expected at most 32,768" in failed["reason"]
-    assert len(failed["found"]) < 300
+        answer("embed", pretrained, data, tmp_path / "embeddings")
 
 
 @pytest.mark.parametrize(
     ("command", "flags", "message"),
     [
-        (
-            "predict",
-            ["--data={data}/a.jsonl", "--column=text=body"],
-            "body missing; there is id, text, label",
-        ),
+        ("predict", ["--column=text=body"], "body missing; there is id, text, label"),
         ("predict", ["--data={data}/none*"], "no corpus file matches"),
-        ("score", ["--data={data}/a.jsonl", "--text_field=body"], "expected 'body': .* --text_field"),
-        ("embed", ["--data={data}/a.jsonl", "--beam_options=--x"], "beam_options are for runner beam"),
-        ("score", ["--data={data}/a.jsonl", "--text=a"], "--text and --data are both given: expected one"),
-        ("embed", ["--data={data}/a.jsonl", "--text=a"], "--text and --data are both given: expected one"),
-        ("embed", ["--tfds_name=x", "--text=a"], "--text and --tfds_name are both given: expected one"),
-        ("score", ["--text=a", "--output_dir=out"], "--output_dir is given, but answers to --text"),
+        ("predict", ["--output_dir="], "--output_dir is missing: the folder for the answers"),
+        ("score", ["--output_dir="], "--output_dir is missing: the folder for the answers"),
+        ("score", ["--text_field=body"], "expected 'body': .* --text_field"),
+        ("embed", ["--beam_options=--x"], "beam_options are for runner beam"),
+        ("score", ["--text=a"], "--text and --data are both given: expected one"),
+        ("embed", ["--text=a"], "--text and --data are both given: expected one"),
+        (
+            "embed",
+            ["--data=", "--tfds_name=x", "--text=a"],
+            "--text and --tfds_name are both given: expected",
+        ),
+        ("score", ["--data=", "--text=a"], "--output_dir is given, but answers to --text"),
     ],
 )
 def test_what_cannot_be_answered_is_named(run, pretrained, data, tmp_path, command, flags, message):
+    flags = [f"--data={tmp_path}/a.jsonl", f"--output_dir={tmp_path}/out", "--shard_mb=1", *flags]
     model = run if command == "predict" else pretrained
-    flags = [flag.format(data=tmp_path) for flag in flags]
     with pytest.raises((UserError, FileNotFoundError), match=message):
         run_command(
-            f"run_scripts.{command}",
-            f"--model_dir={model}",
-            f"--output_dir={tmp_path}/out",
-            "--shard_mb=1",
-            *flags,
+            f"run_scripts.{command}", f"--model_dir={model}", *(f.format(data=tmp_path) for f in flags)
         )
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("command", ["predict", "score"])
-def test_output_dir_is_needed(pretrained, data, command):
-    with pytest.raises(UserError, match="--output_dir is missing: the folder for the answers"):
-        run_command(f"run_scripts.{command}", f"--model_dir={pretrained}", data)

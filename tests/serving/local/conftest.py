@@ -22,6 +22,19 @@ def running(exports):
 
 
 @pytest.fixture(scope="package")
+def toy(tmp_path_factory):
+    """The folder of a SavedModel that is loaded in no time."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def lengths(text):
+        return {"length": tf.strings.length(text)}
+
+    folder = tmp_path_factory.mktemp("toys") / "toy"
+    tf.saved_model.save(tf.Module(), str(folder / "1"), signatures={"serving_default": lengths})
+    return folder
+
+
+@pytest.fixture(scope="package")
 def loaded(exports):
     """The SavedModels themselves, by name."""
     return {name: tf.saved_model.load(str(path / "1")) for name, path in exports.items()}

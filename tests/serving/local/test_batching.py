@@ -71,12 +71,6 @@ def answered(requests):
     return model, futures
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
-def test_rules_follow_from_the_axes(name):
-    outputs, rule = SIGNATURES[name]
-    assert Rule.of(definition(outputs)) is rule
-
-
 REQUESTS = st.tuples(st.sampled_from(list(SIGNATURES)), st.lists(st.integers(0, 16), max_size=12))
 
 
@@ -100,6 +94,7 @@ def test_answers_are_those_of_requests_alone(requests):
 def test_single_rows_share_batches_of_one_length(name):
     """Two workers begin with a request each; of the other 18, 9 are short and 9 long."""
     model, _ = answered([(name, columns([16 if number % 2 else 3])) for number in range(20)])
+    assert Rule.of(model.definitions[name]) is SIGNATURES[name][1]
     assert len(model.runs) == 20 if name == "alone" else len(model.runs) <= 2 + 4
     assert all(len(texts) <= MOST for _, texts in model.runs)
     assert all(len({len(text) > 4 for text in texts}) == 1 for _, texts in model.runs)
@@ -107,8 +102,7 @@ def test_single_rows_share_batches_of_one_length(name):
 
 def test_one_bad_request_spoils_no_other():
     bad = {"text": np.array([b"bad"], object)}
-    requests = [("rows", bad if number % 5 == 4 else columns([3])) for number in range(20)]
-    _, futures = answered(requests)
+    _, futures = answered([("rows", bad if number % 5 == 4 else columns([3])) for number in range(20)])
     for number, future in enumerate(futures):
         if number % 5 == 4:
             assert future.exception(20).code == "INVALID_ARGUMENT"

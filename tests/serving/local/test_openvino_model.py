@@ -40,15 +40,12 @@ def test_a_request_may_have_the_texts_of_a_pair_in_any_order(pairs):
     assert (run(pairs, text_a=second, text_b=first)["probabilities"] != expected).all()
 
 
-@pytest.mark.parametrize("counts", [(2, 3), (3, 2), (0, 1), (1, 0)])
-def test_inputs_have_equally_many_rows(pairs, counts):
-    first, second = ([b"ba"] * count for count in counts)
-    with pytest.raises(RequestError, match="text_b has another number of rows than text_a") as error:
-        run(pairs, text_b=second, text_a=first)
-    assert error.value.code == "INVALID_ARGUMENT"
-
-
-def test_no_rows_have_no_answers(pairs):
+def test_inputs_have_equally_many_rows(pairs):
+    for counts in ((2, 3), (3, 2), (0, 1), (1, 0)):
+        first, second = ([b"ba"] * count for count in counts)
+        with pytest.raises(RequestError, match="text_b has another number of rows than text_a") as error:
+            run(pairs, text_b=second, text_a=first)
+        assert error.value.code == "INVALID_ARGUMENT"
     answers = run(pairs, text_a=[], text_b=[])
     assert answers["probabilities"].shape == answers["labels"].shape == (0, 2)
     assert answers["label"].dtype == object and answers["score"].dtype == np.float32
@@ -61,7 +58,7 @@ def test_an_answer_that_takes_too_long_is_given_up(pairs):
     ids = ops.parameter([-1, 24], np.int32, name="input_word_ids")
     row = ops.matmul(ops.convert(ids, np.float32), np.full((24, 1500), 1e-4, np.float32), False, False)
     square = ops.matmul(row, row, True, False)
-    for _ in range(40):  # 270 GFLOP
+    for _ in range(8):  # 54 GFLOP
         square = ops.matmul(square, np.eye(1500, dtype=np.float32), False, False)
     weights = ops.matmul(square, np.ones((1500, 2), np.float32), False, False)
     logits = ops.matmul(row, weights, False, False)

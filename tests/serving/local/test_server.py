@@ -30,13 +30,23 @@ def test_a_request_alone_gets_the_answer_of_the_saved_model(running, loaded, nam
 def check_alone(running, model, name, scheme):
     address = running.rest if scheme == "rest" else f"grpc://{running.grpc}"
     columns = rows_of(name, 5)
-    found, expected = (
-        connect(address, name).predict(columns),
-        direct(model, "serving_default", **columns),
-    )
+    found, expected = connect(address, name).predict(columns), direct(model, "serving_default", **columns)
     assert set(found) == set(expected)
     for key, values in expected.items():
         np.testing.assert_array_equal(found[key], values, err_msg=key)
+
+
+def at_once(count, client):
+    """Calls a function with numbers, in threads that begin together."""
+    ready = threading.Barrier(count)
+    threads = [
+        threading.Thread(target=lambda number=number: (ready.wait(), client(number)))
+        for number in range(count)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 @pytest.mark.parametrize("name", SERVED)
@@ -45,26 +55,22 @@ def test_requests_at_the_same_time_get_their_own_answers(running, loaded, name, 
 
 
 def check_together(running, model, name, monkeypatch):
-    runs, run = [], running.service.models.find(versions.ModelSpec(name=name)).model.run
+    runs, served = [], running.service.models.find(versions.ModelSpec(name=name)).model
+    run = served.run
 
     def counted(signature, inputs, seconds):
         runs.append(len(next(iter(inputs.values()))))
         time.sleep(0.1)  # the others arrive
         return run(signature, inputs, seconds)
 
-    monkeypatch.setattr(running.service.models.find(versions.ModelSpec(name=name)).model, "run", counted)
+    monkeypatch.setattr(served, "run", counted)
     requests = [rows_of(name, 1 + n % 4, seed=100 * n) for n in range(16)]
-    answers, ready = [None] * len(requests), threading.Barrier(len(requests))
+    answers = [None] * len(requests)
 
     def client(number):
-        ready.wait()
         answers[number] = connect(running.rest, name).predict(requests[number])
 
-    threads = [threading.Thread(target=client, args=(number,)) for number in range(len(requests))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(len(requests), client)
     for request, found in zip(requests, answers):
         expected = direct(model, "serving_default", **request)
         for key, values in expected.items():
@@ -92,19 +98,13 @@ def test_entities_are_answered_alone_and_together(small_tokenizer, tmp_path, mon
 
 def test_a_bad_row_spoils_no_other_request(running):
     good = {"input_word_ids": [[5, 4, 3]], "input_mask": [[1] * 3], "input_type_ids": [[0, 0, 2]]}
-    bad = good | {"input_word_ids": [[5, 10**6, 3]]}
-    outcomes, ready = [None] * 12, threading.Barrier(12)
+    bad, outcomes = good | {"input_word_ids": [[5, 10**6, 3]]}, [None] * 12
 
     def client(number):
-        ready.wait()
         body = {"signature_name": "tokens", "inputs": bad if number % 3 == 0 else good}
-        outcomes[number] = ask(running, "POST", "/v1/models/classification:predict", body)[0]
+        outcomes[number] = ask(running, "POST", PREDICT, body)[0]
 
-    threads = [threading.Thread(target=client, args=(number,)) for number in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(12, client)
     assert outcomes == [400 if number % 3 == 0 else 200 for number in range(12)]
 
 

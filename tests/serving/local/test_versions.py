@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import model_service_pb2_grpc
 from tensorflow_serving.apis.get_model_status_pb2 import GetModelStatusRequest
 
-from tests.helpers.serving.requests import PREDICT, ask
+from tests.helpers.serving.requests import ask
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.local import server, versions
 from xlnet_tf.serving.local.saved_model import LoadedModel
@@ -67,8 +67,8 @@ def test_a_closed_model_leaves_memory_without_a_garbage_collection(exports, tmp_
         gc.enable()
 
 
-def test_a_version_that_is_loaded_after_the_end_starts_no_threads(exports):
-    served = versions.Models([versions.ModelConfig("late", str(exports["classification"]))])
+def test_a_version_that_is_loaded_after_the_end_starts_no_threads(toy):
+    served = versions.Models([versions.ModelConfig("late", str(toy))])
     served.close()
     before = threading.active_count()
     served.refresh()
@@ -117,16 +117,14 @@ def test_versions_are_loaded_and_unloaded_while_requests_run(exports, tmp_path, 
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body", "statuses"),
+    ("asked", "statuses"),
     [
-        ("GET", "/v1/models/classification/metadata", None, (200, 404)),
-        ("POST", PREDICT, {"instances": ["ba"]}, (404, 404)),
+        (("GET", "/v1/models/toy/metadata"), [200, 404]),
+        (("POST", "/v1/models/toy:predict", {"instances": ["ba"]}), [404, 404]),
     ],
 )
-def test_a_version_is_unloaded_just_after_a_request_found_it(
-    exports, monkeypatch, method, path, body, statuses
-):
-    with server.serving([versions.of_folder(str(exports["classification"]))]) as running:
+def test_a_version_is_unloaded_just_after_a_request_found_it(toy, monkeypatch, asked, statuses):
+    with server.serving([versions.of_folder(str(toy))]) as running:
         served = running.service.models
         find = served.find
 
@@ -136,10 +134,10 @@ def test_a_version_is_unloaded_just_after_a_request_found_it(
             return version
 
         monkeypatch.setattr(served, "find", find_and_unload)
-        assert tuple(ask(running, method, path, body)[0] for _ in statuses) == statuses
+        assert [ask(running, *asked)[0] for _ in statuses] == statuses
 
 
-MODELS_CONFIG = "model_config_list {{ config {{ {} }} }}"
+MODELS_CONFIG, OF_MODEL = "model_config_list {{ config {{ {} }} }}", 'name: "a" base_path: "MODEL"'
 
 
 @pytest.mark.parametrize(
@@ -150,13 +148,11 @@ MODELS_CONFIG = "model_config_list {{ config {{ {} }} }}"
         (MODELS_CONFIG.format('name: "a" base_path: "/models/a"'), "there is no folder /models/a or"),
         (MODELS_CONFIG.format('name: "a"'), "model 'a' has no base_path"),
         (
-            MODELS_CONFIG.format(
-                'name: "a" base_path: "MODEL" model_version_policy { specific { versions: 9 } }'
-            ),
+            MODELS_CONFIG.format(f"{OF_MODEL} model_version_policy {{ specific {{ versions: 9 }} }}"),
             "model 'a' has no version 9 in .*, which has 1$",
         ),
         (
-            MODELS_CONFIG.format('name: "a" base_path: "MODEL" version_labels { key: "stable" value: 9 }'),
+            MODELS_CONFIG.format(f'{OF_MODEL} version_labels {{ key: "stable" value: 9 }}'),
             "the label 'stable' of model 'a' stands for version 9, which is not served, only 1: change",
         ),
         (MODELS_CONFIG.format('name: "a" base_path: "MODEL/1"'), "base_path of .*/1, is one version"),
@@ -170,6 +166,14 @@ def test_settings_that_cannot_be_served(exports, tmp_path, config, message):
 
 def test_models_are_found_from_their_settings(exports, tmp_path):
     """Also by another name than the folder's, and from settings that were written for a container."""
+    with pytest.raises(UserError, match="is not there"):
+        versions.of_config_file(str(tmp_path / "models.config"))
+    for name, message in (
+        ("no", "is not a folder"),
+        ("", "no exported model: .*xlnet-tf export --model_dir"),
+    ):
+        with pytest.raises(UserError, match=message):
+            versions.of_folder(str(tmp_path / name))
     shutil.copytree(exports["regression"], tmp_path / "my model")
     settings = MODELS_CONFIG.format('name: "a" base_path: "my model/"')
     (tmp_path / "models.config").write_text(settings)
@@ -180,35 +184,17 @@ def test_models_are_found_from_their_settings(exports, tmp_path):
     assert (config.name, config.folder) == ("regression", str(exports["regression"]))
 
 
-def test_folders_without_a_model_are_refused(tmp_path):
-    for folder, message in (
-        (tmp_path / "no", "is not a folder"),
-        (tmp_path, "holds no exported model: .*xlnet-tf export --model_dir"),
-    ):
-        with pytest.raises(UserError, match=message):
-            versions.of_folder(str(folder))
-    with pytest.raises(UserError, match="is not there"):
-        versions.of_config_file(str(tmp_path / "models.config"))
-
-
-@pytest.mark.parametrize(
-    ("flaw", "message"),
-    [
-        ("mute", "it has no signatures"),
-        ("torn", ""),
-        ("damaged buckets", "assets.extra/buckets.json is damaged"),
-    ],
-)
-def test_a_damaged_version_is_named(exports, tmp_path, flaw, message):
+def test_a_damaged_version_is_named(exports, tmp_path):
     version = tmp_path / "model" / "1"
-    if flaw == "mute":
-        tf.saved_model.save(tf.Module(), str(version))
-    else:
-        shutil.copytree(exports["regression"], tmp_path / "model")
-        name, content = ("saved_model.pb", "torn") if flaw == "torn" else (BUCKETS_FILE, "[32, 6")
-        (version / name).write_text(content)
-    with (
-        pytest.raises(UserError, match=f"model/1 cannot be loaded: {message}"),
-        server.serving([versions.of_folder(str(tmp_path / "model"))]),
+    shutil.copytree(exports["regression"], tmp_path / "model")
+    for flaw, message in (
+        (lambda: (version / BUCKETS_FILE).write_text("[32, 6"), "assets.extra/buckets.json is damaged"),
+        (lambda: (version / "saved_model.pb").write_text("torn"), ""),
+        (lambda: tf.saved_model.save(tf.Module(), str(version)), "it has no signatures"),
     ):
-        pass
+        flaw()
+        with (
+            pytest.raises(UserError, match=f"model/1 cannot be loaded: {message}"),
+            server.serving([versions.of_folder(str(tmp_path / "model"))]),
+        ):
+            pass

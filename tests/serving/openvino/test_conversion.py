@@ -1,12 +1,13 @@
 """A graph that OpenVINO runs gives the numbers of the model that it was made of."""
 
 import sys
-import threading
+from concurrent import futures
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.helpers.profiles import mostly_integration
 from tests.helpers.serving.exports import KINDS
 from tests.helpers.serving.toys import built
 from xlnet_tf import task_registry
@@ -33,13 +34,7 @@ def features_of(tokenizer, seq_len):
     return {name: np.int32(values) for name, values in tokenizer(*TEXTS, seq_len=seq_len).items()}
 
 
-@pytest.mark.parametrize(
-    "task",
-    [
-        pytest.param(task, marks=[pytest.mark.integration] * (task not in QUICK))
-        for task in task_registry.tasks()
-    ],
-)
+@pytest.mark.parametrize("task", mostly_integration(task_registry.tasks(), *QUICK))
 def test_outputs_are_those_of_the_model(task, small_tokenizer, tmp_path):
     kind = KINDS[task]
     model = kind.model(small_tokenizer)
@@ -77,35 +72,22 @@ def test_threads_share_a_graph(small_tokenizer, tmp_path):
     features = features_of(small_tokenizer, 40)
     rows = [{name: values[row:][:1] for name, values in features.items()} for row in range(3)]
     expected = [graph(row)["logits"] for row in rows]
-    wrong = []
 
     def ask(number):
-        for turn in range(20):
-            row = (number + turn) % 3
-            if not np.array_equal(graph(rows[row])["logits"], expected[row]):
-                wrong.append(row)
+        turns = [(number + turn) % 3 for turn in range(20)]
+        return all(np.array_equal(graph(rows[row])["logits"], expected[row]) for row in turns)
 
-    threads = [threading.Thread(target=ask, args=[number]) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    with futures.ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(ask, range(4)))
 
 
-def test_a_damaged_graph_is_refused_by_name(tmp_path):
+def test_what_cannot_be_run_is_named(monkeypatch, tmp_path):
     (tmp_path / "graph.xml").write_text("<net")
     with pytest.raises(UserError, match="graph.xml cannot be read by OpenVINO .*export the model again"):
         compiled.CompiledGraph(str(tmp_path / "graph.xml"), "float32")
-
-
-def test_an_openvino_that_is_too_old_is_refused(monkeypatch):
     monkeypatch.setattr(openvino, "__version__", "2024.6.0-17404-4c0f47d2335-releases/2024/6")
     with pytest.raises(UserError, match=r"OpenVINO is 2024.6.0; expected 2026.4 or later: pip install"):
         compiled.import_openvino()
-
-
-def test_a_missing_openvino_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "openvino", None)
     with pytest.raises(UserError, match=r"OpenVINO is not installed .*xlnet-tf\[openvino\]"):
         compiled.import_openvino()

@@ -27,14 +27,8 @@ LABELS = ["bad", "good"]
 @pytest.fixture(scope="module")
 def module(small_tokenizer):
     model = built(XLNetClassifier, small_tokenizer, 2, labels=LABELS)
-    return ClassificationModule(
-        model,
-        small_tokenizer,
-        seq_len=64,
-        alert=AlertRule("bad", 0.3),
-        temperature=[1.5],
-        truncation="middle",
-    )
+    options = {"alert": AlertRule("bad", 0.3), "temperature": [1.5], "truncation": "middle"}
+    return ClassificationModule(model, small_tokenizer, seq_len=64, **options)
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +37,10 @@ def examples(small_tokenizer, tmp_path_factory):
 
     def write(count, **settings):
         folder = tmp_path_factory.mktemp("set")
-        fields = {
-            "task": "classification",
-            "split": "dev",
-            "seq_len": 64,
-            "settings": {"kind": "classification"},
-        }
+        fields = {"task": "classification", "split": "dev", "settings": {"kind": "classification"}}
+        fields |= {"seq_len": 64, "tokenizer": small_tokenizer, **settings}
         columns = [Column("label", "int32", None)]
-        with ExampleWriter(folder, tokenizer=small_tokenizer, columns=columns, **fields | settings) as writer:
+        with ExampleWriter(folder, columns=columns, **fields) as writer:
             for text in invent_texts(count):
                 ids = small_tokenizer.encode(text)[:50]
                 writer.write(pack(ids, seq_len=64)._asdict() | {"label": 0}, {})
@@ -75,9 +65,7 @@ def test_a_version_holds_all_that_answering_needs(module, small_tokenizer, tmp_p
     fields = json.loads((version / "serving.json").read_text())
     assert [fields[name] for name in ("format_version", "runtime", "weights")] == [1, "openvino", "float32"]
     assert [fields[name] for name in ("task", "seq_len", "buckets")] == ["classification", 64, [32, 64]]
-    assert (
-        fields["buckets"] == [32, 64] and fields["labels"] == LABELS and fields["example"].keys() == {"text"}
-    )
+    assert fields["labels"] == LABELS and fields["example"].keys() == {"text"}
     alert = {"label": "bad", "threshold": 0.3}
     assert fields["options"] == {"pair": False, "truncation": "middle", "alert": alert, "temperature": [1.5]}
     assert ModelCard.read(str(version)).task == "classification"
@@ -91,10 +79,7 @@ def test_a_version_holds_all_that_answering_needs(module, small_tokenizer, tmp_p
 @pytest.mark.parametrize(("weights", "size", "near"), [("bfloat16", 0.55, 0.05), ("int8", 0.5, 0.1)])
 def test_smaller_weights_are_near(module, examples, tmp_path, small_tokenizer, weights, size, near):
     data = examples(40) if weights == "int8" else None
-    paths = [
-        tmp_path / "float32" / "1",
-        tmp_path / weights / "1",
-    ]
+    paths = [tmp_path / "float32" / "1", tmp_path / weights / "1"]
     export_openvino(module, str(paths[0].parent), "float32")
     export_openvino(module, str(paths[1].parent), weights, calibration_data=data)
     sizes = [(path / "openvino_model.bin").stat().st_size for path in paths]
@@ -120,26 +105,22 @@ def test_calibration_reads_texts_as_they_are_served(module, examples, small_toke
 
 
 def test_bad_calibration_data_is_one_clear_line(module, examples, tmp_path):
-    cases = {
-        "has examples for ranking, the model is for classification": examples(
-            40, task="ranking", settings={}
-        ),
-        "has 31 examples; expected at least 32": examples(31),
-        "has 0 examples; expected at least 32": examples(0),
-    }
-    for message, data in cases.items():
-        with pytest.raises(UserError, match=message):
+    ranking = examples(40, task="ranking", settings={})
+    for data, error, message in (
+        (ranking, UserError, "has examples for ranking, the model is for classification"),
+        (examples(31), UserError, "has 31 examples; expected at least 32"),
+        (examples(0), UserError, "has 0 examples; expected at least 32"),
+        (str(tmp_path / "none"), FileNotFoundError, "manifest.json"),
+    ):
+        with pytest.raises(error, match=message):
             export_openvino(module, str(tmp_path / "reviews"), "int8", calibration_data=data)
-    with pytest.raises(FileNotFoundError, match="manifest.json"):
-        export_openvino(module, str(tmp_path / "reviews"), "int8", calibration_data=str(tmp_path / "none"))
     assert not list((tmp_path / "reviews").iterdir())
 
 
 def test_versions_of_two_runtimes_do_not_share_a_folder(module, tmp_path):
     export_openvino(module, str(tmp_path / "fast"), "float32")
-    with pytest.raises(
-        UserError, match=r"has versions for another runtime \(1\).*choose another --output_dir"
-    ):
+    message = r"has versions for another runtime \(1\).*choose another --output_dir"
+    with pytest.raises(UserError, match=message):
         export(module, str(tmp_path / "fast"))
     (tmp_path / "plain" / "3").mkdir(parents=True)
     (tmp_path / "plain" / "3" / "saved_model.pb").touch()
@@ -157,27 +138,21 @@ def test_a_version_that_does_not_pass_its_check_leaves_nothing(module, tmp_path)
     assert not list((tmp_path / "reviews").iterdir())
 
 
-@pytest.mark.parametrize(("flags", "message"), [
-    ({"weights": "int4"}, "are for --runtime=openvino"),
-    ({"calibration_data": "dev", "weights": "int8"}, "are for --runtime=openvino"),
-    ({"runtime": "openvino", "calibration_data": "dev"}, "give --weights=int8, too"),
-    ({"runtime": "openvino", "warmup_batches": ("2",)}, "--warmup_batches is for TensorFlow Serving"),
+@pytest.mark.parametrize(("flags", "task", "message"), [
+    ({"weights": "int4"}, None, "are for --runtime=openvino"),
+    ({"calibration_data": "dev", "weights": "int8"}, None, "are for --runtime=openvino"),
+    ({"runtime": "openvino", "calibration_data": "dev"}, None, "give --weights=int8, too"),
+    ({"runtime": "openvino", "warmup_batches": ("2",)}, None, "--warmup_batches is for TensorFlow Serving"),
+    ({"weights": "int4"}, "classification", "int4 is for language models: give int8 with --calibration_data"),
+    ({"weights": "int8"}, "classification", "computes with 8-bit activations: give --calibration_data"),
+    ({"weights": "int8", "calibration_data": "dev"}, "language_model", "is of weights alone, which needs no"),
 ])  # fmt: skip
-def test_options_that_do_not_go_with_the_runtime(flags, message):
-    options = export_command.ExportOptions(model_dir="run", output_dir="served", **flags)
+def test_options_that_do_not_go_with_the_runtime_or_the_task(flags, task, message):
+    given = {"model_dir": "run", "output_dir": "served", **({"runtime": "openvino"} if task else {}), **flags}
+    options = export_command.ExportOptions(**given)
     with pytest.raises(UserError, match=message):
-        export_command.exports.check_runtime(options)
-
-
-@pytest.mark.parametrize(("weights", "data", "task", "message"), [
-    ("int4", None, "classification", "int4 is for language models: give int8 with --calibration_data"),
-    ("int8", None, "classification", "computes with 8-bit activations: give --calibration_data"),
-    ("int8", "dev", "language_model", "is of weights alone, which needs none"),
-])  # fmt: skip
-def test_weights_that_a_task_does_not_have(module, weights, data, task, message):
-    options = export_command.ExportOptions(
-        model_dir="run", output_dir="served", runtime="openvino", weights=weights, calibration_data=data
-    )
-    served = type("Served", (), {"card": ModelCard(task=task)})
-    with pytest.raises(UserError, match=message):
-        export_command.exports.export_openvino(options, served)
+        if task:
+            served = type("Served", (), {"card": ModelCard(task=task)})
+            export_command.exports.export_openvino(options, served)
+        else:
+            export_command.exports.check_runtime(options)
