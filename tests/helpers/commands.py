@@ -28,6 +28,8 @@ import atexit, json, os, pathlib, runpy, sys
 import numpy, sentencepiece, yaml
 from absl import flags
 from etils import epath
+from run_scripts.common import answers, experiment, uploads
+from tfrecord_builders.common import example_builder, tables
 from xlnet_tf import errors, files, task_registry
 from xlnet_tf.hub import checksums
 
