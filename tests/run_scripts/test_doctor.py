@@ -21,8 +21,6 @@ def found(tensorflow=FINE, **changed):
     return {a.name: a for a in checks.abilities([*filter(None, packages.values())], tensorflow)}
 
 
-
-
 def test_where_all_is_well_nothing_that_is_needed_is_missing():
     missing = {ability.name for ability in found().values() if ability.missing}
     assert not missing & {*checks.EXTRAS.values(), *(a.name for a in found().values() if a.needed)}
@@ -118,6 +116,11 @@ def test_whatever_importing_tensorflow_does_is_a_line(monkeypatch, code, problem
     monkeypatch.setattr(checks, "_TENSORFLOW", code)
     monkeypatch.setattr(checks, "_SECONDS", 2)
     assert checks.tensorflow() == TensorFlow(problem=problem)
+
+
+def test_memory_and_disk_are_within_their_totals():
+    for free, total in (checks.memory(), checks.disk(".")):
+        assert 0 < free <= total
 
 
 @pytest.mark.integration
