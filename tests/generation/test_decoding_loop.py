@@ -226,13 +226,3 @@ def test_more_beams_than_texts():
     tokens, totals = written.tokens[0, :, 0].numpy(), written.totals[0].numpy()
     assert sorted(tokens[:5]) == list(range(EOP_ID, 13))
     assert np.exp(totals[:5]).sum() == pytest.approx(1) and np.isneginf(totals[5:]).all()
-
-
-def test_words_alone_are_written():
-    model = uncached.random_model(FEW_PIECES)
-    model.lm_bias.assign(np.where(np.arange(13) < EOP_ID, 100.0, 0.0))
-    ids, lengths = np.full([50, 2], 9, np.int32), np.full(50, 2, np.int32)
-    tokens = run(
-        model, ids, lengths, np.full(50, 4, np.int32), {"temperature": 4.0}, tf.range(50), most=4
-    ).tokens
-    assert set(tokens.numpy().ravel()) == set(range(EOP_ID, 13))

@@ -221,22 +221,6 @@ def test_known_position_keys_change_nothing(attention_type, clamp_len, untie_r):
         encoder({**features, "position_keys": keys, "direction": tf.constant([1, 1, -1])})
 
 
-def test_dropout_is_a_function_of_its_seed():
-    features = random_features(np.random.default_rng(11))
-    model = random_encoder(dropout=0.2, attention_dropout=0.2)
-    features["dropout_seed"] = tf.constant([1, 2])
-    first, again = (model(features, training=True)["query_output"] for _ in range(2))
-    np.testing.assert_array_equal(first, again)
-    features["dropout_seed"] = tf.constant([1, 3])
-    assert np.abs(first - model(features, training=True)["query_output"]).max() > 0.01
-    del features["dropout_seed"]
-    drawn = [model(features, training=True)["query_output"].numpy() for _ in range(2)]
-    assert np.abs(drawn[0] - drawn[1]).max() > 0.01
-    np.testing.assert_array_equal(
-        model(features)["query_output"], model(features, training=False)["query_output"]
-    )
-
-
 @pytest.mark.integration
 @pytest.mark.parametrize("kind", ["cpu", "tpu"])
 def test_gradient_checkpointing_changes_no_result(kind):

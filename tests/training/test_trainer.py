@@ -27,14 +27,6 @@ def features(targets):
     }
 
 
-def test_a_micro_batch_without_targets_has_no_loss_and_no_gradient(folder):
-    trainer = build_trainer(folder, tf.distribute.OneDeviceStrategy(DEVICE), {})
-    batch = features(np.full((2, 4), -1))
-    gradients, loss, sums, _ = trainer._micro_step(batch, {"loss": tf.constant(0.0)}, tf.constant([0, 0]))
-    assert float(loss) == 0.0 and float(sums["loss"][1]) == 0.0
-    assert all(not np.any(gradient.numpy()) for gradient in gradients)
-
-
 @pytest.mark.usefixtures("eagerly")
 def test_a_batch_without_targets_changes_no_weight_and_has_the_loss_0(tmp_path):
     """The whole global batch, the metrics included; decay is off, for it needs no gradient."""

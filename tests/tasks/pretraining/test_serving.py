@@ -17,7 +17,7 @@ from xlnet_tf.tasks.pretraining import serving as language_model
 from xlnet_tf.tasks.pretraining.serving import LanguageModelModule
 
 SEQ_LEN = 24
-TEXTS = [*HOSTILE, *invent_texts(4), " ".join(invent_texts(20))]
+TEXTS = ["", HOSTILE[-1], *invent_texts(2), " ".join(invent_texts(20))]
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +62,9 @@ def test_a_long_sequence_is_read_in_blocks(model, small_tokenizer, module, monke
 def test_a_served_seed_draws_what_pythons_draws_for_that_row(model, module, small_tokenizer):
     """As docs/how-to/language-model.md says it."""
     prompts = ["ba ne", "tor", "mi kal"]
-    python = XLNetLanguageModel(model, small_tokenizer).generate(prompts, max_new_tokens=5, seed=3)
+    python = XLNetLanguageModel(model, small_tokenizer).generate(prompts, max_new_tokens=3, seed=3)
     seeds = [3 * 1_048_576 + row for row in range(3)]
-    served = generate(module, prompts, seed=seeds)["text"].numpy()
+    served = generate(module, prompts, max_new_tokens=3, seed=seeds)["text"].numpy()
     assert [text.decode() for text in served] == [found.whole for found in python]
 
 

@@ -1,7 +1,6 @@
 """Ranking: losses, records gathered to queries, run files; it learns; a recipe runs on a slice of WikiQA."""
 
 import functools
-import gzip
 import itertools
 import json
 import logging
@@ -205,34 +204,6 @@ def test_rows_that_fill_up_a_batch_do_not_count(data):
 def test_an_unknown_loss_is_named(data):
     with pytest.raises(UserError, match="task.loss is 'hinge', expected one of pointwise, pairwise"):
         ranking.RankingTask(settings(data, task={"loss": "hinge"}).task).build_model()
-
-
-@pytest.mark.integration
-def test_the_small_recipe_on_a_slice_of_wikiqa(tmp_path, shared):
-    for split, lines in (("train", 400), ("dev", 60)):
-        with gzip.open(shared(f"data/wikiqa/WikiQA-{split}.txt.gz"), "rt", encoding="utf-8") as file:
-            (tmp_path / f"{split}.txt").write_text("".join(itertools.islice(file, lines)))
-        judgements = shared(f"data/wikiqa/WikiQA-{split}.ref").read_text().splitlines(keepends=True)
-        (tmp_path / f"{split}.ref").write_text("".join(judgements[:lines]))
-    build_ranking(
-        RankingOptions(
-            str(shared("data/xlnet_cased/spiece.model")),
-            str(tmp_path / "records"),
-            format="wikiqa",
-            train=str(tmp_path / "train.txt"),
-            dev=str(tmp_path / "dev.txt"),
-            candidates=4,
-            seq_len=48,
-            max_query_len=16,
-        )
-    )
-    params = settings(tmp_path / "records", task={"model": {"n_layer": 1}})  # half the time of tracing
-    metrics = finetune(params, ranking.RankingTask, recipes.STRATEGY, str(tmp_path / "run"))
-    judged = [line.split() for line in read_lines(tmp_path / "dev.ref")]
-    answered, everything = {f[0] for f in judged if f[3] == "1"}, {f[0] for f in judged}
-    assert metrics["queries"] == len(answered)
-    assert metrics["queries"] + metrics["queries_left_out"] == len(everything)
-    assert 0 < metrics["map"] <= 1 and 0 < metrics["mrr_at_10"] <= metrics["mrr"] <= 1
 
 
 def test_tied_pairs_count_half(data):
