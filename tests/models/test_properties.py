@@ -92,47 +92,6 @@ def test_backward_rows_mirror_forward_rows():
     )
 
 
-@pytest.mark.parametrize(
-    ("memory", "case"),
-    [
-        (7, "as records have it"),
-        *(
-            pytest.param(memory, case, marks=pytest.mark.integration)
-            for memory, cases in (
-                (0, ("as records have it", "one head", "all queries", "forward", "clamped")),
-                (7, ("one head", "all queries", "forward", "clamped")),
-            )
-            for case in cases
-        ),
-    ],
-)
-def test_blocked_position_scores_equal_unblocked_ones(memory, case):
-    """On a CPU, 384 queries are scored in three groups; elsewhere in one, by all distances."""
-    config = dataclasses.replace(CONFIG, n_layer=1, n_head=1 if case == "one head" else 2)
-    features = random_features(np.random.default_rng(7), batch=2, length=384, memory=memory, config=config)
-    if case == "forward":
-        del features["direction"]
-    if case == "all queries":
-        features["target_mask"] = features.pop("permutation_rank") > 0
-        del features["target_positions"]
-    model = random_encoder(config, memory_len=memory, clamp_len=5 if case == "clamped" else -1)
-
-    def values_and_gradients(features):
-        with tf.GradientTape() as tape:
-            outputs = model(features, training=True)
-            values = outputs["sequence_output"], outputs["query_output"]
-            loss = sum(tf.reduce_sum(value**3) for value in values)
-        gradients = tape.gradient(loss, model.trainable_variables, unconnected_gradients="zero")
-        return *values, *map(tf.convert_to_tensor, gradients)
-
-    results = []
-    for kind in ("gpu", "cpu"):
-        with device.assume(kind):
-            results.append(tf.function(values_and_gradients, autograph=False)(features))
-    for plain, by_windows in zip(*results):
-        np.testing.assert_allclose(by_windows, plain, atol=1e-4 * np.abs(plain).max())
-
-
 def test_query_only_predicts_the_same():
     features = random_features(np.random.default_rng(7), memory=5)
     model = random_encoder(memory_len=5, reuse_len=3)

@@ -140,21 +140,6 @@ def test_gradient_through_all_memory_is_that_of_reading_at_once(recompute, compi
     assert not all(np.allclose(ours, expected, rtol=1e-2) for ours, expected in zip(cut, whole[1]))
 
 
-@pytest.mark.integration
-@pytest.mark.parametrize("recompute", [False, True, "cheap"])
-def test_gradient_reaches_as_far_back_as_asked(recompute):
-    """Each segment has words of its own: their embeddings show where the gradient arrives."""
-    segments = 4
-    ids = 9 + np.arange(segments * LENGTH)[None]
-    encoder = random_encoder(n_layer=3, memory_len=LENGTH, recompute=recompute)
-    for memory_gradient in (0, 2):
-        _, found = gradients(encoder, ids, LENGTH, memory_gradient)
-        of_words = found[[v is encoder.word_embedding for v in encoder.trainable_variables].index(True)]
-        felt = tf.reshape(tf.gather(of_words, ids[0]) != 0, [segments, -1])
-        expected = np.arange(segments) >= segments - 1 - memory_gradient
-        np.testing.assert_array_equal(tf.reduce_any(felt, axis=1), expected)
-
-
 @pytest.mark.parametrize("memory_gradient", [pytest.param(0, marks=pytest.mark.integration), 1])
 def test_memory_changes_gradients_and_not_vectors(memory_gradient):
     """The gradient of all segments is that of blocks that take the memory before them as a constant."""
