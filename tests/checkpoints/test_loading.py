@@ -16,8 +16,6 @@ from xlnet_tf.models.encoder import XLNetEncoder
 
 
 class TestCoverage:
-    """What load_into says and does when a checkpoint does not fit."""
-
     def change(self, **changes) -> Checkpoint:
         checkpoint = random_checkpoint(CONFIGS["micro"])
         arrays = {n: a for n, a in (dict(checkpoint.arrays) | changes).items() if a is not None}
@@ -95,8 +93,6 @@ class TestCoverage:
 
 
 class TestBadInput:
-    """Each wrong file gives one error that says what was found and what is expected."""
-
     def test_wrong_paths_and_formats(self, tmp_path):
         (tmp_path / "notes.txt").write_text("")
         checkpoint = random_checkpoint(CONFIGS["micro"])

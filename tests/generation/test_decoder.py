@@ -6,6 +6,7 @@ import unittest.mock
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,13 +54,9 @@ def check(model, ids, is_context, order, tokens, found):
 @given(config=architectures(), data=st.data())
 def test_any_order_equals_the_uncached_computation(config, data):
     draw = data.draw
-    model = uncached.random_model(
-        config,
-        seed=draw(st.integers(0, 99)),
-        attention_type=draw(st.sampled_from(["bi", "uni"])),
-        clamp_len=draw(st.sampled_from([-1, 1, 3])),
-        memory_len=draw(st.sampled_from([0, 4])),
-    )
+    seed, kind = draw(st.integers(0, 99)), draw(st.sampled_from(["bi", "uni"]))
+    lengths = {"clamp_len": draw(st.sampled_from([-1, 1, 3])), "memory_len": draw(st.sampled_from([0, 4]))}
+    model = uncached.random_model(config, seed=seed, attention_type=kind, **lengths)
     rng = np.random.default_rng(draw(st.integers(0, 99)))
     ids, is_context, order = random_gaps(rng, batch=3, length=draw(st.integers(5, 9)), gaps=4)
     tokens = rng.integers(9, N_TOKEN, order.shape).astype(np.int32)
@@ -87,7 +84,6 @@ def test_continuations_of_prompts_of_different_length(attention_type, jit_compil
 
 
 def test_several_targets_at_once():
-    """Each is predicted from what is written, none from another."""
     model = uncached.random_model(DEEP)
     ids, is_context, order = random_gaps(np.random.default_rng(2), batch=2, length=8, gaps=4)
     decoder = CachedDecoder(model, infilling(ids, is_context, order))
@@ -98,14 +94,8 @@ def test_several_targets_at_once():
         alone = order[:, number, None]
         check(model, ids, is_context, alone, token, logits[:, number, None])
         both = np.stack([written[:, 0], np.where(number, order[:, number], -1)], axis=1)
-        check(
-            model,
-            ids,
-            is_context,
-            both,
-            np.repeat(token, 2, 1),
-            tf.stack([logits[:, 0], later[:, 0, number]], 1),
-        )
+        found = tf.stack([logits[:, 0], later[:, 0, number]], 1)
+        check(model, ids, is_context, both, np.repeat(token, 2, 1), found)
 
 
 def test_candidates_share_a_cache_and_see_their_own_past():
@@ -129,8 +119,6 @@ def test_candidates_share_a_cache_and_see_their_own_past():
 
 
 def test_bfloat16_is_near_float32():
-    import tf_keras
-
     ids, is_context, order = random_gaps(np.random.default_rng(3), batch=2, length=8, gaps=3)
     tokens = np.full(order.shape, 17, np.int32)
     found = {}

@@ -143,14 +143,8 @@ def test_a_row_in_a_batch_equals_the_row_alone(model, method):
     np.testing.assert_array_equal(noisy.tokens, together.tokens)
     for row in range(4):
         one = slice(row, row + 1)
-        alone = run(
-            model,
-            ids[one, : max(1, lengths[row])],
-            lengths[one],
-            new_tokens[one],
-            METHODS[method],
-            seeds[one],
-        )
+        prompt = ids[one, : max(1, lengths[row])]
+        alone = run(model, prompt, lengths[one], new_tokens[one], METHODS[method], seeds[one])
         np.testing.assert_array_equal(alone.tokens[0], together.tokens[row])
         np.testing.assert_allclose(alone.log_probs[0], together.log_probs[row], atol=1e-4)
 
@@ -173,9 +167,8 @@ def test_texts_end_with_a_stop_symbol(model):
     ids, lengths, new_tokens = prompts()
     whole = run(model, ids, lengths, new_tokens, METHODS["greedy"], tf.range(4)).tokens.numpy()[:, 0]
     stop = whole[0, 1]
-    cut = run(
-        model, ids, lengths, new_tokens, METHODS["greedy"], tf.range(4), stop_ids=(stop,)
-    ).tokens.numpy()[:, 0]
+    found = run(model, ids, lengths, new_tokens, METHODS["greedy"], tf.range(4), stop_ids=(stop,))
+    cut = found.tokens.numpy()[:, 0]
     for row in range(4):
         places = np.nonzero(whole[row] == stop)[0]
         end = places[0] + 1 if len(places) else 5

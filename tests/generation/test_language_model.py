@@ -32,7 +32,6 @@ def model(small_tokenizer):
 
 @pytest.fixture(scope="module")
 def total(model):
-    """Returns a function: the log-probability of a text after a context."""
     return lambda text, context="": model.score([text], [context])[0].total
 
 
@@ -177,7 +176,6 @@ def test_a_stop_piece_ends_a_text(model):
 
 
 def test_fillings(model, small_tokenizer):
-    """Texts, pieces and probabilities belong together, for each text's own number of gaps."""
     for text, found in zip(MARKED, model.fill_mask(MARKED, top_k=3), strict=True):
         gaps = text.count("<mask>")
         assert len(found.fillings) == 3
@@ -201,7 +199,6 @@ def test_fillings(model, small_tokenizer):
 
 
 def test_orders_of_filling(model):
-    """The likeliest joint fillings in an order have the probabilities of the uncached computation."""
     [text], orders = ["ne <mask> mi <mask> ren <mask>"], [[2, 0, 1]]
     [found] = model.fill_mask([text], top_k=2, orders=orders)
     [forward] = model.fill_mask([text], top_k=2)

@@ -57,14 +57,9 @@ def chain(model, ids, order):
     for position in order:
         visible[position, known] = True
         seen = np.where(np.isin(np.arange(len(ids)), known), ids, rng.integers(0, CONFIG.n_token, len(ids)))
-        logits = model(
-            {
-                "input_word_ids": seen[None].astype(np.int32),
-                "input_type_ids": np.zeros([1, len(ids)], np.int32),
-                "permutation_mask": visible[None],
-                "target_positions": np.int32([[position]]),
-            }
-        )["logits"][0, 0]
+        features = {"input_word_ids": seen[None].astype(np.int32)}
+        features |= {"input_type_ids": np.zeros([1, len(ids)], np.int32), "permutation_mask": visible[None]}
+        logits = model({**features, "target_positions": np.int32([[position]])})["logits"][0, 0]
         log_probabilities[position] = tf.nn.log_softmax(logits)[ids[position]]
         known.append(position)
     return log_probabilities
@@ -181,7 +176,6 @@ def test_attention_that_hides_or_leaks_is_refused(options):
 
 @pytest.fixture(scope="module")
 def reader(small_tokenizer):
-    """A model with the pieces of the small tokenizer."""
     config = XLNetConfig(small_tokenizer.vocab_size, n_layer=1, d_model=16, n_head=2, d_head=6, d_inner=20)
     model = XLNetPretrainer(XLNetEncoder(config, initializer_range=0.4))
     model.build()

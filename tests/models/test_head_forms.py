@@ -200,7 +200,6 @@ def test_each_gradient_is_near_float32s(kind, policy, form, monkeypatch):
 
 
 def around(layer):
-    """A functional model with a model of ours inside, and dropout between it and its outputs."""
     ids = tf_keras.Input([heads.T], dtype=tf.int32, name="input_word_ids")
     outputs = layer({"input_word_ids": ids})
     outputs = outputs["sequence_output"][:, -1] if isinstance(outputs, dict) else outputs

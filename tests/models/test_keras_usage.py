@@ -40,7 +40,6 @@ def test_answers_may_be_lists():
 @pytest.mark.integration
 @pytest.mark.parametrize("optimizer", ["adam", "ours"])
 def test_fit_learns_and_resumes_from_a_saved_model(pretrained, tmp_path, optimizer):
-    """compile, fit with callbacks, evaluate, predict and save are tf_keras' own."""
     features, labels = invent_features()
     tf_keras.utils.set_random_seed(3)
     model = XLNetClassifier.from_pretrained(pretrained, LABELS)

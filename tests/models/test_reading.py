@@ -67,7 +67,6 @@ def test_left_to_right_with_memory_of_everything_is_reading_at_once():
 
 @pytest.mark.parametrize("empty", [1, pytest.param(2, marks=pytest.mark.integration)])
 def test_empty_segments_change_nothing(empty):
-    """Segments of padding before the text, and after it."""
     features = heads.random_texts(np.random.default_rng(2), length=8)
     encoder = random_encoder(memory_len=6)
     expected = encode_long(encoder, features, LENGTH)

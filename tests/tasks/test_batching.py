@@ -3,8 +3,6 @@
 import dataclasses
 import functools
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,8 +11,8 @@ import tf_keras
 import yaml
 from official.core import exp_factory, task_factory
 
-from tests.conftest import REPOSITORY
 from tests.helpers.training import toy_finetuning
+from tests.helpers.training.alone import run_alone
 from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.kernels import device
@@ -250,13 +248,13 @@ def test_steps_that_only_compile_change_nothing(folder):
 def test_devices_agree(tmp_path, small_tokenizer):
     for split, count in (("records", 40), ("dev", 21)):
         toy_finetuning.make_examples(tmp_path / split, small_tokenizer, count)
-    program = (
-        "import pathlib, sys; from tests.helpers.training.worker import finetune; "
-        "folder = pathlib.Path(sys.argv[1])\n"
-        "for how in ('length', 'packed'):\n"
-        "  for n in (1, 4): finetune(folder, folder / f'{how}-{n}', 'mirrored', how, devices=n)"
-    )
-    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, cwd=REPOSITORY)
+    program = """
+import pathlib, sys; from tests.helpers.training.worker import finetune; folder = pathlib.Path(sys.argv[1])
+for how in ("length", "packed"):
+    for n in (1, 4): finetune(folder, folder / f"{how}-{n}", "mirrored", how, devices=n)
+"""
+    ended = run_alone("-c", program, tmp_path)
+    assert ended.returncode == 0, ended.stderr[-3000:]
     for how in ("length", "packed"):
         histories = [read_history(str(tmp_path / f"{how}-{devices}" / "history.jsonl")) for devices in "14"]
         one, four = ([line.get("training_loss") for line in history] for history in histories)

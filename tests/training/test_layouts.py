@@ -1,22 +1,14 @@
 """The same numbers on any layout of devices and micro-batches, and after a resume."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
-from tests.conftest import REPOSITORY
+from tests.helpers.training.alone import run_alone
 
 
 def run_layouts(folder, *names):
     """Runs tests/helpers/training/layouts.py in a process that may set up devices; returns what it gives."""
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1"}
-    result = subprocess.run(
-        [sys.executable, "-m", "tests.helpers.training.layouts", str(folder), *names],
-        cwd=REPOSITORY, env=environment, capture_output=True, text=True,
-    )  # fmt: skip
+    result = run_alone("-m", "tests.helpers.training.layouts", folder, *names)
     assert result.returncode == 0, result.stderr[-3000:]
     return lambda name: np.load(folder / f"{name}.npz")
 

@@ -39,13 +39,11 @@ class Saved:
         )  # fmt: skip
 
     def begin(self, step):
-        """Begins to save a step."""
         self.step.assign(step)
         self.weight.assign(tf.fill(self.weight.shape, float(step)))
         return self.manager.save(checkpoint_number=step)
 
     def at(self, step):
-        """Saves a step."""
         path = self.begin(step)
         self.manager.wait()
         return path
@@ -66,7 +64,6 @@ def folder(tmp_path):
 
 
 def kept(folder) -> set[int]:
-    """The steps whose checkpoints are there."""
     return {int(path.stem.removeprefix("ckpt-")) for path in folder.glob("*.index")}
 
 

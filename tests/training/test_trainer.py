@@ -13,7 +13,6 @@ DEVICE = "CPU:0"
 
 
 def features(targets):
-    """One batch of two rows, the second read backward, with a memory."""
     rng = np.random.default_rng(0)
     return {
         "input_word_ids": tf.constant(rng.integers(9, 60, (2, 16)), tf.int32),

@@ -58,7 +58,6 @@ def small_blocks(monkeypatch):
 
 @st.composite
 def attention_cases(draw):
-    """Draws sizes and options of one layer's attention."""
     query_len = draw(st.sampled_from([1, 3, 4, 8, 12]))
     targets = draw(st.none() | st.integers(1, 5))
     return {
@@ -81,7 +80,6 @@ def attention_cases(draw):
 
 
 def attention_inputs(case, dtype):
-    """Returns the stream, the weights and the context of a case."""
     rng = np.random.default_rng(case["number"])
     batch, heads, width, d_model = case["batch"], case["heads"], case["width"], 2 * case["half_model"]
     query_len, key_len = case["query_len"], case["query_len"] + case["memory_len"]
@@ -237,7 +235,6 @@ def feed_forward(kernels, rows, weights, bias, activation: str, rate: float):
 )
 @examples(3, 100)
 def test_feed_forward_operations(name, dtype, sizes, activation, rate, number):
-    """A dense layer, dropout, an activation with dropout, and a product with transposed weights."""
     rng = np.random.default_rng(number)
     row_count, width, inner = sizes
     rows, upstream = (tf.cast(rng.normal(size=[row_count, width]), dtype) for _ in range(2))

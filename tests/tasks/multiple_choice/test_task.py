@@ -54,7 +54,6 @@ settings = functools.partial(recipes.settings, multiple_choice.EXPERIMENT, "race
 
 @pytest.fixture(scope="module")
 def run(data):
-    """The folder of a run, and its last metrics."""
     params = settings(data, task={"model": {"n_layer": 1}}, trainer={"validation_interval": 12})
     return data / "run", finetune(
         params, multiple_choice.MultipleChoiceTask, recipes.STRATEGY, str(data / "run")

@@ -41,7 +41,6 @@ def test_a_step_of_a_run_with_general_text_is_built_without_evaluations(folder):
 
 
 def continued(folder, run, task, **trainer):
-    """Returns the settings of a short run that begins with the weights of the finished one."""
     task = {"init_checkpoint": str(run[0] / "ckpt-6"), **task}
     return toy.short_run(folder, task=task, trainer=trainer)
 

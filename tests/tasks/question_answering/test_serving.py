@@ -28,7 +28,6 @@ MAX_ANSWER_LEN = 7
 
 @functools.cache
 def graph(module):
-    """The graph of serving_default alone, which is traced faster than all signatures."""
     return signature(module.serve, **module.input_specs())
 
 
@@ -39,7 +38,6 @@ def serve(module, rows):
 
 
 def predict(module, model, rows, folder, **options):
-    """The same questions on the way of training: records, windows, predictions."""
     data = [
         {"context": context, "qas": [{"id": str(number), "question": question}]}
         for number, (question, context) in enumerate(rows)
@@ -64,7 +62,6 @@ def predict(module, model, rows, folder, **options):
 
 
 def assert_like(answers, predictions, rows):
-    """Rows of a module's answers say what the predictions say."""
     for row, prediction in enumerate(predictions):
         context, candidates = rows[row][1], prediction.candidates
         found = [text.decode() for text in answers["answers"][row]]
@@ -96,7 +93,6 @@ def module(model, small_tokenizer):
 
 @pytest.fixture(scope="module")
 def rows():
-    """Contexts of no piece to many windows, questions of none to too many pieces."""
     rng = np.random.default_rng(0)
     texts = invent_texts(60, seed=2)
     lengths = [0, 1, 2, 5, 0, 3, 12, 1, 1, 1]
@@ -121,7 +117,6 @@ def test_answers_equal_those_of_evaluation(module, model, rows, answers, tmp_pat
 
 @pytest.mark.integration
 def test_answers_read_in_segments_equal_those_of_evaluation(small_tokenizer, rows, tmp_path):
-    """Of windows of three segments, each with the question."""
     memory = {"segment_len": 20, "encoder_options": {"memory_len": 30}}
     model = built(XLNetQuestionAnswering, small_tokenizer, start_top=4, end_top=3, **memory)
     options = {**OPTIONS, "seq_len": 60, "max_answer_len": MAX_ANSWER_LEN}

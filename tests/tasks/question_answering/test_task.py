@@ -74,7 +74,6 @@ settings = functools.partial(recipes.settings, question_answering.EXPERIMENT, "s
 
 @pytest.fixture(scope="module")
 def run(data):
-    """The folder of a run, and its last metrics."""
     return data / "run", finetune(
         settings(data), question_answering.QuestionAnsweringTask, recipes.STRATEGY, str(data / "run")
     )
@@ -89,7 +88,6 @@ def test_it_learns_answers_and_their_absence(run):
 
 @pytest.fixture(scope="module")
 def in_segments(tmp_path_factory, small_tokenizer):
-    """Windows of four segments, each with the question."""
     folder = tmp_path_factory.mktemp("squad") / "segments"
     return build(folder, small_tokenizer, True, seq_len=80, segment_len=20, stride=40)
 

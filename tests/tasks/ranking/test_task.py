@@ -85,13 +85,8 @@ def test_records_of_a_query_are_ranked_together_and_written(tmp_path):
     records = [{**record, "missing": []} for record in RECORDS]
     queries = ranked_queries(records, SCORES, np.array([[0, 0], [1, -1], [0, 1]]))
     run, jsonl = write_files(queries, tmp_path)
-    assert read_lines(run) == [
-        "q_1 Q0 b 1 3 xlnet",
-        "q_1 Q0 c_d 2 2 xlnet",
-        "q_1 Q0 a 3 1 xlnet",
-        "q2 Q0 a 1 0.5 xlnet",
-        "q2 Q0 b 2 0.5 xlnet",
-    ]
+    ranked = ["q_1 Q0 b 1 3", "q_1 Q0 c_d 2 2", "q_1 Q0 a 3 1", "q2 Q0 a 1 0.5", "q2 Q0 b 2 0.5"]
+    assert read_lines(run) == [f"{line} xlnet" for line in ranked]
     lines = [json.loads(line) for line in read_lines(jsonl)]
     assert [line["query_id"] for line in lines] == ["q 1", "q2"]
     assert [passage["text"] for passage in lines[0]["passages"]] == ["B", "C", "A"]
@@ -123,21 +118,11 @@ def data(tmp_path_factory, small_tokenizer):
     (folder / "spiece.model").write_bytes(small_tokenizer.model_proto)
     unlabelled = folder / "test.csv"
     unlabelled.write_text("message,reply\nsu ?,ba ren\nsu ?,tor ren\nsu ?,ne do\n")
-    build_ranking(
-        RankingOptions(
-            str(folder / "spiece.model"),
-            str(folder),
-            train=support(folder / "train.csv", 40, 0),
-            dev=support(folder / "dev.csv", 9, 1),
-            test=str(unlabelled),
-            query_column="message",
-            passage_column="reply",
-            relevance_column="helped",
-            candidates=4,
-            seq_len=24,
-            max_query_len=8,
-        )
-    )
+    splits = {"train": support(folder / "train.csv", 40, 0), "dev": support(folder / "dev.csv", 9, 1)}
+    columns = {"query_column": "message", "passage_column": "reply", "relevance_column": "helped"}
+    sizes = {"candidates": 4, "seq_len": 24, "max_query_len": 8}
+    files = str(folder / "spiece.model"), str(folder)
+    build_ranking(RankingOptions(*files, test=str(unlabelled), **splits, **columns, **sizes))
     return folder
 
 
@@ -146,7 +131,6 @@ settings = functools.partial(recipes.settings, ranking.EXPERIMENT, "wikiqa_small
 
 @pytest.fixture(scope="module")
 def run(data):
-    """The folder of a run, and its last metrics."""
     task = {"epochs": 6, "model": {"n_layer": 1}}
     params = settings(data, task=task, trainer={"validation_interval": 20})
     return data / "run", finetune(params, ranking.RankingTask, recipes.STRATEGY, str(data / "run"))

@@ -41,7 +41,6 @@ def tagger(tokenizer, **options):
 
 @functools.cache
 def graph(module):
-    """The graph of serving_default alone, which is traced faster than all signatures."""
     return signature(module.serve, **module.input_specs())
 
 
@@ -63,7 +62,6 @@ def found_entities(answers, row):
 
 
 def predict(model, tokenizer, texts, folder, **options):
-    """The entities of texts on the way of training: records, windows, tags, words."""
     (folder / "spiece.model").write_bytes(tokenizer.model_proto)
     rows = [{"id": str(number), "text": text} for number, text in enumerate(texts)]
     (folder / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -132,7 +130,6 @@ def test_a_model_that_reads_in_segments(small_tokenizer, texts, tmp_path):
 
 
 def test_serving_options_come_from_the_run(model, small_tokenizer, tmp_path):
-    """Its windows are those of its examples."""
     (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
     (tmp_path / "train.txt").write_text("ba B-PER\nne O\n")
     files = {"tokenizer": str(tmp_path / "spiece.model"), "train": [str(tmp_path / "train.txt")]}

@@ -87,7 +87,6 @@ def data(tmp_path_factory, small_tokenizer):
 
 @pytest.fixture(scope="module")
 def run(data):
-    """The folder of a run, and its last metrics."""
     return data / "run", finetune(settings(data), tagging.TaggingTask, recipes.STRATEGY, str(data / "run"))
 
 
