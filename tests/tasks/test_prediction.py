@@ -84,7 +84,6 @@ def test_folders_that_tensorflow_takes_as_patterns_are_refused(run, registered, 
         open_checkpoint(opened.checkpoint("last"))
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_an_interrupted_prediction_resumes_but_from_no_damaged_pieces(
     run, registered, data, tmp_path, monkeypatch
 ):

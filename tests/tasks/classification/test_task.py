@@ -188,6 +188,7 @@ def test_any_label_is_read_back_from_the_table(tmp_path, small_tokenizer, kind):
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_weights_of_hugging_face_answer_sets_and_texts_as_the_run_did(data, run, tmp_path):
     folder = str(tmp_path / "hugging_face")
     save_checkpoint(open_checkpoint(str(data / "run")), folder, "hugging_face")
@@ -204,6 +205,7 @@ def test_weights_of_hugging_face_answer_sets_and_texts_as_the_run_did(data, run,
     np.testing.assert_allclose(numbers, expected["outputs"], atol=1e-5)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_alerts_follow_the_stored_threshold(data, run, tmp_path):
     if "regression" in data.name:
         with pytest.raises(UserError, match="task.alert.label is 'old', expected one of no label"):
@@ -224,6 +226,7 @@ def test_alerts_follow_the_stored_threshold(data, run, tmp_path):
     assert (alerts & held).sum() / alerts.sum() == pytest.approx(stored["alert_precision"])
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_texts_without_labels_are_predicted_only(data, run, tmp_path):
     task, examples, predictions, _ = predict(data, "run", "test", tmp_path)
     assert not task.has_answers(examples)

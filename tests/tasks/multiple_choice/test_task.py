@@ -68,6 +68,7 @@ def test_it_learns_and_reports_each_level(run):
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_predictions_of_questions_without_answers(run, data, tmp_path):
     model_dir, _ = run
     opened, predictions = recipes.predict(model_dir, data / "test", 4)

@@ -138,6 +138,7 @@ def test_a_question_at_the_end_only_is_not_read_in_segments(data):
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_predictions_for_questions_without_known_answers(run, data, tmp_path):
     model_dir, _ = run
     opened, predictions = recipes.predict(model_dir, data / "test", 4)
@@ -190,6 +191,7 @@ def test_evaluation_finds_the_metrics_of_training_with_a_precision(data, tmp_pat
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_a_training_set_can_be_evaluated(run, data):
     """It has the true positions, which the model must not be told."""
     opened, predictions = recipes.predict(run[0], data / "train", 100, "last")

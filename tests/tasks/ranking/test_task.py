@@ -146,6 +146,7 @@ def test_it_learns_to_rank_the_helpful_reply_first(run):
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_replies_that_nobody_has_judged_are_ranked(run, data, tmp_path):
     model_dir, _ = run
     opened, predictions = recipes.predict(model_dir, data / "test", 2)
@@ -160,6 +161,7 @@ def test_replies_that_nobody_has_judged_are_ranked(run, data, tmp_path):
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_equal_scores_for_all_candidates_give_a_warning(run, data, caplog):
     model_dir, _ = run
     opened = prediction.Run.open(str(model_dir), str(data / "dev"))
