@@ -17,7 +17,7 @@ from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.checkpoints.model_card import FORMAT_VERSION, ModelCard
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.language_model import XLNetLanguageModel
-from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
+from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.models.token_classifier import XLNetTokenClassifier
 from xlnet_tf.records.examples import ExampleSet
@@ -84,7 +84,8 @@ def test_cards_of_later_versions_and_damaged_ones_are_refused(tmp_path):
     (tmp_path / "model.json").write_text(json.dumps({"format_version": FORMAT_VERSION + 1}))
     with pytest.raises(UserError, match=r"model.json has the format_version 2; .* up to 1: update it"):
         ModelCard.read(tmp_path)
-    for field, value in (("task", 3), ("metrics", []), ("multi_label", "no"), ("labels", ["a", 1])):
+    wrong = {"task": 3, "metrics": [], "multi_label": "no", "labels": ["a", 1], "settings": 7, "cleaning": 7}
+    for field, value in wrong.items():
         (tmp_path / "model.json").write_text(json.dumps({field: value}))
         with pytest.raises(UserError, match=f"model.json: {field} is .*; expected"):
             ModelCard.read(tmp_path)
@@ -189,21 +190,6 @@ def test_the_card_alone_describes_a_converted_run(tmp_path, small_tokenizer, for
         card = ModelCard.read(tmp_path / "other")
         assert card.settings["clamp_len"] == 5 and card.labels == ("x", "y", "z")
         assert card.settings["segment_len"] == 8  # which its files cannot tell
-
-
-@pytest.mark.parametrize(
-    ("model_class", "arguments", "task"),
-    [
-        (XLNetClassifier, (3,), "classification"),
-        (XLNetRegressor, (), "regression"),
-        (XLNetTokenClassifier, (3,), "tagging"),
-        (XLNetPretrainer, (), "language_model"),
-    ],
-)
-def test_a_saved_model_knows_its_task(tmp_path, small_tokenizer, model_class, arguments, task):
-    save_model(built(model_class, small_tokenizer, *arguments), tmp_path)
-    assert json.loads((tmp_path / "model.json").read_text())["task"] == task
-    assert open_checkpoint(tmp_path).card.task == task
 
 
 def answer_questions(folder, task):

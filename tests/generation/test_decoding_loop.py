@@ -122,17 +122,6 @@ def test_rules_are_kept_as_if_all_were_computed_anew(model, method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_what_is_forbidden_never_appears_and_a_penalty_of_1_changes_nothing(model, method):
-    ids, lengths, new_tokens = prompts()
-    asked = model, ids, lengths, new_tokens, METHODS[method], tf.range(4)
-    few = tuple(range(EOP_ID, 45))
-    tokens = run(*asked, rules=(few, 1.0)).tokens.numpy()
-    assert not np.isin(tokens, few).any() and np.isin(tokens, range(45, 50)).any()
-    for expected, found in zip(run(*asked), run(*asked, rules=((), 1.0)), strict=True):
-        np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.parametrize("method", METHODS)
 def test_a_row_in_a_batch_equals_the_row_alone(model, method):
     """Neither the rows next to it, nor their length, nor what lies in the padding counts."""
     ids, lengths, new_tokens = prompts()

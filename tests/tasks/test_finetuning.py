@@ -25,12 +25,10 @@ from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import prediction, seeds
 from xlnet_tf.tasks.finetuning import finetune
-from xlnet_tf.tasks.scoring import row_weights
 from xlnet_tf.tasks.settings import fill_defaults
 from xlnet_tf.training.config import check_types, flatten, override
 from xlnet_tf.training.early_stopping import BEST, read_metrics
 from xlnet_tf.training.progress import Progress, read_history
-from xlnet_tf.training.task import Ratio
 
 
 def test_it_learns_and_reports_each_epoch(run):
@@ -264,29 +262,6 @@ def test_a_trained_head_is_reused_only_for_its_own_labels(data, run, tmp_path, s
     task = toy.ToyTask(toy.settings(data, task=other).task)
     with pytest.raises(UserError, match="labels of the head .* is .*'no', 'yes'.* but .*'yes', 'no'"):
         task.initialize(task.build_model())
-
-
-@pytest.mark.usefixtures("eagerly")
-def test_training_and_dev_have_losses_and_metrics_of_their_own(data, tmp_path):
-    seen = []
-
-    class Apart(toy.ToyTask):
-        def build_metrics(self, training=True):
-            return [Ratio("loss" if training else "margin")]
-
-        def sums(self, features, outputs):
-            seen.append(outputs.shape)
-            return super().sums(features, outputs)
-
-        def validation_sums(self, features, outputs):
-            weights = row_weights(features)
-            margins = tf.abs(outputs[:, 0] - outputs[:, 1])
-            return {"margin": (tf.reduce_sum(weights * margins), tf.reduce_sum(weights))}
-
-    short = toy.settings(data, task={"epochs": 0.25, "batching": "fixed"}, trainer={"steps_per_loop": 1})
-    metrics = finetune(short, Apart, toy.strategy(), str(tmp_path / "run"))
-    assert metrics.keys() == {"margin", "accuracy"} and metrics["margin"] > 0
-    assert len(seen) == 2  # steps, and no evaluation
 
 
 @pytest.mark.integration

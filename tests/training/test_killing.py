@@ -33,11 +33,6 @@ def assert_equal_runs(folder, layout, kills):
         assert evaluations(run) == evaluations(folder / "undisturbed")
 
 
-@pytest.mark.long  # killed once: test_pretraining.py, and stopped: test_finetuning.py
-def test_a_run_killed_twice_ends_bit_equal(tmp_path):
-    assert_equal_runs(tmp_path, "one", 2)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("layout", ["one", "two", "accumulated", "finetuning", "packed"])
 def test_a_run_killed_20_times_ends_bit_equal(tmp_path, layout):

@@ -133,21 +133,6 @@ def test_other_records_in_the_same_folder_are_refused(run, folder):
         resume(toy.short_run(folder, task={"train_data": {"input_path": str(folder / "others")}}), run[0])
 
 
-def test_a_configuration_that_was_edited_is_refused(run, folder, tmp_path):
-    """Its path is still the same, and so are the shapes."""
-    shutil.copytree(run[0], tmp_path / "run")
-    config = XLNetConfig.from_json_file(str(run[0] / "xlnet_config.json"))
-    path = tmp_path / "config.json"
-    settings_path = tmp_path / "run" / "params.yaml"
-    settings_path.write_text(settings_path.read_text().replace("config_file: ''", f"config_file: {path}"))
-    params = toy.short_run(folder, task={"model": {"config_file": str(path)}})
-    path.write_text(config.to_json())
-    resume(params, tmp_path / "run")
-    path.write_text(dataclasses.replace(config, ff_activation="relu").to_json())
-    with pytest.raises(UserError, match="architecture's ff_activation: gelu there, relu now"):
-        resume(params, tmp_path / "run")
-
-
 MOVED = {"train": "moved", "general": "dev"}
 
 
@@ -166,19 +151,6 @@ def test_checkpoints_without_settings_are_not_resumed(run, folder, tmp_path):
     (tmp_path / "run" / "params.yaml").unlink()
     with pytest.raises(UserError, match="holds checkpoints but no params.yaml.*put it back"):
         resume(toy.short_run(folder), tmp_path / "run")
-
-
-def test_a_run_without_a_newer_setting_resumes_with_its_default(run, folder, tmp_path):
-    shutil.copytree(run[0], tmp_path / "run")
-    path = tmp_path / "run" / "params.yaml"
-    lines = [line for line in path.read_text().splitlines() if "permutation" not in line]
-    path.write_text("\n".join(lines))
-    params = toy.short_run(folder)
-    task = pretraining.PretrainingTask(params.task)
-    check_resumable(params, task, str(tmp_path / "run"))
-    params.task.permutation = "online"
-    with pytest.raises(UserError, match="task.permutation: precomputed there, online now"):
-        check_resumable(params, task, str(tmp_path / "run"))
 
 
 def test_a_new_run_begins_with_the_weights_of_another(run, folder):
