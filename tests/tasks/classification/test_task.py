@@ -248,13 +248,8 @@ def test_a_metric_that_the_dev_examples_leave_undefined_is_warned_of_and_fails_n
     options = {"tokenizer": str(tmp_path / "spiece.model"), "output_dir": str(tmp_path / "records")}
     build_classification(ClassificationOptions(kind="regression", seq_len=16, **files, **options))
     task = classification.ClassificationTask(settings(tmp_path).task)
-    outputs = np.array([1.0, 2.0], np.float32)
-    rows = {
-        "index": np.arange(2),
-        "finite": np.ones(2),
-        "outputs": outputs,
-        "label": task.validation_set.column("label"),
-    }
+    rows = {"index": np.arange(2), "finite": np.ones(2), "outputs": np.array([1.0, 2.0], np.float32)}
+    rows["label"] = task.validation_set.column("label")
     for _ in range(2):
         assert np.isnan(task.report(rows)["score"])
     assert caplog.text.count("pearson is undefined for the dev examples, as all have one label") == 1

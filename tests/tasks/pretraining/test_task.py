@@ -158,13 +158,9 @@ def test_a_new_run_begins_with_the_weights_of_another(run, folder):
     task = pretraining.PretrainingTask(params.task)
     model = task.build_model()
     task.initialize(model)
-    embeddings = [
-        value
-        for name, value in toy.tensors(run[0] / "ckpt-7").items()
-        if value.shape == (60, 16) and name.startswith("model/")
-    ]
-    assert len(embeddings) == 1
-    np.testing.assert_array_equal(model.encoder.word_embedding.numpy(), embeddings[0])
+    saved = toy.tensors(run[0] / "ckpt-7").items()
+    [embedding] = [v for name, v in saved if v.shape == (60, 16) and name.startswith("model/")]
+    np.testing.assert_array_equal(model.encoder.word_embedding.numpy(), embedding)
 
 
 @pytest.mark.parametrize(
