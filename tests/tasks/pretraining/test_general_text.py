@@ -62,6 +62,7 @@ def adapted(folder, run):
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_losses_on_domain_and_general_text_are_those_of_each_alone(folder, run, adapted):
     """At step 0, with the same weights, each as a run that knows only one of the sets has it."""
     first = next(line for line in read_history(str(adapted / "history.jsonl")) if line["kind"] == "dev")
@@ -104,6 +105,7 @@ def test_general_text_counts_for_its_own_loss_alone():
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_moments_are_taken_over_and_the_schedule_begins_anew(run, adapted):
     model_dir = adapted
     history = [line for line in read_history(str(model_dir / "history.jsonl")) if line["kind"] == "train"]
@@ -144,6 +146,7 @@ def test_the_best_weights_are_kept_and_found(adapted):
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_a_run_that_forgets_ends_and_keeps_what_was_within_the_bound(folder, run):
     """And so it does when it is started again, where the general text has been moved to."""
     model_dir = folder / "forgets"
@@ -160,6 +163,7 @@ def test_a_run_that_forgets_ends_and_keeps_what_was_within_the_bound(folder, run
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_a_run_that_resumes_with_other_general_text_says_what_it_compares(folder, run, caplog):
     """Also once weights were kept after the change."""
     for name, seed in (("first text", 2), ("other text", 3)):

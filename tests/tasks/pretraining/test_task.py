@@ -44,6 +44,7 @@ def test_a_run_reports_its_losses_and_its_folder_is_enough_for_later_tools(run, 
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_a_model_is_loaded_as_it_was_trained(folder):
     options = {"attention_type": "uni", "same_length": True, "clamp_len": 3, "uniform_when_blind": True}
     model_dir = folder / "uni"
@@ -66,6 +67,7 @@ def test_endless_memory_is_never_hidden(folder):
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_online_permutation_is_for_training_only(tmp_path, small_tokenizer):
     records = make_text_set(tmp_path / "records", small_tokenizer, [[(20, 18), (9, 14)]], stream_segments=3)
     dev = {"input_path": str(records.folder), "global_batch_size": 8}

@@ -227,7 +227,7 @@ def documents(count, seed):
             yield {"document": str(number), "tokens": words, "tags": tags}
 
 
-@pytest.mark.integration
+@pytest.mark.long  # tests/models/test_reading.py shows quickly what memory carries
 def test_documents_are_read_with_memory(tmp_path, small_tokenizer):
     (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
     files = {
