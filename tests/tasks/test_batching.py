@@ -208,7 +208,6 @@ def finetune(params, folder) -> dict[str, float]:
 
 
 @pytest.mark.integration
-@pytest.mark.usefixtures("eagerly")
 def test_new_runs_are_by_length_and_earlier_ones_keep_their_batches(folder):
     new, begun = settings(folder, "classification"), settings(folder, "classification", batching="fixed")
     for name, params in (("new", new), ("begun", begun)):

@@ -68,7 +68,6 @@ def test_a_setting_that_is_given_counts(data, pretrained, name):
 
 
 @pytest.mark.integration
-@pytest.mark.usefixtures("eagerly")
 def test_a_run_keeps_its_reading_options(data, pretrained, tmp_path):
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")
     for _ in range(2):  # the second resumes the first
@@ -78,7 +77,6 @@ def test_a_run_keeps_its_reading_options(data, pretrained, tmp_path):
 
 
 @pytest.mark.integration
-@pytest.mark.usefixtures("eagerly")
 def test_a_run_of_an_earlier_version_resumes(data, tmp_path):
     """It had one of these settings only, and read by the defaults of the others."""
     arguments = toy.ToyTask, tf.distribute.OneDeviceStrategy("CPU:0"), str(tmp_path)
@@ -142,7 +140,6 @@ def test_more_new_layers_than_there_are_or_no_checkpoint_is_refused(data, pretra
 
 
 @pytest.mark.integration
-@pytest.mark.usefixtures("eagerly")
 def test_a_run_with_new_layers_is_opened_and_resumed_by_its_setting_alone(data, tmp_path):
     save_model(built(1, settings(data)), str(tmp_path / "pretrained"))
     params = settings(data, tmp_path / "pretrained")

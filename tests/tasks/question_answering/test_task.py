@@ -175,7 +175,6 @@ def test_a_precision_needs_dev_examples_to_find_its_threshold(data):
 
 
 @pytest.mark.integration
-@pytest.mark.usefixtures("eagerly")
 def test_evaluation_finds_the_metrics_of_training_with_a_precision(data, tmp_path):
     """A run that has learned little, so that the threshold differs from that of the best F1."""
     tiny = {"n_layer": 1, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 16}
