@@ -24,7 +24,7 @@ def test_the_median_over_seeds_counts_a_failed_seed_as_worst_and_what_learns_not
     assert json.loads((tmp_path / "runs" / "seeds.json").read_text())[1]["last"]["loss"] == losses[1]
 
     failed = [seeds.Result(seed, "accuracy", {}, {}, "diverged") for seed in (3, 4, 5)]
-    results = [dataclasses.replace(result, problem="") for result in results]
+    results = [dataclasses.replace(result, problem="", advice="") for result in results]
     header, *_, medians, _, _, problem = seeds.table(failed + results).splitlines()
     assert header.split()[1:] == ["best", "accuracy", "accuracy", "loss"]
     assert medians.split() == ["median", "-inf", "-inf", "nan"]  # -inf would be the best loss
