@@ -77,7 +77,6 @@ def test_sigterm_before_the_first_step_promises_no_checkpoint(folder, monkeypatc
 
 
 @pytest.mark.integration
-@pytest.mark.usefixtures("eagerly")
 def test_a_checkpoint_without_memory_resumes_with_empty_memory(folder, monkeypatch, capsys):
     def report_and_end(progress, logs):
         if int(progress._step.numpy()) == 4:
@@ -104,7 +103,6 @@ def test_wrong_steps_to_trace_are_named(steps):
 
 
 @pytest.mark.integration
-@pytest.mark.usefixtures("eagerly")
 def test_a_run_whose_hours_are_used_saves_and_resumes_with_more(folder, capsys):
     params = settings(folder)
     params.trainer.max_hours = 1e-9
@@ -130,7 +128,6 @@ def test_a_run_in_a_bucket(folder, tmp_path, bucket, monkeypatch, capsys):
 
 
 @pytest.mark.integration
-@pytest.mark.usefixtures("eagerly")
 def test_loops_of_steps_end_at_early_evaluations_and_at_checkpoints(folder, tmp_path):
     params = settings(folder, checkpoint_interval=3)
     params.trainer.validation_interval, params.trainer.max_to_keep = 8, 9
@@ -144,7 +141,6 @@ def test_loops_of_steps_end_at_early_evaluations_and_at_checkpoints(folder, tmp_
 
 
 @pytest.mark.integration
-@pytest.mark.usefixtures("eagerly")
 def test_a_run_whose_disk_is_full_is_one_error_and_resumes(folder, tmp_path, monkeypatch):
     report = Progress.train
 
@@ -197,7 +193,6 @@ def test_every_host_refuses_another_run(folder, tmp_path):
 
 
 @pytest.mark.integration
-@pytest.mark.usefixtures("eagerly")
 def test_a_second_trainer_leaves_the_first_alone(folder, tmp_path, monkeypatch):
     """With the same settings it would remove a checkpoint that is being written, with others mix two runs."""
     report, seen = Progress.train, []
@@ -220,7 +215,6 @@ def test_a_second_trainer_leaves_the_first_alone(folder, tmp_path, monkeypatch):
 
 
 @pytest.mark.integration
-@pytest.mark.usefixtures("eagerly")
 def test_a_run_that_was_taken_over_writes_nothing_more(folder, tmp_path, monkeypatch):
     report = Progress.train
 
@@ -256,7 +250,6 @@ def test_a_refused_run_leaves_nothing_behind(folder, tmp_path, changes, message)
 
 
 @pytest.mark.integration
-@pytest.mark.usefixtures("eagerly")
 def test_settings_count_before_the_first_checkpoint(folder, tmp_path, monkeypatch):
     bar = Progress.evaluation_bar
 
@@ -285,7 +278,6 @@ def test_settings_count_before_the_first_checkpoint(folder, tmp_path, monkeypatc
 
 
 @pytest.mark.integration
-@pytest.mark.usefixtures("eagerly")
 def test_a_run_that_failed_at_once_does_not_forbid_other_settings(folder, tmp_path, monkeypatch):
     def too_large(trainer, iterator, length):
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[8,8192]")
