@@ -17,7 +17,7 @@ from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.checkpoints.model_card import FORMAT_VERSION, ModelCard
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.language_model import XLNetLanguageModel
-from xlnet_tf.models.classifier import XLNetClassifier
+from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.models.token_classifier import XLNetTokenClassifier
 from xlnet_tf.records.examples import ExampleSet
@@ -190,6 +190,21 @@ def test_the_card_alone_describes_a_converted_run(tmp_path, small_tokenizer, for
         card = ModelCard.read(tmp_path / "other")
         assert card.settings["clamp_len"] == 5 and card.labels == ("x", "y", "z")
         assert card.settings["segment_len"] == 8  # which its files cannot tell
+
+
+@pytest.mark.parametrize(
+    ("model_class", "arguments", "task"),
+    [
+        (XLNetClassifier, (3,), "classification"),
+        (XLNetRegressor, (), "regression"),
+        (XLNetTokenClassifier, (3,), "tagging"),
+        (XLNetPretrainer, (), "language_model"),
+    ],
+)
+def test_a_saved_model_knows_its_task(tmp_path, small_tokenizer, model_class, arguments, task):
+    save_model(built(model_class, small_tokenizer, *arguments), tmp_path)
+    assert json.loads((tmp_path / "model.json").read_text())["task"] == task
+    assert open_checkpoint(tmp_path).card.task == task
 
 
 def answer_questions(folder, task):
