@@ -264,10 +264,12 @@ def test_draws_do_not_depend_on_batch_layout_or_start(records, online, one_row):
 
 
 def test_what_does_not_fit_is_refused(tmp_path, records):
-    with pytest.raises(UserError, match="permutation is 'random', expected one of precomputed, online"):
-        pretraining_dataset(records, 2, permutation="random")
-    with pytest.raises(UserError, match="every record is read once"):
-        pretraining_dataset(records, 2, permutation="online", repeat=False)
+    for options, message in (
+        ({"permutation": "random"}, "permutation is 'random', expected one of precomputed, online"),
+        ({"permutation": "online", "repeat": False}, "every record is read once"),
+    ):
+        with pytest.raises(UserError, match=message):
+            pretraining_dataset(records, 2, **options)
     manifest = settings(tmp_path)
     with pytest.raises(UserError, match="has 7 pieces, expected 120"):
         OnlineSampler(manifest, np.ones(7, bool), 0)

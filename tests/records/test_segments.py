@@ -91,12 +91,6 @@ def test_the_only_other_text_is_taken():
         assert begins == {expected}
 
 
-def test_without_another_text_b_continues_a():
-    rng = np.random.default_rng(0)
-    found = lib.sample_segments(rng, np.arange(100, 140), np.array([40]), 43, 10, np.ones(40, bool))
-    np.testing.assert_array_equal(found.next_sentence, [1])
-
-
 def test_the_reversed_stream_mirrors_sentences_documents_and_words():
     rng = np.random.default_rng(4)
     tokens, ends, word_start = draw_stream(rng, 50, 8)
@@ -115,19 +109,18 @@ def test_the_reversed_stream_mirrors_sentences_documents_and_words():
     assert found == [word[::-1] for word in words[::-1]]
 
 
-@pytest.mark.parametrize(("seq_len", "reuse_len"), [(64, 0), (64, 60), (64, 64), (4, 2)])
+@pytest.mark.parametrize(("seq_len", "reuse_len"), [(64, 0), (64, 60), (64, 64), (4, 2), (16_385, 8_192)])
 def test_lengths_without_room_are_refused(seq_len, reuse_len):
-    with pytest.raises(UserError, match=f"seq_len {seq_len} with reuse_len {reuse_len} leaves no room"):
+    lib.check_lengths(16_384, 8_192)  # positions are int16
+    what = "at most 16384" if seq_len > 64 else f"seq_len {seq_len} with reuse_len {reuse_len} leaves no room"
+    with pytest.raises(UserError, match=what):
         lib.check_lengths(seq_len, reuse_len)
 
 
-def test_a_segment_longer_than_int16_is_refused():
-    lib.check_lengths(16_384, 8_192)
-    with pytest.raises(UserError, match="at most 16384"):
-        lib.check_lengths(16_385, 8_192)
-
-
-def test_a_stream_shorter_than_a_segment_gives_none():
-    rng = np.random.default_rng(0)
-    found = lib.sample_segments(rng, np.arange(100, 130), np.array([30]), 43, 10, np.ones(30, bool))
-    assert found.ids.shape == found.source_positions.shape == (0, 43)
+@pytest.mark.parametrize("num_tokens", [30, 40])
+def test_a_stream_of_a_segment_at_most(num_tokens):
+    """Without another text B continues A; with too little text there is no segment."""
+    rng, word_start = np.random.default_rng(0), np.ones(num_tokens, bool)
+    found = lib.sample_segments(rng, np.arange(num_tokens) + 100, np.array([num_tokens]), 43, 10, word_start)
+    assert found.ids.shape == found.source_positions.shape == (int(num_tokens == 40), 43)
+    assert (found.next_sentence == 1).all()
