@@ -90,26 +90,6 @@ def test_hostile_texts(shared, lower, keep_accents):
         check_spans(tokenizer, text)
 
 
-def test_spans_match_manual_offsets(model_proto):
-    tokenizer = XLNetTokenizer(model_proto=model_proto)
-    text = "  Cafe\u0301  \u00bd ``ba''  5,\n"
-    _, begins, ends = encode_with_offsets(tokenizer, text)
-    pieces = tokenizer.encode_pieces(text)
-    spans = [text[begin:end] for begin, end in zip(begins, ends)]
-    assert "".join(pieces) == '\u2581Cafe\u25811\u20442\u2581"ba"\u25815,'
-    together = "".join(
-        span for index, span in enumerate(spans) if not index or begins[index] >= ends[index - 1]
-    )
-    assert together == "Cafe\u0301\u00bd``ba''5,"
-    assert spans[-1] == "," and spans[-2] == "5"
-
-
-def test_texts_without_pieces(small_tokenizer):
-    for text in ("", " ", "\u3000\t"):
-        ids, begins, ends = encode_with_offsets(small_tokenizer, text)
-        assert ids == [] and begins.shape == ends.shape == (0,)
-
-
 def test_pieces_that_do_not_spell_the_text(small_tokenizer, monkeypatch):
     monkeypatch.setattr(small_tokenizer, "encode_pieces", lambda text: ["<0x61>"], raising=False)
     with pytest.raises(UserError, match="byte fallback"):
