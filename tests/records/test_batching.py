@@ -147,15 +147,6 @@ def test_no_other_lengths_leave_less_padding(longest):
     assert positions(chosen) == min(positions((*other, possible[-1])) for other in others)
 
 
-def test_packing_and_sorting_leave_little_padding():
-    lengths = np.clip(np.random.default_rng(0).lognormal(2.5, 0.6, 4000), 4, T).astype(int)
-    packed, alike = Batches(Lengths(lengths), 128).pack(2, 31), Batches(Lengths(lengths), 16).cut()
-    text = lengths[np.concatenate([packed.numbers(step) for step in range(31)])].sum()
-    assert text > 0.8 * T * 2 * sum(map(packed.length, range(31))) and len(packed.cut_to) <= 5
-    computed = np.mean([*map(alike.length, range(alike.steps))])
-    assert lengths.mean() < computed < 1.35 * lengths.mean() < 0.4 * T
-
-
 def test_padding_is_before_the_text():
     ids = [[PAD_ID, PAD_ID, 7, 8], [7, 7, 7, 7], [PAD_ID] * 4]
     assert row_lengths(np.array(ids), 4).tolist() == [2, 4, 0]

@@ -120,13 +120,6 @@ def test_the_script(tokenizer_file, tmp_path):
     assert not (tmp_path / "bad" / "manifest.json").exists()
 
 
-def test_compat_has_the_originals_numbers_of_targets(options, tmp_path):
-    manifest = build_pretraining_records(options(tmp_path, compat=True, num_passes=1, slice_mb=1.0))
-    for _, columns in all_columns(manifest):
-        counts = (columns["target_positions"] >= 0).sum(axis=1)
-        assert counts.max() == 5 and 2 <= counts.min() < 5
-
-
 def test_sentence_split(tokenizer_file):
     tokenizer = XLNetTokenizer(model_file=tokenizer_file)
     lines = ["Kato went home. Did Ren? He sold it for 5,000. Why not?", "Bor.", "", "Toqui saw.", ""]

@@ -134,16 +134,6 @@ def test_each_set_resumes_after_an_interruption(sets, options, tmp_path, monkeyp
     assert hashes(tmp_path) == hashes(sets[0].folder.parent)
 
 
-def test_other_choices_are_refused_with_the_difference(sets, options):
-    folder = sets[0].folder.parent
-    for changes, message in (
-        ({"dev_fraction": 0.1}, "documents.dev_fraction: 0.2 there, 0.1 now"),
-        ({"dedup": False}, "documents.dedup: True there, False now"),
-    ):
-        with pytest.raises(UserError, match=message):
-            build_sets(options(folder, **changes))
-
-
 def test_one_set_and_two_do_not_share_a_folder(options, tmp_path):
     small = {"input": [str(tmp_path / "a.txt")], "dedup": False}
     (tmp_path / "a.txt").write_text(make_text(60))

@@ -25,6 +25,8 @@ def test_another_build_is_refused_with_the_difference(options, tmp_path):
         "--overwrite",
     )
     assert all(part in str(error.value) for part in parts) and hashes(tmp_path) == before
+    with pytest.raises(UserError, match=r"documents.dedup: False there, True now"):
+        build_pretraining_records(options(tmp_path, num_passes=1, dedup=True))
     second = build_pretraining_records(options(tmp_path, num_passes=1, seed=9, slice_mb=0.05, overwrite=True))
     assert len(second.shards) < len(first.shards)
     assert len(list(tmp_path.iterdir())) == len(second.shards) + 2

@@ -185,16 +185,3 @@ def test_empty_paths_and_folders_are_refused(tmp_path, tokenizer_file):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="has no .txt files"):
         build("race", tmp_path, tokenizer_file, train=str(tmp_path / "empty"))
-
-
-def test_the_real_development_set(tmp_path, shared):
-    """1,436 questions of middle schools, as the data set's paper counts them."""
-    dev = str(shared("data/race/race_dev_middle.jsonl.gz"))
-    options = {"dev": dev, "seq_len": 256, "max_qa_len": 64}
-    examples = build("race", tmp_path, shared("data/xlnet_cased/spiece.model"), **options)["dev"]
-    assert examples.records == 1436 and not examples.skipped
-    arrays = examples.arrays()
-    assert set(arrays["label"]) == {0, 1, 2, 3}
-    sequences = arrays["input_ids"].reshape(-1, 256)
-    assert (sequences[:, -1] == CLS_ID).all() and ((sequences == SEP_ID).sum(axis=1) == 2).all()
-    assert {row["level"] for row in examples.sidecar()} == {"middle"}

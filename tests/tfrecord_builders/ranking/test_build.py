@@ -2,7 +2,6 @@
 
 import collections
 
-import numpy as np
 import pytest
 
 from tests.helpers.records import builders
@@ -139,17 +138,6 @@ def test_a_relevance_is_a_whole_number_however_it_is_spelled(build):
         lines = [f"ka\t{text}\t{grade}\n" for text, grade in zip(("to", "mi", "du"), spellings)]
         found = build(dev=HEADER + "".join(lines)).arrays()["relevance"][0]
         assert sorted(found) == [-1, 0, 1, 3]
-
-
-def test_every_candidate_is_written_once(build):
-    rng, lines = np.random.default_rng(0), []
-    sizes = rng.integers(1, 12, 9)
-    for query, size in enumerate(sizes):
-        lines += [f"{WORDS[query]}\t{WORDS[i % 10]} {i}\t{rng.integers(0, 3)}" for i in range(size)]
-    dev = build(dev=HEADER + "\n".join(lines))
-    found = [(query, *candidate) for query, candidates in slots(dev) for candidate in candidates]
-    assert found == [(q, p, int(r)) for q, p, r in (line.split("\t") for line in lines)]
-    assert dev.records == sum(-(-size // 4) for size in sizes)
 
 
 def test_rows_without_ids_are_numbered_with_free_numbers(build):
