@@ -151,23 +151,17 @@ def test_all_forms_give_the_same_records(tmp_path, tokenizer_file, name):
 def test_prepared_data_sets_give_the_same_rows(tmp_path, monkeypatch):
     import tensorflow_datasets as tfds
 
-    features = tfds.features.FeaturesDict(
-        {
-            "text": tfds.features.Text(),
-            "label": tfds.features.ClassLabel(names=["bad", "fine", "good"]),
-            "tags": tfds.features.Sequence(tfds.features.ClassLabel(names=["O", "B-X"])),
-            "answers": tfds.features.Sequence({"text": tfds.features.Text(), "answer_start": np.int32}),
-            "more": {"name": tfds.features.Text(), "bytes": tfds.features.Text()},
-        }
-    )
+    text, number = tfds.features.Text(), np.int32
+    features = {
+        "text": text,
+        "label": tfds.features.ClassLabel(names=["bad", "fine", "good"]),
+        "tags": tfds.features.Sequence(tfds.features.ClassLabel(names=["O", "B-X"])),
+        "answers": tfds.features.Sequence({"text": text, "answer_start": number}),
+        "more": {"name": text, "bytes": text},
+    }
+    more = {"name": "me", "bytes": b"\xff"}
     found = [
-        {
-            "text": text,
-            "label": number,
-            "tags": [number % 2] * number,
-            "answers": answers,
-            "more": {"name": "me", "bytes": b"\xff"},
-        }
+        {"text": text, "label": number, "tags": [number % 2] * number, "answers": answers, "more": more}
         for text, number, answers in zip(texts(4), NUMBERS, ANSWERS)
     ]
     tfds.dataset_builders.store_as_tfds_dataset(
@@ -175,13 +169,14 @@ def test_prepared_data_sets_give_the_same_rows(tmp_path, monkeypatch):
         version="1.0.0",
         data_dir=str(tmp_path),
         disable_shuffling=True,
-        features=features,
+        features=tfds.features.FeaturesDict(features),
         split_datasets={"train": list(enumerate(found))},
     )
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-    for source in (f"tfds://{tmp_path}/tiny/1.0.0/train", f"tfds://{tmp_path}/tiny/1.0.0/train[:50%]"):
+    for part, count in (("", N), ("[:50%]", N // 2)):
+        source = f"tfds://{tmp_path}/tiny/1.0.0/train{part}"
         rows = list(tables.read_table(source, tables.infer_format(source)))
-        assert len(rows) == (N // 2 if "%" in source else N)
+        assert len(rows) == count
         for row, expected in zip(rows, found):
             assert row["text"] == expected["text"] and row["label"] == NAMED[NUMBERS.index(expected["label"])]
             assert row["tags"] == [("O", "B-X")[tag] for tag in expected["tags"]]

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
+from tests.tfrecord_builders.conftest import make_text
 from tfrecord_builders.inspection import check as inspect_check
 from tfrecord_builders.inspection import invariants
 from tfrecord_builders.inspection.recovered_text import UNKNOWN, RecoveredText
@@ -30,7 +31,8 @@ MUTATIONS = 100
     ],
 )
 def test_sound_sets_are_sound(build, tmp_path, changes):
-    manifest = build(tmp_path, **changes)
+    (tmp_path / "corpus.txt").write_text(make_text(100))
+    manifest = build(tmp_path / "set", input=[str(tmp_path / "corpus.txt")], **changes)
     report = inspect_check.check(manifest)
     assert report.sound and "are sound" in str(report), str(report)
     assert (report.records, report.shards) == (manifest.records, len(manifest.shards))

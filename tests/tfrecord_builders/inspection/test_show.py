@@ -126,15 +126,14 @@ def test_the_mask_picture_explains_itself(small_records, drawn):
     assert dict(matplotlib.rcParams) == settings
     _, _, record = inspect_show.load_record(small_records, 3)
     turns = {int(step[0]): f" ({turn})" for turn, step in enumerate(record.steps(), 1)}
-    assert len(turns) == 5
-    tokenizer = XLNetTokenizer(model_file=small_records.tokenizer_path)
-    expected = [tokenizer.id_to_piece(int(i)) + turns.get(n, "") for n, i in enumerate(record.ids)]
-    for axis in figure.axes:
+    pieces = map(XLNetTokenizer(model_file=small_records.tokenizer_path).id_to_piece, record.ids.tolist())
+    expected = [piece + turns.get(n, "") for n, piece in enumerate(pieces)]
+    for axis, title in zip(figure.axes, ("content", "query"), strict=True):
+        assert axis.get_title().split()[0] == title
         assert axis.get_xlabel().startswith("key") and axis.get_ylabel().startswith("query")
         for labels in (axis.get_xticklabels(), axis.get_yticklabels()):
             assert [label.get_text() for label in labels] == expected
-    assert [axis.get_title().split()[0] for axis in figure.axes] == ["content", "query"]
-    assert [text.get_text() for text in figure.legends[0].texts] == list(plot_mask.LEGEND)
+    assert len(turns) == 5 and [t.get_text() for t in figure.legends[0].texts] == list(plot_mask.LEGEND)
     figure.draw_without_rendering()
     for artist in (figure._suptitle, *(axis.title for axis in figure.axes), *figure.legends):
         box = artist.get_window_extent()
@@ -175,8 +174,8 @@ def test_pictures_say_which_characters_no_font_has(only_dejavu, tmp_path, caplog
     figure = Figure()
     figure.subplots().barh(["\u65e5\u672c $x$"], [1])
     figures.save(figure, tmp_path / "labels.svg", dpi=100)
-    assert "sans-serif" in (tmp_path / "labels.svg").read_text()
-    assert "\u65e5\u672c $x$</text>" in (tmp_path / "labels.svg").read_text() and not caplog.text
+    shown = (tmp_path / "labels.svg").read_text()
+    assert "sans-serif" in shown and "\u65e5\u672c $x$</text>" in shown and not caplog.text
     figures.save(figure, tmp_path / "labels.png", dpi=100)
     assert "labels.png: no installed font has \u65e5 \u672c. Install a font" in caplog.text
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.tfrecord_builders.conftest import make_text
 from tfrecord_builders.inspection import plot_distributions
 from tfrecord_builders.inspection import statistics as inspect_statistics
 from xlnet_tf.records import ranks
@@ -84,7 +85,9 @@ def test_tables_and_workers(small_records, statistics):
 def test_other_sets(build, tmp_path, monkeypatch, changes):
     from matplotlib.figure import Figure
 
-    statistics = inspect_statistics.count(build(tmp_path / "set", bidirectional=False, **changes))
+    (tmp_path / "corpus.txt").write_text(make_text(100))
+    changes = {"input": [str(tmp_path / "corpus.txt")], "bidirectional": False, **changes}
+    statistics = inspect_statistics.count(build(tmp_path / "set", **changes))
     assert [reading["direction"] for reading in statistics["readings"]] == [1]
     assert list(statistics["expected_spans"]) == ([] if "objective" in changes else ["1"])
     assert "share of targets by position" in inspect_statistics.table(statistics)
