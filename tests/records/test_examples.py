@@ -203,18 +203,6 @@ def test_a_folder_of_splits_is_pointed_out(write, tmp_path):
         ExampleSet.load(tmp_path / "records/train/train")
 
 
-def test_a_shard_that_was_replaced_is_named_with_its_record(write, monkeypatch):
-    monkeypatch.setattr(examples_lib, "_SHARD_RECORDS", 3)
-    monkeypatch.setattr(examples_lib, "_CHUNK_RECORDS", 3)
-    examples = write(9)
-    _, second, third = (examples.folder / shard.file for shard in examples.shards)
-    second.write_bytes(third.read_bytes())
-    fault = f"{second.name}: record 1 .byte {framed_bytes(examples.layout)}. is example 7, expected 4"
-    dataset = example_dataset(Batches(examples, 4, repeat=False), start_step=1)
-    with pytest.raises(Exception, match=fault):  # of TensorFlow, about one of Python
-        list(dataset)
-
-
 @pytest.mark.parametrize("splits", [(), ("train", "dev")])
 def test_records_given_for_examples_are_named(tmp_path, splits):
     """As finetune --data=RECORDS, which looks for the split train."""

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import shards
 from xlnet_tf.records import spec as spec_lib
 from xlnet_tf.records.shards import ShardWriter, framed_bytes, read_shard
 from xlnet_tf.records.spec import RecordSpec, stream_id
@@ -108,32 +107,6 @@ def test_damage_is_found_with_file_and_record(tmp_path):
     other = RecordSpec(8, 2, 2, 100_000)
     with pytest.raises(UserError, match="expected"):
         other.decode(spec.encode(random_columns(spec, 1)))
-
-
-def test_the_first_difference_of_a_changed_shard_is_named(tmp_path):
-    spec, path = RecordSpec(8, 4, 2, 100), tmp_path / "a.tfrecord"
-    columns = random_columns(spec, 6)
-    with ShardWriter(path, spec) as writer:
-        writer.write(columns)
-    size = shards.framed_bytes(spec)
-    identity = {"segment": np.array(columns["segment"])}
-
-    def check(sha256):
-        shards.check_shard(path, spec, 6 * size, sha256, lambda: identity, "copy it again")
-
-    check(writer.sha256)
-    identity["segment"][4] += 1
-    fault = rf"its record 4 \(byte {4 * size}\) is not the one that belongs there: copy it again"
-    with pytest.raises(UserError, match=fault):
-        check("ab")
-    data = bytearray(path.read_bytes())
-    data[2 * size + 20] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(UserError, match=rf"its record 2 \(byte {2 * size}\) is damaged: copy it again"):
-        check(writer.sha256)
-    path.unlink()
-    with pytest.raises(FileNotFoundError, match=r"a\.tfrecord is missing: copy it again"):
-        check(writer.sha256)
 
 
 def test_a_failed_shard_leaves_nothing(tmp_path):

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import invent_texts
-from tests.text.test_tokenizer import hostile_texts
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.cleaning import CleaningConfig, clean_text
 from xlnet_tf.text.offsets import clean_with_offsets, encode_with_offsets
@@ -77,17 +76,6 @@ def test_cleaning_with_offsets_is_cleaning(text, cleaning):
 @settings(max_examples=400, deadline=None)
 def test_spans_of_any_text(model_proto, text, cleaning):
     check_spans(XLNetTokenizer(model_proto=model_proto, cleaning=cleaning), text)
-
-
-@pytest.mark.parametrize("lower", [False, True])
-@pytest.mark.parametrize("keep_accents", [False, True])
-def test_hostile_texts(shared, lower, keep_accents):
-    tokenizer = XLNetTokenizer(
-        shared("data/xlnet_cased/spiece.model"),
-        cleaning=CleaningConfig(lower=lower, keep_accents=keep_accents),
-    )
-    for text in hostile_texts(200, seed=2):
-        check_spans(tokenizer, text)
 
 
 def test_pieces_that_do_not_spell_the_text(small_tokenizer, monkeypatch):

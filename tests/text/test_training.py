@@ -156,17 +156,6 @@ def test_the_script_refuses_a_folder_that_cannot_be_written_before_it_trains(tmp
         script.train(CorpusOptions(input=[str(tmp_path / "corpus.txt")]), tmp_path / "spiece", 90)
 
 
-def test_the_script_reads_what_the_builder_reads(tmp_path):
-    texts = invent_texts(300)
-    (tmp_path / "a.txt").write_text("\n".join(texts))
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"body": text}) + "\n" for text in texts))
-    first, second = (
-        script.train(CorpusOptions(input=[f"{tmp_path}/a.{end}"], text_field="body"), tmp_path / end, 70)
-        for end in ("txt", "jsonl")
-    )
-    assert first.fingerprint == second.fingerprint
-
-
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_full_disk_of_temporary_files_is_named(monkeypatch, unbuffered):
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)

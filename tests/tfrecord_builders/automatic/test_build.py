@@ -130,11 +130,7 @@ def test_settings_without_effect_are_named(tmp_path, tokenizer_file, options, me
         ("a.csv", "review,stars\nka,\nto,\n", "has no label in column 'stars'"),
         ("a.csv", "text,label\n" + "".join(f"ka,x{n}\n" for n in range(50)), "50 values in 50 rows, hardly"),
         ("a.csv", "review,stars\n", "a.csv has no rows"),
-        (
-            "a.jsonl",
-            '{"text": "ka", "label": "a"}\n{"text": "to", "label": []}\n',
-            "has several .*=multi",
-        ),
+        ("a.jsonl", '{"text": "ka", "label": "a"}\n{"text": "to", "label": []}\n', "has several .*=multi"),
         ("notes.doc", "ka", "notes.doc: the name does not show the format"),
         ("notes.xlsx", "PK", "notes.xlsx is a spreadsheet, .* save the sheet as .csv"),
     ],

@@ -11,11 +11,7 @@ import pytest
 
 from tests.helpers.records.builders import PASSAGE, question
 from tests.helpers.records.builders import squad_file as write
-from tfrecord_builders.squad.build import (
-    SKIPPED_FILE,
-    SquadOptions,
-    build_squad,
-)
+from tfrecord_builders.squad.build import SKIPPED_FILE, SquadOptions, build_squad
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.passages import Passage
 from xlnet_tf.text.graph.passage_windows import window_tokens
@@ -209,7 +205,14 @@ def test_a_column_of_one_answer_is_located_in_the_passage(tmp_path, tokenizer_fi
     }
 
 
-@pytest.mark.parametrize("name", ["dev-v1.1.from-explorer", "dev-v2.0.from-explorer", "cs224n_dev-v2.0"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cs224n_dev-v2.0",
+        pytest.param("dev-v1.1.from-explorer", marks=pytest.mark.integration),
+        pytest.param("dev-v2.0.from-explorer", marks=pytest.mark.integration),
+    ],
+)
 def test_real_answers_are_aligned(shared, tmp_path, name):
     """Of every 15th passage: each answerable question has its answer in a window, letter by letter."""
     content = json.loads(gzip.decompress(shared(f"data/squad/{name}.json.gz").read_bytes()))

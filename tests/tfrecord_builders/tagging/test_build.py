@@ -230,7 +230,10 @@ def test_test_data_may_have_no_tags(tmp_path, tokenizer_file):
 
 @pytest.mark.parametrize(
     "name,sentences,words",
-    [("valid", 3250, 51362), pytest.param("train", 14041, 203621, marks=pytest.mark.long)],
+    [
+        pytest.param("valid", 3250, 51362, marks=pytest.mark.integration),
+        pytest.param("train", 14041, 203621, marks=pytest.mark.long),
+    ],
 )
 def test_conll2003_loses_no_word(tmp_path, shared, name, sentences, words):
     file, model = shared(f"data/conll2003/bio_{name}.txt.gz"), shared("data/xlnet_cased/spiece.model")
