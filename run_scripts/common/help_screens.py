@@ -28,6 +28,18 @@ _PRETRAIN = {
     ),
     "output": ("model_dir", "eval_interval", "checkpoint_interval", "dry_run"),
 }
+# The experiment's own, which the help shows without loading TensorFlow; a test compares the two.
+PRETRAIN_DEFAULTS = {
+    "preset": "tiny",
+    "train_steps": "10000",
+    "batch_size": "16",
+    "learning_rate": "0.0001",
+    "warmup_steps": "0",
+    "strategy": "one_device",
+    "dtype": "float32",
+    "eval_interval": "1000",
+    "checkpoint_interval": "1000",
+}
 
 
 def finetune(settings: Sequence[Setting]) -> HelpScreen:
@@ -35,7 +47,7 @@ def finetune(settings: Sequence[Setting]) -> HelpScreen:
 
 
 def pretrain(settings: Sequence[Setting]) -> HelpScreen:
-    return HelpScreen(_PRETRAIN, functools.partial(_recipe_values, settings))
+    return HelpScreen(_PRETRAIN, lambda values: PRETRAIN_DEFAULTS | _recipe_values(settings, values))
 
 
 def _finetune_values(settings: Sequence[Setting], values: flags.FlagValues) -> dict[str, str]:

@@ -32,7 +32,6 @@ FILES = {
 
 @pytest.fixture
 def source(tmp_path, small_tokenizer):
-    """A checkpoint with a tokenizer next to it."""
     save_checkpoint(random_checkpoint(CONFIGS["micro"]), str(tmp_path / "source"), "ours")
     (tmp_path / "source" / "spiece.model").write_bytes(small_tokenizer.model_proto)
     return open_checkpoint(tmp_path / "source")

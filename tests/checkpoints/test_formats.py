@@ -199,28 +199,6 @@ def test_a_classifier_of_one_class_stays_one(tmp_path):
     assert set(heads) < set(open_checkpoint(str(tmp_path)).arrays)
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_golden_values_through_every_format(tmp_path, format):
-    case, settings = original.load_case("pretrain_bi_mems")
-    save_checkpoint(open_checkpoint(str(original.GOLDEN / "tiny_ckpt")), str(tmp_path / "1"), "hugging_face")
-    save_checkpoint(open_checkpoint(str(tmp_path / "1")), str(tmp_path / "2"), format)
-    checkpoint = open_checkpoint(str(tmp_path / "2"))
-    assert checkpoint.config == XLNetConfig.from_json_file(
-        original.GOLDEN / "tiny_ckpt" / "xlnet_config.json"
-    )
-    options = {"memory_len": 10, "reuse_len": 8, "uniform_when_blind": True}
-    encoder = XLNetEncoder(checkpoint.config, dropout=0.0, attention_dropout=0.0, **options)
-    model = XLNetPretrainer(encoder)
-    model.build()
-    assert load_into(model, checkpoint).complete
-    features = original.pretraining_features(case, settings)
-    outputs = model(features)
-    np.testing.assert_allclose(
-        encoder(features)["query_output"], case["output"].transpose(1, 0, 2), atol=2e-5, rtol=1e-5
-    )
-    assert outputs["logits"].shape == (*case["bf_target"].shape, 200)
-
-
 def test_large_weights_of_the_original_are_written_in_shards(tmp_path, monkeypatch):
     monkeypatch.setattr(tensorflow_files, "_SHARD_BYTES", 20_000)
     checkpoint = random_checkpoint(CONFIGS["micro"])
@@ -230,34 +208,26 @@ def test_large_weights_of_the_original_are_written_in_shards(tmp_path, monkeypat
     assert_equal(open_checkpoint(str(tmp_path)), checkpoint)
 
 
-@pytest.mark.parametrize("is_run", [True, False])
-def test_a_compiled_models_optimizer_is_left_out(tmp_path, is_run):
+@pytest.mark.parametrize("kind", ["run", "compiled model", "model of a run"])
+def test_the_optimizer_of_a_run_or_a_compiled_model_is_left_out(tmp_path, kind):
     """Its slots are named after the variables, and must not be taken for them."""
-    model = pretrainer(CONFIGS["micro"])
-    optimizer = build_optimizer(OptimizerConfig(), 10, n_layer=2)
-    model.compile(optimizer=optimizer)
-    optimizer.build(model.trainable_variables)
-    saved = tf.train.Checkpoint(model=model) if is_run else tf.train.Checkpoint(model)
-    (tmp_path / "xlnet_config.json").write_text(CONFIGS["micro"].to_json())
-    found = open_checkpoint(saved.write(str(tmp_path / "ckpt")))
-    assert check(found).complete and len(found.stripped) > len(model.variables)
-    for variable in model.variables:
-        np.testing.assert_array_equal(found.arrays[names.canonical(variable.name)], variable.numpy())
-
-
-def test_a_native_run_without_its_optimizer(tmp_path):
     model = pretrainer(CONFIGS["tied"])
     optimizer = build_optimizer(OptimizerConfig(), 10, n_layer=3)
     optimizer.build(model.trainable_variables)
-    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, global_step=tf.Variable(7))
-    tf.train.CheckpointManager(checkpoint, str(tmp_path / "run"), 1).save()
-    (tmp_path / "run" / "xlnet_config.json").write_text(CONFIGS["tied"].to_json())
-    opened = open_checkpoint(str(tmp_path / "run"))
-    assert opened.format == "ours" and check(opened).complete
-    scopes = {name.partition("/")[0] for name in opened.stripped}
-    assert scopes == {"global_step", "optimizer", "save_counter"}
+    (tmp_path / "xlnet_config.json").write_text(CONFIGS["tied"].to_json())
+    if kind == "run":
+        saved = tf.train.Checkpoint(model=model, optimizer=optimizer, global_step=tf.Variable(7))
+        tf.train.CheckpointManager(saved, str(tmp_path), 1).save()
+        opened = open_checkpoint(str(tmp_path))
+        scopes = {name.partition("/")[0] for name in opened.stripped}
+        assert scopes == {"global_step", "optimizer", "save_counter"}
+    else:
+        model.compile(optimizer=optimizer)
+        saved = tf.train.Checkpoint(model=model) if "run" in kind else tf.train.Checkpoint(model)
+        opened = open_checkpoint(saved.write(str(tmp_path / "ckpt")))
+    assert opened.format == "ours" and check(opened).complete and len(opened.stripped) > len(model.variables)
     other = pretrainer(CONFIGS["tied"])
-    coverage = load_into(other, str(tmp_path / "run"))
+    coverage = load_into(other, opened)
     assert coverage.complete and len(coverage.loaded) == len(model.variables)
     for ours, theirs in zip(other.variables, model.variables):
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy())

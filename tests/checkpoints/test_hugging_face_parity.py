@@ -58,7 +58,6 @@ def our_model(folder, config, **options) -> XLNetPretrainer:
 
 
 def inputs(vocab_size: int):
-    """Two segments' features: ours, and theirs."""
     rng = np.random.default_rng(1)
     rank = rng.permuted(np.tile(np.arange(T, dtype=np.int16), [B, 1]), axis=1)
     targets = np.sort(rng.permuted(np.tile(np.arange(T), [B, 1]), axis=1)[:, :P], axis=1)

@@ -7,7 +7,6 @@ import json
 import math
 import pathlib
 
-import numpy as np
 import pytest
 import tensorflow as tf
 import yaml
@@ -19,7 +18,6 @@ from xlnet_tf.checkpoints.model_card import FORMAT_VERSION, ModelCard
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
-from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.models.token_classifier import XLNetTokenClassifier
 from xlnet_tf.records.examples import ExampleSet
@@ -86,7 +84,8 @@ def test_cards_of_later_versions_and_damaged_ones_are_refused(tmp_path):
     (tmp_path / "model.json").write_text(json.dumps({"format_version": FORMAT_VERSION + 1}))
     with pytest.raises(UserError, match=r"model.json has the format_version 2; .* up to 1: update it"):
         ModelCard.read(tmp_path)
-    for field, value in (("task", 3), ("metrics", []), ("multi_label", "no"), ("labels", ["a", 1])):
+    wrong = {"task": 3, "metrics": [], "multi_label": "no", "labels": ["a", 1], "settings": 7, "cleaning": 7}
+    for field, value in wrong.items():
         (tmp_path / "model.json").write_text(json.dumps({field: value}))
         with pytest.raises(UserError, match=f"model.json: {field} is .*; expected"):
             ModelCard.read(tmp_path)
@@ -239,27 +238,3 @@ def test_a_set_opens_its_tokenizer_once(tmp_path, small_tokenizer, opened):
     assert ExampleSet.load(tmp_path).load_tokenizer().fingerprint == small_tokenizer.fingerprint
     XLNetTokenizer.from_pretrained(examples.folder)
     assert opened == {"manifest.json": 2, "spiece.model": 2}  # each asks one question
-
-
-def test_labels_settings_and_cleaning_are_one_question(tmp_path, small_tokenizer, opened):
-    run_folder(tmp_path, small_tokenizer, clamp_len=3)
-    checkpoint = open_checkpoint(tmp_path)
-    opened.clear()
-    for _ in range(2):
-        assert checkpoint.card.labels_of("classification") == tuple(LABELS)
-        assert checkpoint.card.labels_of("tagging") is None
-        assert checkpoint.card.reading == {"clamp_len": 3} and checkpoint.card.cleaning == CLEANING
-    assert opened == dict.fromkeys(["manifest.json", "params.yaml", "metrics.json"], 1)
-
-
-def test_the_weights_of_a_run_without_a_card_are_read_as_the_card_says(tmp_path, small_tokenizer):
-    run_folder(tmp_path, small_tokenizer, clamp_len=3)
-    before = XLNetClassifier.from_pretrained(tmp_path)
-    ModelCard.read(tmp_path).write(tmp_path)
-    for name in ("params.yaml", "manifest.json", "metrics.json"):
-        (tmp_path / name).unlink()
-    after = XLNetClassifier.from_pretrained(tmp_path)
-    assert XLNetTokenizer.from_pretrained(tmp_path).cleaning == CLEANING
-    ids = {"input_word_ids": np.int32([[5, 5, 20, 21, 4, 3]])}
-    np.testing.assert_array_equal(before(ids), after(ids))
-    assert isinstance(after.encoder, XLNetEncoder) and after.encoder.clamp_len == 3

@@ -5,6 +5,7 @@
 
 import collections
 import functools
+import json
 import pathlib
 import re
 
@@ -119,3 +120,27 @@ def test_external_links_are_listed(capsys):
     with capsys.disabled():
         print("\nexternal links, not fetched:", *sorted(links), sep="\n  ")
     assert all(link.startswith("https:") for link in links)
+
+
+@functools.cache
+def search_index() -> dict:
+    text = (SITE / "searchindex.js").read_text()
+    return json.loads(text[text.index("(") + 1 : text.rindex(")")])
+
+
+@pytest.mark.skipif(not FILES, reason="build the site first: make docs")
+@pytest.mark.parametrize(
+    ("word", "page"),
+    [
+        ("ner", "ner"),
+        ("classif", "classification"),  # as the index shortens words
+        ("sentiment", "classification"),
+        ("squad", "question-answering"),
+        ("embed", "embeddings"),
+        ("search", "ranking"),
+    ],
+)
+def test_search_finds_the_page_of_a_task_by_its_title(word, page):
+    numbers = search_index()["titleterms"][word]
+    numbers = numbers if isinstance(numbers, list) else [numbers]
+    assert f"docs/tasks/{page}" in [search_index()["docnames"][number] for number in numbers]

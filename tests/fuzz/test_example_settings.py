@@ -46,7 +46,7 @@ def build(folder):
 
 
 @pytest.mark.parametrize("task", task_registry.names())
-@mutations.counts(60, 3000)
+@mutations.counts(40, 3000)
 def test_settings_of_examples(tmp_path, small_tokenizer, task, count):
     path = write_set(tmp_path, small_tokenizer, task).folder / "manifest.json"
     values = json.loads(path.read_text())

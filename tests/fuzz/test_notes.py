@@ -49,21 +49,19 @@ def contents(folder) -> dict[str, bytes]:
 def harm(rng: random.Random, begun: dict[str, bytes], files: dict[str, bytes]) -> str:
     """Changes one of the files that a build has begun with; returns what was done."""
     notes = [name for name in begun if name.endswith(DONE_SUFFIX)]
-    name = rng.choice(notes)
+    name, another = rng.choice(notes), rng.choice(notes)
+    shard, other_shard = (each.removesuffix(DONE_SUFFIX) for each in (name, another))
     how = rng.choice(("changed", "changed", "damaged", "of another", "gone", "shard", "build.json"))
     if how == "changed":
         files[name] = mutations.under_its_checksum(rng, begun[name])
     elif how == "damaged":
         files[name] = mutations.damaged(rng, begun[name])
     elif how == "of another":
-        files[name] = begun[rng.choice(notes)]
+        files[name] = begun[another]
     elif how == "gone":
         files.pop(name, None)
     elif how == "shard":
-        shard = name.removesuffix(DONE_SUFFIX)
-        files[shard] = rng.choice(
-            (mutations.damaged(rng, begun[shard]), begun[rng.choice(notes).removesuffix(DONE_SUFFIX)])
-        )
+        files[shard] = rng.choice((mutations.damaged(rng, begun[shard]), begun[other_shard]))
     else:
         change = rng.choice((mutations.under_its_checksum, mutations.damaged))
         files[how] = change(rng, begun[how])

@@ -35,7 +35,7 @@ def check_loads(count, path, load, change, expected) -> collections.Counter:
     return mutations.try_damaged(count, [path], change, use)
 
 
-@mutations.counts(300, 10_000)
+@mutations.counts(150, 10_000)
 def test_manifests_of_records(tmp_path, count):
     manifest = make_set(tmp_path, [[(5, 4), (2, 3)]])
     path = tmp_path / "manifest.json"
@@ -53,7 +53,7 @@ def test_manifests_of_records(tmp_path, count):
     mutations.try_damaged(count, [path], mutations.with_checksum, use)
 
 
-@mutations.counts(300, 10_000)
+@mutations.counts(150, 10_000)
 def test_manifests_of_examples(tmp_path, small_tokenizer, count):
     examples = write_examples(tmp_path, small_tokenizer)
     path = tmp_path / "manifest.json"
@@ -88,7 +88,7 @@ def test_another_tokenizer_next_to_examples_is_refused(tmp_path, small_tokenizer
             read()
 
 
-@mutations.counts(300, 10_000)
+@mutations.counts(150, 10_000)
 def test_configs(tmp_path, count):
     path = tmp_path / "xlnet_config.json"
     path.write_text(XLNetConfig.preset("micro").to_json())

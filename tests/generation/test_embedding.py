@@ -31,17 +31,6 @@ def test_pools_the_text_and_nothing_else(encoder):
         np.testing.assert_allclose(vectors.tokens[row], outputs[row] * (ids != 5)[:, None], atol=1e-5)
 
 
-def test_rows_and_side_of_padding_do_not_matter(encoder):
-    left, right = (random_texts(np.random.default_rng(1), side=side) for side in ("left", "right"))
-    expected = embed(encoder, left)
-    for row in range(3):
-        found = embed(encoder, {name: value[row : row + 1, :] for name, value in right.items()})
-        np.testing.assert_allclose(found.mean[0], expected.mean[row], atol=1e-5)
-        np.testing.assert_allclose(found.cls[0], expected.cls[row], atol=1e-5)
-        length = int(right["input_mask"][row].sum())
-        np.testing.assert_allclose(found.tokens[0, :length], expected.tokens[row, -length:], atol=1e-5)
-
-
 def test_an_empty_text_is_zero_and_finite(encoder):
     features = {
         "input_word_ids": np.int32([[5, 4, 3], [5, 5, 5]]),

@@ -9,7 +9,6 @@ import tensorflow as tf
 from tests.generation.test_decoder import random_gaps
 from tests.generation.test_decoding_loop import FEW_PIECES
 from tests.helpers.models import uncached
-from xlnet_tf.generation import decoding_loop
 from xlnet_tf.generation.infilling import fill_easiest_first, fill_jointly
 from xlnet_tf.generation.layout import infilling
 from xlnet_tf.generation.settings import Sampling
@@ -32,7 +31,6 @@ def settings(batch, temperature=0.0):
 
 @pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.integration)])
 def test_joint_fills(model, jit_compile):
-    """Texts with different numbers of gaps: every number is that of the uncached computation."""
     ids, is_context, order = random_gaps(np.random.default_rng(0), batch=4, length=8, gaps=4)
 
     @tf.function(jit_compile=jit_compile, autograph=False)
@@ -41,15 +39,9 @@ def test_joint_fills(model, jit_compile):
 
     filled = run(ids, is_context, order)
     exists = order >= 0
-    apart = np.stack(
-        [
-            uncached.log_probabilities(
-                uncached.logits(model, ids, is_context, order[:, gap, None], np.zeros([4, 1], np.int32))
-            )[:, 0]
-            for gap in range(4)
-        ],
-        axis=1,
-    )
+    gaps = [order[:, gap, None] for gap in range(4)]
+    apart = [uncached.logits(model, ids, is_context, gap, np.zeros([4, 1], np.int32)) for gap in gaps]
+    apart = uncached.log_probabilities(np.concatenate(apart, axis=1))
     for candidate in range(3):
         tokens = filled.fills.tokens.numpy()[:, candidate]
         jointly = uncached.token_log_probabilities(model, ids, is_context, order, tokens)
@@ -81,20 +73,6 @@ def test_the_best_joint_fill_is_not_always_that_of_each_gap_apart():
     assert (filled.guesses_apart.tokens[:, :, 0] != best).numpy().any()
 
 
-def test_gaps_are_filled_in_the_order_that_was_asked_for(model):
-    ids, is_context, order = random_gaps(np.random.default_rng(1), batch=1, length=8, gaps=3)
-    totals = set()
-    for numbers in itertools.permutations(range(3)):
-        layout = infilling(ids, is_context, order[:, numbers])
-        written = decoding_loop.sample(model, layout, settings(1))
-        tokens = written.tokens.numpy()[:, 0]
-        logits = uncached.logits(model, ids, is_context, order[:, numbers], tokens)
-        best = uncached.log_probabilities(logits).argmax(axis=-1)
-        np.testing.assert_array_equal(tokens, best)
-        totals.add(round(float(written.totals[0, 0]), 3))
-    assert len(totals) == 6
-
-
 @pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.integration)])
 @pytest.mark.parametrize("temperature", [0.0, pytest.param(1.0, marks=pytest.mark.integration)])
 def test_easiest_first(model, temperature, jit_compile):
@@ -108,11 +86,8 @@ def test_easiest_first(model, temperature, jit_compile):
     written, order = run(ids, is_context, gaps)
     tokens, order = written.tokens.numpy()[:, 0], order.numpy()
     np.testing.assert_array_equal(np.sort(order), np.sort(gaps))
-    np.testing.assert_allclose(
-        written.log_probs[:, 0],
-        uncached.token_log_probabilities(model, ids, is_context, order, tokens),
-        atol=1e-4,
-    )
+    expected = uncached.token_log_probabilities(model, ids, is_context, order, tokens)
+    np.testing.assert_allclose(written.log_probs[:, 0], expected, atol=1e-4)
     for row in range(4):
         one = slice(row, row + 1)
         positions = order[row][order[row] >= 0]

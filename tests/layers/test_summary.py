@@ -38,7 +38,6 @@ def test_equals_the_originals(method, projection):
 
 
 def random_inputs(rng, side):
-    """Sequences of 1, 3 and 6 tokens, with random padding."""
     tokens, mask = rng.normal(size=[3, 6, D]).astype(np.float32), np.zeros([3, 6], np.uint8)
     texts = [rng.normal(size=[length, D]) for length in (1, 3, 6)]
     for row, text in enumerate(texts):
@@ -50,7 +49,6 @@ def random_inputs(rng, side):
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("method", METHODS)
 def test_sees_the_tokens_only(method, side):
-    """A padded batch gives what each text gives alone."""
     summary = random_summary(method)
     tokens, mask, texts = random_inputs(np.random.default_rng(0), side)
     alone = [summary(text[None].astype(np.float32))[0] for text in texts]

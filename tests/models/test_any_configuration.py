@@ -140,7 +140,6 @@ def test_rows_are_independent(case):
     )
 )
 def test_padding_on_either_side_is_irrelevant(case):
-    """A text with padding before and behind it gives what it gives without."""
     rng, (batch, length) = case.rng, case.shape
     model = case.model()
     features = case.features

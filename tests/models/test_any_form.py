@@ -36,7 +36,6 @@ def step(model, features):
 @examples(2, 40)
 @given(case=cases(max_layers=2, rates=(0.0, 0.3)))
 def test_eager_graph_and_xla_agree(case):
-    """In training, with recomputation or without it."""
     features = {name: tf.constant(value) for name, value in case.features.items()}
     plain = pretrainer(case, recompute=False)
     model = pretrainer(case)

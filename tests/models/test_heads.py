@@ -8,10 +8,8 @@ from tests.helpers.models import heads, original
 from tests.helpers.models.heads import arrays, assert_equal, by_token
 from xlnet_tf.checkpoints import names
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.classifier import classification_losses, regression_losses
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.multiple_choice import XLNetMultipleChoice
-from xlnet_tf.models.question_answering import span_losses
 
 KINDS = [*heads.HEADS, *heads.OTHERS]
 
@@ -73,18 +71,6 @@ def test_dropout_is_a_function_of_its_seed(kind):
     assert_equal(by_token(model(features, training=False), features), by_token(model(features), features))
 
 
-@pytest.mark.parametrize("kind", ["choice", "ranker"])
-def test_a_texts_score_depends_on_that_text_only(kind):
-    model = heads.random_head(kind)
-    features = heads.random_features(kind, np.random.default_rng(11))
-    before = model(features).numpy()
-    for choice in range(heads.CHOICES):
-        other = features["input_word_ids"].copy()
-        other[:, (choice + 1) * heads.T - 3] += 1  # a word of the text: CLS is last
-        changed = model({**features, "input_word_ids": other}).numpy() != before
-        assert changed[:, choice].all() and changed.sum() == heads.B
-
-
 def test_the_best_spans_are_those_of_all_spans():
     """The beam against every pair of a beginning and an end."""
     model = heads.random_head("span")
@@ -109,24 +95,6 @@ def test_the_best_spans_are_those_of_all_spans():
         assert (np.diff(beam[f"{name}_log_probs"]) <= 0).all()
     allowed = features["answer_mask"].astype(bool)
     assert np.take_along_axis(allowed, beam["start_top_index"], axis=1)[allowed.sum(1) >= 3].all()
-
-
-def test_losses():
-    logits = tf.math.log([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]])
-    losses = classification_losses(logits, tf.constant([1, -1]))
-    np.testing.assert_allclose(losses, [np.log(4), 0], atol=1e-6)
-    np.testing.assert_allclose(regression_losses(tf.constant([1.0, 3.0]), tf.constant([3, 3])), [4, 0])
-    with tf.GradientTape() as tape:
-        tape.watch(logits)
-        loss = tf.reduce_sum(classification_losses(logits, tf.constant([1, -1])))
-    np.testing.assert_allclose(tape.gradient(loss, logits), [[0.5, -0.75, 0.25], [0, 0, 0]], atol=1e-6)
-    outputs = {
-        "start_logits": tf.math.log([[0.5, 0.5]]),
-        "end_logits": tf.math.log([[0.25, 0.75]]),
-        "no_answer_logits": tf.constant([0.0]),
-    }
-    features = {name: tf.constant([0]) for name in ("start_position", "end_position", "is_impossible")}
-    np.testing.assert_allclose(span_losses(outputs, features), [np.log(2) + 0.5 * np.log(4)], atol=1e-6)
 
 
 def test_rows_that_are_no_multiple_of_the_choices_are_refused():

@@ -9,7 +9,6 @@ from tests.helpers.models.saved import CONFIG, LABELS, invent_features, new_mode
 from tests.helpers.zipfile_fault import needs_sound_zipfile
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.classifier import XLNetClassifier
-from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.training.optimizer import OptimizerConfig, build_optimizer
 
 LOSS = {"loss": tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True), "metrics": ["accuracy"]}
@@ -41,7 +40,6 @@ def test_answers_may_be_lists():
 @pytest.mark.integration
 @pytest.mark.parametrize("optimizer", ["adam", "ours"])
 def test_fit_learns_and_resumes_from_a_saved_model(pretrained, tmp_path, optimizer):
-    """compile, fit with callbacks, evaluate, predict and save are tf_keras' own."""
     features, labels = invent_features()
     tf_keras.utils.set_random_seed(3)
     model = XLNetClassifier.from_pretrained(pretrained, LABELS)
@@ -89,19 +87,3 @@ def test_data_from_tf_data(pretrained):
     found, expected = (model.evaluate(*data, verbose=0) for data in ([dataset], [features, labels]))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     np.testing.assert_allclose(model.predict(dataset, verbose=0), predict(model), atol=1e-5)
-
-
-@pytest.mark.usefixtures("eagerly")
-def test_an_encoder_inside_a_model_of_the_users(pretrained):
-    features, labels = invent_features()
-    encoder = XLNetEncoder.from_pretrained(pretrained)
-    inputs = {
-        name: tf_keras.Input(array.shape[1:], dtype=array.dtype, name=name)
-        for name, array in features.items()
-    }
-    mean = tf.reduce_mean(encoder(inputs)["sequence_output"], axis=1)
-    model = tf_keras.Model(inputs, tf_keras.layers.Dense(3)(mean))
-    model.compile("adam", **LOSS)
-    before = encoder.word_embedding.numpy()
-    model.fit(features, labels, verbose=0)
-    assert np.abs(encoder.word_embedding.numpy() - before).max() > 0

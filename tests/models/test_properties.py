@@ -77,60 +77,14 @@ def test_each_dropout_draws_from_a_seed_of_its_own(monkeypatch, head):
 
 
 def test_backward_rows_mirror_forward_rows():
-    """Reading the reversed text backward is reading the text forward."""
     rng = np.random.default_rng(5)
     ids = rng.integers(0, 50, [2, 8])
     model = random_encoder()
     forward = model({"input_word_ids": ids, "direction": np.int8([1, 1])})["sequence_output"]
     backward = model({"input_word_ids": ids[:, ::-1], "direction": np.int8([-1, -1])})["sequence_output"]
     np.testing.assert_allclose(forward, backward[:, ::-1], atol=1e-5)
-    assert (
-        np.abs(
-            forward - model({"input_word_ids": ids, "direction": np.int8([-1, -1])})["sequence_output"]
-        ).max()
-        > 0.1
-    )
-
-
-@pytest.mark.parametrize(
-    ("memory", "case"),
-    [
-        (7, "as records have it"),
-        *(
-            pytest.param(memory, case, marks=pytest.mark.integration)
-            for memory, cases in (
-                (0, ("as records have it", "one head", "all queries", "forward", "clamped")),
-                (7, ("one head", "all queries", "forward", "clamped")),
-            )
-            for case in cases
-        ),
-    ],
-)
-def test_blocked_position_scores_equal_unblocked_ones(memory, case):
-    """On a CPU, 384 queries are scored in three groups; elsewhere in one, by all distances."""
-    config = dataclasses.replace(CONFIG, n_layer=1, n_head=1 if case == "one head" else 2)
-    features = random_features(np.random.default_rng(7), batch=2, length=384, memory=memory, config=config)
-    if case == "forward":
-        del features["direction"]
-    if case == "all queries":
-        features["target_mask"] = features.pop("permutation_rank") > 0
-        del features["target_positions"]
-    model = random_encoder(config, memory_len=memory, clamp_len=5 if case == "clamped" else -1)
-
-    def values_and_gradients(features):
-        with tf.GradientTape() as tape:
-            outputs = model(features, training=True)
-            values = outputs["sequence_output"], outputs["query_output"]
-            loss = sum(tf.reduce_sum(value**3) for value in values)
-        gradients = tape.gradient(loss, model.trainable_variables, unconnected_gradients="zero")
-        return *values, *map(tf.convert_to_tensor, gradients)
-
-    results = []
-    for kind in ("gpu", "cpu"):
-        with device.assume(kind):
-            results.append(tf.function(values_and_gradients, autograph=False)(features))
-    for plain, by_windows in zip(*results):
-        np.testing.assert_allclose(by_windows, plain, atol=1e-4 * np.abs(plain).max())
+    other = model({"input_word_ids": ids, "direction": np.int8([-1, -1])})["sequence_output"]
+    assert np.abs(forward - other).max() > 0.1
 
 
 def test_query_only_predicts_the_same():
@@ -144,7 +98,6 @@ def test_query_only_predicts_the_same():
 
 @pytest.mark.parametrize("next_sentence", [False, True])
 def test_pretrainer_round_trips(tmp_path, next_sentence):
-    """Config and saved weights give the same predictions."""
     features = random_features(np.random.default_rng(8), memory=5)
     model = XLNetPretrainer(random_encoder(memory_len=5, reuse_len=4), next_sentence=next_sentence)
     model.build()
@@ -219,22 +172,6 @@ def test_known_position_keys_change_nothing(attention_type, clamp_len, untie_r):
         encoder({**features, "position_keys": encoder.position_keys(9)})
     with pytest.raises(UserError, match="position_keys are for texts read at once and forward"):
         encoder({**features, "position_keys": keys, "direction": tf.constant([1, 1, -1])})
-
-
-def test_dropout_is_a_function_of_its_seed():
-    features = random_features(np.random.default_rng(11))
-    model = random_encoder(dropout=0.2, attention_dropout=0.2)
-    features["dropout_seed"] = tf.constant([1, 2])
-    first, again = (model(features, training=True)["query_output"] for _ in range(2))
-    np.testing.assert_array_equal(first, again)
-    features["dropout_seed"] = tf.constant([1, 3])
-    assert np.abs(first - model(features, training=True)["query_output"]).max() > 0.01
-    del features["dropout_seed"]
-    drawn = [model(features, training=True)["query_output"].numpy() for _ in range(2)]
-    assert np.abs(drawn[0] - drawn[1]).max() > 0.01
-    np.testing.assert_array_equal(
-        model(features)["query_output"], model(features, training=False)["query_output"]
-    )
 
 
 @pytest.mark.integration

@@ -58,16 +58,8 @@ def test_targets_and_output_positions_exclude_each_other():
         random_encoder()({name: tf.constant(value) for name, value in features.items()})
 
 
-def test_left_to_right_with_memory_of_everything_is_reading_at_once():
-    ids = np.random.default_rng(1).integers(9, 50, [2, 12])
-    whole = encode_long(random_encoder(attention_type="uni"), {"input_word_ids": ids})
-    encoder = random_encoder(attention_type="uni", memory_len=8)
-    np.testing.assert_allclose(encode_long(encoder, {"input_word_ids": ids}, LENGTH), whole, atol=1e-5)
-
-
 @pytest.mark.parametrize("empty", [1, pytest.param(2, marks=pytest.mark.integration)])
 def test_empty_segments_change_nothing(empty):
-    """Segments of padding before the text, and after it."""
     features = heads.random_texts(np.random.default_rng(2), length=8)
     encoder = random_encoder(memory_len=6)
     expected = encode_long(encoder, features, LENGTH)
@@ -81,27 +73,6 @@ def test_empty_segments_change_nothing(empty):
         got = encode_long(encoder, padded, LENGTH)[:, before : before + 8]
         mask = features["input_mask"].astype(bool)
         np.testing.assert_allclose(got[mask], expected[mask], atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "memory_len", [4, *(pytest.param(length, marks=pytest.mark.integration) for length in (2, 8))]
-)
-def test_memory_reaches_back_by_its_length(memory_len):
-    """With one layer, a token is felt in later segments while it is in the memory, and never before."""
-    ids = np.random.default_rng(3).integers(9, 50, [1, 12])
-    encoder = random_encoder(memory_len=memory_len)
-    before = encode_long(encoder, {"input_word_ids": ids}, LENGTH)[0].numpy()
-    for place in range(12):
-        other = ids.copy()
-        other[0, place] += 1
-        after = encode_long(encoder, {"input_word_ids": other}, LENGTH)[0].numpy()
-        felt = (np.abs(after - before).max(axis=1) > 1e-6).reshape(3, LENGTH).all(axis=1)
-        own = place // LENGTH
-        expected = [
-            segment == own or (segment > own and place >= segment * LENGTH - memory_len)
-            for segment in range(3)
-        ]
-        np.testing.assert_array_equal(felt, expected, err_msg=str(place))
 
 
 def gradients(encoder, ids, segment_len, memory_gradient=0, compiled=False):
@@ -138,21 +109,6 @@ def test_gradient_through_all_memory_is_that_of_reading_at_once(recompute, compi
         np.testing.assert_allclose(ours, expected, atol=2e-5, rtol=1e-3, err_msg=variable.name)
     _, cut = gradients(encoder, ids, LENGTH, 1)
     assert not all(np.allclose(ours, expected, rtol=1e-2) for ours, expected in zip(cut, whole[1]))
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("recompute", [False, True, "cheap"])
-def test_gradient_reaches_as_far_back_as_asked(recompute):
-    """Each segment has words of its own: their embeddings show where the gradient arrives."""
-    segments = 4
-    ids = 9 + np.arange(segments * LENGTH)[None]
-    encoder = random_encoder(n_layer=3, memory_len=LENGTH, recompute=recompute)
-    for memory_gradient in (0, 2):
-        _, found = gradients(encoder, ids, LENGTH, memory_gradient)
-        of_words = found[[v is encoder.word_embedding for v in encoder.trainable_variables].index(True)]
-        felt = tf.reshape(tf.gather(of_words, ids[0]) != 0, [segments, -1])
-        expected = np.arange(segments) >= segments - 1 - memory_gradient
-        np.testing.assert_array_equal(tf.reduce_any(felt, axis=1), expected)
 
 
 @pytest.mark.parametrize("memory_gradient", [pytest.param(0, marks=pytest.mark.integration), 1])

@@ -58,19 +58,6 @@ def test_heads_without_labels_are_restored(tmp_path, kind, format):
 
 
 @pytest.mark.parametrize(
-    ("model_class", "arguments"),
-    [(XLNetRegressor, ()), (XLNetQuestionAnswering, ()), (XLNetMultipleChoice, (4,))],
-)
-def test_heads_of_the_original_without_labels(golden, model_class, arguments):
-    path = golden("tiny_ckpt_heads")
-    model, arrays = model_class.from_pretrained(path, *arguments), open_checkpoint(path).arrays
-    own = [variable for variable in model.variables if "/encoder/" not in variable.name]
-    assert len(own) >= 4
-    for variable in own:
-        np.testing.assert_array_equal(variable, arrays[names.canonical(variable.name)])
-
-
-@pytest.mark.parametrize(
     ("kind", "format"),
     pairs(
         [

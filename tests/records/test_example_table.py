@@ -31,10 +31,6 @@ def folder(tmp_path_factory, small_tokenizer):
     return folder
 
 
-def batches(dataset) -> list[dict[str, np.ndarray]]:
-    return list(dataset.as_numpy_iterator())
-
-
 @pytest.mark.parametrize(
     ("order", "options"),
     [
@@ -50,8 +46,8 @@ def test_batches_are_the_readers(folder, order, options):
     reader = example_dataset(order, **options)
     table = example_dataset(order, ExampleTable(examples), steps=STEPS, **options)
     assert table.element_spec == reader.element_spec
-    found = batches(table)
-    expected = batches(reader.take(len(found)))
+    found = list(table.as_numpy_iterator())
+    expected = list(reader.take(len(found)).as_numpy_iterator())
     assert len(found) == len(expected) >= 2
     for one, other in zip(found, expected):
         for name, values in other.items():

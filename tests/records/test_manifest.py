@@ -26,9 +26,11 @@ def folder(tmp_path):
 def test_load_gives_what_was_saved(folder):
     manifest = Manifest.load(folder)
     assert manifest == Manifest.load(folder / "manifest.json") and manifest.records == 12
-    before = (folder / "manifest.json").read_bytes()
+    text = (folder / "manifest.json").read_text()
+    assert text == json.dumps(json.loads(text), indent=1) + "\n"
+    assert list(json.loads(text))[:2] == ["manifest_sha256", "schema_version"]
     manifest.save()
-    assert (folder / "manifest.json").read_bytes() == before
+    assert (folder / "manifest.json").read_text() == text
     shutil.copytree(folder, folder / "copy")
     assert Manifest.load(folder / "copy") == manifest  # wherever it lies
     assert "shards" not in manifest.settings() and "folder" not in manifest.settings()
@@ -46,12 +48,6 @@ def test_a_new_set_needs_its_layout_and_what_is_not_the_default(tmp_path):
     }  # fmt: skip
     assert loaded.directions == ["forward", "backward"] and Manifest.create(spec).directions == ["forward"]
     assert Manifest.create(spec, perm_size=2).perm_size == 2
-
-
-def test_the_file_is_readable_json_with_a_field_a_line(folder):
-    text = (folder / "manifest.json").read_text()
-    assert text == json.dumps(json.loads(text), indent=1) + "\n"
-    assert list(json.loads(text))[:2] == ["manifest_sha256", "schema_version"]
 
 
 def test_streams_and_segments_of_a_shard_are_those_of_its_records(tmp_path):
@@ -76,23 +72,14 @@ def test_a_manifest_of_an_earlier_version_was_built_without_choosing_documents(f
     }
 
 
-def test_missing_manifest(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"manifest.json does not exist: expected .*Build them with"):
-        Manifest.load(tmp_path)
-
-
-def test_a_folder_of_sets_is_pointed_out(folder):
-    with pytest.raises(
-        FileNotFoundError, match=f"pretraining records; it has sets in .*{folder.name}.*Build them"
+def test_a_missing_manifest_and_sets_near_by_are_named(folder):
+    for place, message in (
+        (folder.parent / "none", r"manifest.json does not exist: expected .*Build them with"),
+        (folder.parent, f"pretraining records; it has sets in .*{folder.name}.*Build them"),
+        (folder / "train", f"pretraining records; {folder} is one itself: give that. Build them"),
     ):
-        Manifest.load(folder.parent)
-
-
-def test_a_set_above_a_missing_folder_is_pointed_out(folder):
-    with pytest.raises(
-        FileNotFoundError, match=f"pretraining records; {folder} is one itself: give that. Build them"
-    ):
-        Manifest.load(folder / "train")
+        with pytest.raises(FileNotFoundError, match=message):
+            Manifest.load(place)
 
 
 @pytest.mark.parametrize(
@@ -100,10 +87,7 @@ def test_a_set_above_a_missing_folder_is_pointed_out(folder):
     [
         (set_field("schema_version", 2), "schema_version is 2, expected pretraining and 1"),
         (set_field("kind", "squad"), "kind is squad and schema_version is 1, expected"),
-        (
-            set_field("kind", "examples"),
-            "has fine-tuning examples, or is a run on them; expected pretraining records",
-        ),
+        (set_field("kind", "examples"), "fine-tuning examples, or is a run on .*; expected pretraining rec"),
         (set_field("extra", 1), "fields unknown extra: build"),
         (lambda values: values.pop("seed"), "fields missing seed: build the records again"),
         (set_field("seq_len", "12"), "seq_len is '12', expected a whole number"),
@@ -113,10 +97,7 @@ def test_a_set_above_a_missing_folder_is_pointed_out(folder):
         (set_field("dtypes", "input_ids", "uint16"), "dtypes is"),
         (set_field("num_passes", 0), "num_passes is 0, expected 1 to 32768"),
         (set_field("tokenizer", {}), "tokenizer: fields missing file, sha256"),
-        (
-            set_field("tokenizer", "vocab_size", "300"),
-            "tokenizer.vocab_size is '300', expected a whole number",
-        ),
+        (set_field("tokenizer", "vocab_size", "300"), "tokenizer.vocab_size is '300', expected a whole"),
         (set_field("tokenizer", "vocab_size", 0), "tokenizer.vocab_size is 0, expected 1 to"),
         (set_field("tokenizer", "special_ids", "<sep>", 5), "tokenizer.special_ids is .*, expected"),
         (set_field("cleaning", "lower", 1), "cleaning.lower is 1, expected true or false"),
@@ -124,10 +105,7 @@ def test_a_set_above_a_missing_folder_is_pointed_out(folder):
         (set_field("objective", "rtd"), "objective is 'rtd', expected one of permutation"),
         (set_field("directions", []), r"directions is \[\], expected one of \['forward'\]"),
         (set_field("statistics", {}), "statistics.tokens_in is None, expected a whole number"),
-        (
-            set_field("statistics", "tokens_dropped", "x"),
-            "statistics.tokens_dropped is 'x', expected an object",
-        ),
+        (set_field("statistics", "tokens_dropped", "x"), "tokens_dropped is 'x', expected an object"),
         (set_field("tokenizer", "file", "../spiece.model"), "tokenizer.file is '../spiece.model'"),
         (set_field("shards", 0, "file", "/etc/passwd"), "'/etc/passwd' is listed twice or is not a plain"),
         (set_field("shards", 1, "file", SHARD), "is listed twice"),
@@ -148,13 +126,6 @@ def test_wrong_fields_are_named(folder, change, message):
         Manifest.load(folder)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", '{"kind": "pretraining"}', "\x00\x01"])
-def test_files_that_are_not_manifests_are_refused(folder, text):
-    (folder / "manifest.json").write_text(text)
-    with pytest.raises(UserError, match=r"manifest\.json"):
-        Manifest.load(folder)
-
-
 def test_another_tokenizer_or_vocabulary_is_refused(folder):
     manifest = Manifest.load(folder)
     manifest.check_tokenizer("ab")
@@ -169,8 +140,5 @@ def test_difference():
     there = {"a": 1, "mask": {"alpha": 6, "beta": 1}, "only": 2}
     now = {"a": 1, "mask": {"alpha": 7, "beta": 1}, "new": 3}
     assert settings_difference(there, there) == []
-    assert settings_difference(there, now) == [
-        "mask.alpha: 6 there, 7 now",
-        "new: absent there, 3 now",
-        "only: 2 there, absent now",
-    ]
+    expected = ["mask.alpha: 6 there, 7 now", "new: absent there, 3 now", "only: 2 there, absent now"]
+    assert settings_difference(there, now) == expected

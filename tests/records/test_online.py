@@ -80,19 +80,17 @@ def test_counts_are_exact_and_ranks_are_orders(
     manifest = settings(tmp_path, 96, reuse_len, num_predict, perm_size=perm_size, mask=mask)
     word_starts, found = cut(200, 96, reuse_len)
     is_target, positions, rank = draw(OnlineSampler(manifest, word_starts, 3), found)
-    goals = spans.split_num_predict(num_predict, 96, reuse_len)
-    np.testing.assert_array_equal(is_target[:, :reuse_len].sum(axis=1), goals[0])
-    np.testing.assert_array_equal(is_target[:, reuse_len:].sum(axis=1), goals[1])
     assert not (is_target & found.special).any()
     assert (np.diff(positions, axis=1) > 0).all() and positions.min() >= 0
     check_places(found, is_target, rank, reuse_len, perm_size)
-    if span_mode == "words":  # in each part only the budget cuts a word, and it cuts it behind
-        for part in (np.s_[:, :reuse_len], np.s_[:, reuse_len:]):
+    goals = spans.split_num_predict(num_predict, 96, reuse_len)
+    for part, goal in zip((np.s_[:, :reuse_len], np.s_[:, reuse_len:]), goals):
+        np.testing.assert_array_equal(is_target[part].sum(axis=1), goal)
+        if span_mode == "words":  # only the budget cuts a word, and it cuts it behind
             word = np.cumsum(found.word_start[part], axis=1)
-            same = word[:, 1:] == word[:, :-1]
-            begins_inside = same & is_target[part][:, 1:] & ~is_target[part][:, :-1]
-            assert not begins_inside.any()
-            assert (same & ~is_target[part][:, 1:] & is_target[part][:, :-1]).sum(axis=1).max() <= 1
+            same, before, after = word[:, 1:] == word[:, :-1], is_target[part][:, :-1], is_target[part][:, 1:]
+            assert not (same & after & ~before).any()
+            assert (same & ~after & before).sum(axis=1).max() <= 1
 
 
 def test_huge_contexts_draw_from_all_positions(tmp_path):
@@ -133,14 +131,14 @@ def test_targets_are_distributed_like_the_builders(tmp_path, span_mode, num_pred
     word_starts, found = cut(4000, 256, 128)
     online, _, _ = draw(OnlineSampler(manifest, word_starts, 0), found)
     rng = np.random.default_rng(0)
-    builders = spans.sample_segment_targets(rng, found, 128, num_predict, span_mode=span_mode)
-    again = spans.sample_segment_targets(rng, found, 128, num_predict, span_mode=span_mode)
+    builders, again = (
+        spans.sample_segment_targets(rng, found, 128, num_predict, span_mode=span_mode) for _ in range(2)
+    )
     noise = np.abs(run_lengths(builders) - run_lengths(again)).sum()
     assert np.abs(run_lengths(online) - run_lengths(builders)).sum() < 3 * noise + 0.01
     rates = [sample.mean(axis=0)[:253].reshape(11, 23).mean(axis=1) for sample in (online, builders)]
     np.testing.assert_allclose(*rates, rtol=0.06)
-    # Which tokens go together: of two neighbours, of two at a span's distance.
-    for distance in (1, 2, 5):
+    for distance in (1, 2, 5):  # which tokens go together: of two neighbours, of two at a span's distance
         together = [(s[:, :-distance] & s[:, distance:]).mean() for s in (online, builders)]
         np.testing.assert_allclose(*together, rtol=0.06)
 
@@ -264,10 +262,12 @@ def test_draws_do_not_depend_on_batch_layout_or_start(records, online, one_row):
 
 
 def test_what_does_not_fit_is_refused(tmp_path, records):
-    with pytest.raises(UserError, match="permutation is 'random', expected one of precomputed, online"):
-        pretraining_dataset(records, 2, permutation="random")
-    with pytest.raises(UserError, match="every record is read once"):
-        pretraining_dataset(records, 2, permutation="online", repeat=False)
+    for options, message in (
+        ({"permutation": "random"}, "permutation is 'random', expected one of precomputed, online"),
+        ({"permutation": "online", "repeat": False}, "every record is read once"),
+    ):
+        with pytest.raises(UserError, match=message):
+            pretraining_dataset(records, 2, **options)
     manifest = settings(tmp_path)
     with pytest.raises(UserError, match="has 7 pieces, expected 120"):
         OnlineSampler(manifest, np.ones(7, bool), 0)

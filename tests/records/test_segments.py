@@ -40,27 +40,23 @@ def test_every_segment_is_laid_out_as_defined(num_tokens, longest_sentence, reus
         separator, last = np.flatnonzero(ids == SEP_ID)
         assert last == seq_len - 2 and ids[-1] == CLS_ID
         special = np.isin(np.arange(seq_len), (separator, last, seq_len - 1))
-        np.testing.assert_array_equal(found.special[s], special)
-        np.testing.assert_array_equal(positions == -1, special)
-        np.testing.assert_array_equal(ids[~special], tokens[positions[~special]])
-        np.testing.assert_array_equal(positions[:separator], begin + np.arange(separator))
+        assert (found.special[s] == special).all() and ((positions == -1) == special).all()
+        assert (ids[~special] == tokens[positions[~special]]).all()
+        assert (positions[:separator] == begin + np.arange(separator)).all()
         b = positions[separator + 1 : last]
-        assert separator > reuse_len and len(b) > 0
-        np.testing.assert_array_equal(b, b[0] + np.arange(len(b)))
+        assert separator > reuse_len and len(b) > 0 and (b == b[0] + np.arange(len(b))).all()
         a_end = begin + separator
         inside = ends[(ends > begin + reuse_len) & (ends < begin + reuse_len + text_len)]
         assert a_end in inside if len(inside) else a_end == begin + reuse_len + text_len // 2
         if found.next_sentence[s]:
             assert b[0] == a_end
         else:
-            assert b[0] in starts
-            assert b[-1] < begin or b[0] >= begin + seq_len
-        expected_ids = np.zeros(seq_len)
-        expected_ids[separator + 1 :], expected_ids[-1] = 1, 2
-        np.testing.assert_array_equal(found.segment_ids[s], expected_ids)
+            assert b[0] in starts and (b[-1] < begin or b[0] >= begin + seq_len)
+        segment_ids = [0] * (separator + 1) + [1] * (last - separator) + [2]
+        assert found.segment_ids[s].tolist() == segment_ids
         word_starts = word_start[positions] | special
         word_starts[[0, reuse_len, separator + 1]] = True
-        np.testing.assert_array_equal(found.word_start[s], word_starts)
+        assert (found.word_start[s] == word_starts).all()
 
 
 def test_half_of_the_segments_get_another_text_and_cuts_are_uniform():
@@ -91,43 +87,32 @@ def test_the_only_other_text_is_taken():
         assert begins == {expected}
 
 
-def test_without_another_text_b_continues_a():
-    rng = np.random.default_rng(0)
-    found = lib.sample_segments(rng, np.arange(100, 140), np.array([40]), 43, 10, np.ones(40, bool))
-    np.testing.assert_array_equal(found.next_sentence, [1])
-
-
 def test_the_reversed_stream_mirrors_sentences_documents_and_words():
-    rng = np.random.default_rng(4)
-    tokens, ends, word_start = draw_stream(rng, 50, 8)
+    tokens, ends, word_start = draw_stream(np.random.default_rng(4), 50, 8)
     starts = np.append(0, ends[:-1])
     word_start[0] = True
-    sentences = [tokens[a:b].tolist() for a, b in zip(starts, ends)]
-    words = [word.tolist() for word in np.split(tokens, np.flatnonzero(word_start)[1:])]
-    reversed_tokens = tokens[::-1]
-    reversed_ends = lib.mirror_ends(ends, 50)
-    reversed_starts = lib.mirror_starts(starts, 50)
+    reversed_ends, reversed_starts = lib.mirror_ends(ends, 50), lib.mirror_starts(starts, 50)
     np.testing.assert_array_equal(reversed_starts, np.append(0, reversed_ends[:-1]))
-    found = [reversed_tokens[a:b].tolist() for a, b in zip(reversed_starts, reversed_ends)]
-    assert found == [sentence[::-1] for sentence in sentences[::-1]]
+    found = [tokens[::-1][a:b].tolist() for a, b in zip(reversed_starts, reversed_ends)]
+    assert found == [tokens[a:b][::-1].tolist() for a, b in zip(starts, ends)][::-1]
+    words = np.split(tokens, np.flatnonzero(word_start)[1:])
     borders = np.flatnonzero(lib.mirror_word_start(word_start))[1:]
-    found = [word.tolist() for word in np.split(reversed_tokens, borders)]
-    assert found == [word[::-1] for word in words[::-1]]
+    found = [word.tolist() for word in np.split(tokens[::-1], borders)]
+    assert found == [word[::-1].tolist() for word in words[::-1]]
 
 
-@pytest.mark.parametrize(("seq_len", "reuse_len"), [(64, 0), (64, 60), (64, 64), (4, 2)])
+@pytest.mark.parametrize(("seq_len", "reuse_len"), [(64, 0), (64, 60), (64, 64), (4, 2), (16_385, 8_192)])
 def test_lengths_without_room_are_refused(seq_len, reuse_len):
-    with pytest.raises(UserError, match=f"seq_len {seq_len} with reuse_len {reuse_len} leaves no room"):
+    lib.check_lengths(16_384, 8_192)  # positions are int16
+    what = "at most 16384" if seq_len > 64 else f"seq_len {seq_len} with reuse_len {reuse_len} leaves no room"
+    with pytest.raises(UserError, match=what):
         lib.check_lengths(seq_len, reuse_len)
 
 
-def test_a_segment_longer_than_int16_is_refused():
-    lib.check_lengths(16_384, 8_192)
-    with pytest.raises(UserError, match="at most 16384"):
-        lib.check_lengths(16_385, 8_192)
-
-
-def test_a_stream_shorter_than_a_segment_gives_none():
-    rng = np.random.default_rng(0)
-    found = lib.sample_segments(rng, np.arange(100, 130), np.array([30]), 43, 10, np.ones(30, bool))
-    assert found.ids.shape == found.source_positions.shape == (0, 43)
+@pytest.mark.parametrize("num_tokens", [30, 40])
+def test_a_stream_of_a_segment_at_most(num_tokens):
+    """Without another text B continues A; with too little text there is no segment."""
+    rng, word_start = np.random.default_rng(0), np.ones(num_tokens, bool)
+    found = lib.sample_segments(rng, np.arange(num_tokens) + 100, np.array([num_tokens]), 43, 10, word_start)
+    assert found.ids.shape == found.source_positions.shape == (int(num_tokens == 40), 43)
+    assert (found.next_sentence == 1).all()

@@ -123,15 +123,19 @@ def test_segments_get_their_targets_in_both_parts():
     tokens = rng.integers(9, 99, 3000)
     found = segments.sample_segments(rng, tokens, np.arange(25, 3001, 25), 64, 24, rng.random(3000) < 0.7)
     targets = spans.sample_segment_targets(rng, found, 24, 17)
-    assert spans.split_num_predict(17, 64, 24) == (7, 10)
     np.testing.assert_array_equal(targets[:, :24].sum(axis=1), 7)
     np.testing.assert_array_equal(targets[:, 24:].sum(axis=1), 10)
     assert not (targets & found.special).any()
 
 
-def test_the_original_halves():
+def test_numbers_of_targets():
+    """As the original halves them; a sixth of the tokens by default."""
+    assert spans.split_num_predict(17, 64, 24) == (7, 10)
     assert spans.split_num_predict(85, 512, 256) == (43, 42)
     assert spans.split_num_predict(10, 64, 32) == (5, 5)
+    assert [*map(spans.default_num_predict, (512, 128, 24))] == [85, 21, 4]
+    nothing = np.ones((0, 10), bool)
+    assert spans.sample_targets(np.random.default_rng(0), nothing, nothing, 3, 6, 1).shape == (0, 10)
 
 
 @given(st.integers(1, 60), st.integers(2, 60))
@@ -173,13 +177,3 @@ def test_only_the_ratio_of_alpha_and_beta_counts():
         for alpha, beta in ((6, 1), (12, 2))
     )
     np.testing.assert_array_equal(expected, other)
-
-
-def test_no_rows_give_no_targets():
-    nothing = np.ones((0, 10), bool)
-    assert spans.sample_targets(np.random.default_rng(0), nothing, nothing, 3, 6, 1).shape == (0, 10)
-
-
-@pytest.mark.parametrize(("seq_len", "expected"), [(512, 85), (128, 21), (24, 4)])
-def test_a_sixth_of_the_tokens_are_targets_by_default(seq_len, expected):
-    assert spans.default_num_predict(seq_len) == expected

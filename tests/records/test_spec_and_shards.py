@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import shards
 from xlnet_tf.records import spec as spec_lib
 from xlnet_tf.records.shards import ShardWriter, framed_bytes, read_shard
 from xlnet_tf.records.spec import RecordSpec, stream_id
@@ -23,6 +22,9 @@ def random_columns(spec, count, seed=0):
         shape = (count,) if column.length is None else (count, column.length)
         columns[column.name] = rng.integers(limits.min, limits.max, shape, column.dtype, endpoint=True)
     return columns
+
+
+SMALL = RecordSpec(8, 4, 2, 100)
 
 
 @pytest.mark.parametrize("vocab_size", [65536, 65537])
@@ -52,22 +54,17 @@ def test_records_are_tf_examples_and_round_trip(tmp_path, seq_len, num_predict, 
         assert parsed[name].shape.as_list() == list(values.shape)
 
 
-def test_record_bytes_at_the_papers_sizes():
-    spec = RecordSpec(512, 256, 85, 32000)
-    payload = 512 * (2 + 1 + 2) + 85 * 2 + 1 + 1 + 8 + 4 + 4
-    assert payload < spec.record_bytes < payload + 300
-
-
 def test_values_that_do_not_fit_are_refused():
     spec = RecordSpec(8, 4, 2, 100)
     good = {name: np.zeros_like(v, np.int64) for name, v in random_columns(spec, 2).items()}
     spec.encode(good)
-    with pytest.raises(ValueError, match="input_ids has values outside of uint16"):
-        spec.encode({**good, "input_ids": good["input_ids"] - 1})
-    with pytest.raises(ValueError, match=r"segment_ids has shape \(2, 7\), expected \(2, 8\)"):
-        spec.encode({**good, "segment_ids": good["segment_ids"][:, 1:]})
-    with pytest.raises(ValueError, match="expected .*next_sentence"):
-        spec.encode({name: v for name, v in good.items() if name != "next_sentence"})
+    for wrong, message in (
+        ({**good, "input_ids": good["input_ids"] - 1}, "input_ids has values outside of uint16"),
+        ({**good, "segment_ids": good["segment_ids"][:, 1:]}, r"has shape \(2, 7\), expected \(2, 8\)"),
+        ({name: v for name, v in good.items() if name != "next_sentence"}, "expected .*next_sentence"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            spec.encode(wrong)
 
 
 @pytest.mark.parametrize(
@@ -112,74 +109,39 @@ def test_damage_is_found_with_file_and_record(tmp_path):
         other.decode(spec.encode(random_columns(spec, 1)))
 
 
-def test_the_first_difference_of_a_changed_shard_is_named(tmp_path):
-    spec, path = RecordSpec(8, 4, 2, 100), tmp_path / "a.tfrecord"
-    columns = random_columns(spec, 6)
-    with ShardWriter(path, spec) as writer:
-        writer.write(columns)
-    size = shards.framed_bytes(spec)
-    identity = {"segment": np.array(columns["segment"])}
-
-    def check(sha256):
-        shards.check_shard(path, spec, 6 * size, sha256, lambda: identity, "copy it again")
-
-    check(writer.sha256)
-    identity["segment"][4] += 1
-    fault = rf"its record 4 \(byte {4 * size}\) is not the one that belongs there: copy it again"
-    with pytest.raises(UserError, match=fault):
-        check("ab")
-    data = bytearray(path.read_bytes())
-    data[2 * size + 20] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(UserError, match=rf"its record 2 \(byte {2 * size}\) is damaged: copy it again"):
-        check(writer.sha256)
-    path.unlink()
-    with pytest.raises(FileNotFoundError, match=r"a\.tfrecord is missing: copy it again"):
-        check(writer.sha256)
-
-
 def test_a_failed_shard_leaves_nothing(tmp_path):
-    spec = RecordSpec(8, 4, 2, 100)
     (tmp_path / "a.tfrecord").write_bytes(b"old")
-    with pytest.raises(RuntimeError), ShardWriter(tmp_path / "a.tfrecord", spec) as writer:
-        writer.write(random_columns(spec, 4))
+    with pytest.raises(RuntimeError), ShardWriter(tmp_path / "a.tfrecord", SMALL) as writer:
+        writer.write(random_columns(SMALL, 4))
         raise RuntimeError
-    assert [p.name for p in tmp_path.iterdir()] == ["a.tfrecord"]
-    assert (tmp_path / "a.tfrecord").read_bytes() == b"old"
+    assert [p.read_bytes() for p in tmp_path.iterdir()] == [b"old"]
     files.write(tmp_path / "a.tfrecord", b"new")
-    assert [p.name for p in tmp_path.iterdir()] == ["a.tfrecord"]
-    assert (tmp_path / "a.tfrecord").read_bytes() == b"new"
+    assert [p.read_bytes() for p in tmp_path.iterdir()] == [b"new"]
 
 
 def test_a_full_disk_is_reported_and_existing_files_stay(tmp_path, monkeypatch):
-    spec = RecordSpec(8, 4, 2, 100)
     (tmp_path / "a.tfrecord").write_bytes(b"old")
 
     def full(file):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(files.os, "fsync", full)
-    with (
-        pytest.raises(UserError, match=r"cannot write .*a\.tfrecord: No space left on device"),
-        ShardWriter(tmp_path / "a.tfrecord", spec) as writer,
-    ):
-        writer.write(random_columns(spec, 4))
-    with pytest.raises(UserError, match=r"cannot write .*a\.tfrecord: No space left on device"):
+    refused = r"cannot write .*a\.tfrecord: No space left on device"
+    with pytest.raises(UserError, match=refused), ShardWriter(tmp_path / "a.tfrecord", SMALL) as writer:
+        writer.write(random_columns(SMALL, 4))
+    with pytest.raises(UserError, match=refused):
         files.write(tmp_path / "a.tfrecord", b"new")
     assert [p.read_bytes() for p in tmp_path.iterdir()] == [b"old"]
-    with pytest.raises(UserError, match="cannot write .*No such file"), ShardWriter(tmp_path / "no/a", spec):
+    with pytest.raises(UserError, match="cannot write .*No such file"), ShardWriter(tmp_path / "no/a", SMALL):
         pass
 
 
-def test_stream_ids_are_unique():
+def test_a_stream_is_named_by_pass_direction_and_number():
     ids = {stream_id(p, s, n) for p in (0, 1, 32767) for s in (0, 1, 2**24 - 1) for n in (0, 2**20 - 1)}
     assert len(ids) == 18 and min(ids) == 0 and max(ids) < 2**63
-
-
-def test_a_stream_is_named_by_pass_direction_and_number():
-    stream = spec_lib.stream_id(2, 7, 5)
-    assert spec_lib.stream_name(stream, spec_lib.FORWARD) == "pass 2, forward, number 5 of slice 7"
-    assert spec_lib.stream_name(stream, spec_lib.BACKWARD) == "pass 2, backward, number 5 of slice 7"
+    for direction, word in ((spec_lib.FORWARD, "forward"), (spec_lib.BACKWARD, "backward")):
+        name = spec_lib.stream_name(stream_id(2, 7, 5), direction)
+        assert name == f"pass 2, {word}, number 5 of slice 7"
 
 
 def test_numbers_that_json_lacks_are_null(tmp_path):

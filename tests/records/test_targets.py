@@ -26,13 +26,10 @@ def test_positions_and_runs_are_those_of_the_flags(share):
     assert counts.sum() == sum(runs)
 
 
-def test_rows_with_equally_many_targets_and_no_rows():
+def test_rows_with_equally_many_targets_no_rows_and_slots_out_of_range():
     is_target = np.array([[1, 0, 1], [0, 1, 1]], bool)
     assert target_positions(is_target, 2).tolist() == [[0, 2], [1, 2]]
     assert run_lengths(is_target).tolist() == [1, 1, 2]
     assert target_positions(is_target[:0], 2).shape == (0, 2) and not len(run_lengths(is_target[:0]))
-
-
-def test_slots_out_of_range_are_ignored():
     columns = {"input_ids": np.zeros((1, 4)), "target_positions": np.array([[-7, 3, 4, 99]])}
     assert target_flags(columns).tolist() == [[False, False, False, True]]

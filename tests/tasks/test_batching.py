@@ -2,8 +2,7 @@
 
 import dataclasses
 import functools
-import subprocess
-import sys
+import shutil
 
 import numpy as np
 import pytest
@@ -12,8 +11,8 @@ import tf_keras
 import yaml
 from official.core import exp_factory, task_factory
 
-from tests.conftest import REPOSITORY
 from tests.helpers.training import toy_finetuning
+from tests.helpers.training.alone import run_alone
 from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.kernels import device
@@ -122,9 +121,9 @@ def test_cut_rows_give_the_numbers_of_whole_ones(tmp_path, small_tokenizer, task
     for seed, split in enumerate(("train", "dev")):
         write_examples(tmp_path / split, task, small_tokenizer, seed)
     lengths = {"lengths": [16, 24]}
-    trainer = build_trainer(
-        settings(tmp_path, task, train_data=lengths, validation_data=lengths, model=model)
-    )
+    params = settings(tmp_path, task, train_data=lengths, validation_data=lengths, model=model)
+    params.trainer.accumulation_steps = 1 + bool(model)  # micro-batches of a dynamic length, too
+    trainer = build_trainer(params)
     task, model = trainer.task, trainer.model
     assert trainer.batching.compiled_lengths == [16, 24]
 
@@ -146,25 +145,6 @@ def test_cut_rows_give_the_numbers_of_whole_ones(tmp_path, small_tokenizer, task
             whole = comparable(compute(features, None), features)
             for length in lengths:
                 assert_close(comparable(compute(features, length), features), whole)
-
-
-def test_micro_batches_of_dynamic_length_equal_a_batch(folder):
-    found, weights = {}, None
-    for parts in (1, 2):
-        params = settings(folder, "classification")
-        params.trainer.accumulation_steps = parts
-        trainer = build_trainer(params)
-        assert trainer.batching.has_dynamic_length
-        weights = weights or trainer.model.get_weights()
-        trainer.model.set_weights(weights)
-
-        @functools.partial(tf.function, autograph=False)
-        def gradients(features, length, trainer=trainer):
-            return STRATEGY.run(lambda rows: trainer.replica_gradients(rows, length)[:3], (features,))
-
-        [features] = trainer.batching.dataset().take(1)
-        found[parts] = gradients(features, tf.constant(trainer.batching.batches.longest(0)))
-    assert_close(found[2], found[1])
 
 
 @pytest.mark.parametrize(
@@ -214,11 +194,13 @@ def comparable(rows, features):
     return rows
 
 
-@pytest.fixture
-def folder(tmp_path, small_tokenizer):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, small_tokenizer):
+    """Sets to train and to evaluate on, next to which tests write what has a name of its own."""
+    folder = tmp_path_factory.mktemp("sets")
     for seed, split in enumerate(("train", "dev")):
-        write_examples(tmp_path / split, "classification", small_tokenizer, seed)
-    return tmp_path
+        write_examples(folder / split, "classification", small_tokenizer, seed)
+    return folder
 
 
 def finetune(params, folder) -> dict[str, float]:
@@ -263,20 +245,21 @@ def test_steps_that_only_compile_change_nothing(folder):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("batching", ["length", "packed"])
-def test_devices_agree(tmp_path, small_tokenizer, batching):
+def test_devices_agree(tmp_path, small_tokenizer):
     for split, count in (("records", 40), ("dev", 21)):
         toy_finetuning.make_examples(tmp_path / split, small_tokenizer, count)
-    program = (
-        "import pathlib, sys; from tests.helpers.training.worker import finetune; "
-        "folder, batching = pathlib.Path(sys.argv[1]), sys.argv[2]\n"
-        "for n in (1, 4): finetune(folder, folder / str(n), 'mirrored', batching, devices=n)"
-    )
-    subprocess.run([sys.executable, "-c", program, str(tmp_path), batching], check=True, cwd=REPOSITORY)
-    histories = [read_history(str(tmp_path / devices / "history.jsonl")) for devices in "14"]
-    one, four = ([line.get("training_loss") for line in history] for history in histories)
-    assert len(one) > 3
-    np.testing.assert_allclose(np.array(four, float), np.array(one, float), rtol=1e-5)
+    program = """
+import pathlib, sys; from tests.helpers.training.worker import finetune; folder = pathlib.Path(sys.argv[1])
+for how in ("length", "packed"):
+    for n in (1, 4): finetune(folder, folder / f"{how}-{n}", "mirrored", how, devices=n)
+"""
+    ended = run_alone("-c", program, tmp_path)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    for how in ("length", "packed"):
+        histories = [read_history(str(tmp_path / f"{how}-{devices}" / "history.jsonl")) for devices in "14"]
+        one, four = ([line.get("training_loss") for line in history] for history in histories)
+        assert len(one) > 3
+        np.testing.assert_allclose(np.array(four, float), np.array(one, float), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -311,8 +294,9 @@ def test_batches_that_cannot_be_are_refused(folder, changes, message):
         (None, "is of other examples than those next to it: remove it"),
     ],
 )
-def test_nothing_is_trained_with_a_stale_or_damaged_index(folder, split, damage, message):
+def test_nothing_is_trained_with_a_stale_or_damaged_index(folder, tmp_path, split, damage, message):
     """Stale: that of the other set."""
+    folder = shutil.copytree(folder, tmp_path / "sets")
     other = {"train": "dev", "dev": "train"}[split]
     indexes = {}
     for name in (split, other):

@@ -3,14 +3,17 @@
 import dataclasses
 import json
 import os
+import re
 import shutil
 import signal
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from official.core import exp_factory, task_factory
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
+from tests.fuzz.test_example_settings import write_set
 from tests.helpers.training import toy_finetuning as toy
 from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import save_model
@@ -22,13 +25,10 @@ from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import prediction, seeds
 from xlnet_tf.tasks.finetuning import finetune
-from xlnet_tf.tasks.scoring import row_weights
 from xlnet_tf.tasks.settings import fill_defaults
 from xlnet_tf.training.config import check_types, flatten, override
 from xlnet_tf.training.early_stopping import BEST, read_metrics
-from xlnet_tf.training.guard import Diverged
 from xlnet_tf.training.progress import Progress, read_history
-from xlnet_tf.training.task import Ratio
 
 
 def test_it_learns_and_reports_each_epoch(run):
@@ -45,22 +45,17 @@ def test_it_learns_and_reports_each_epoch(run):
 
 
 def test_a_run_needs_no_file_that_only_its_page_reads(data, tmp_path, monkeypatch, caplog):
+    """And it reuses no best weights of an earlier run."""
     shutil.copytree(data, tmp_path / "data")
     for split in ("train", "dev"):
         (tmp_path / "data" / split / "examples.jsonl").unlink()
-    monkeypatch.setattr(toy.ToyTask, "find_mistakes", lambda self, examples, _: examples.sidecar())
-    metrics = toy.run(tmp_path / "data", tmp_path / "run", task={"epochs": 1.0})
-    assert "accuracy" in metrics
-    assert "lacks the mistakes" in caplog.text and "examples.jsonl" in caplog.text
-    assert "xlnet-tf predict" in (tmp_path / "run/report.html").read_text()
-
-
-@pytest.mark.integration
-def test_best_weights_of_an_earlier_run_are_not_reused(data, tmp_path):
     (tmp_path / "run" / BEST).mkdir(parents=True)
     (tmp_path / "run" / BEST / "metrics.json").write_text(json.dumps({"step": 8, "accuracy": 2.0}))
-    toy.run(data, tmp_path / "run", task={"epochs": 1.0})
-    assert read_metrics(str(tmp_path / "run" / BEST))["accuracy"] <= 1.0
+    monkeypatch.setattr(toy.ToyTask, "find_mistakes", lambda self, examples, _: examples.sidecar())
+    metrics = toy.run(tmp_path / "data", tmp_path / "run", task={"epochs": 1.0})
+    assert "accuracy" in metrics and read_metrics(str(tmp_path / "run" / BEST))["accuracy"] <= 1.0
+    assert "lacks the mistakes" in caplog.text and "examples.jsonl" in caplog.text
+    assert "xlnet-tf predict" in (tmp_path / "run/report.html").read_text()
 
 
 def test_a_nan_metric_is_never_best(data, run, tmp_path):
@@ -113,21 +108,26 @@ def test_nan_outputs_score_worst(data, monkeypatch):
     assert report() == {"accuracy": -np.inf} and task.mistakes() == []
 
 
-@pytest.mark.parametrize(
-    ("task", "examples", "expected"),
-    [
-        (
-            {"epochs": 3.0, "train_data": {"global_batch_size": 32}},
-            47,  # 141 in all
-            {"train_steps": 5, "validation_interval": 2, "checkpoint_interval": 2},
-        ),
-        ({"epochs": 1e-9}, 64, {"train_steps": 1}),
-    ],
-)
-def test_epochs_are_counted_in_examples(data, task, examples, expected):
-    params = toy.settings(data, task=task)
-    fill_defaults(params, examples)
-    assert params.trainer.as_dict() | expected == params.trainer.as_dict()
+def test_defaults_follow_from_the_examples(data):
+    """Epochs are counted in examples; an evaluation reads as much at once as a part of a step, which fits."""
+
+    def filled(examples, dev_batch_size=0, **settings):
+        params = toy.settings(data, **settings)
+        params.task.validation_data.global_batch_size = dev_batch_size
+        fill_defaults(params, examples)
+        return params
+
+    batch = {"train_data": {"global_batch_size": 32}}
+    trainer = filled(47, task={"epochs": 3.0, **batch}).trainer  # 141 in all
+    assert (trainer.train_steps, trainer.validation_interval, trainer.checkpoint_interval) == (5, 2, 2)
+    assert filled(64, task={"epochs": 1e-9}).trainer.train_steps == 1
+    for given, expected in ((0, 8), (30, 30)):
+        params = filled(47, given, task=batch, trainer={"accumulation_steps": 4})
+        assert params.task.validation_data.global_batch_size == expected
+    for epochs in (0, 0.0):
+        with pytest.raises(UserError, match=r"\(--epochs\) is 0.* and train_steps is 0: expected more"):
+            filled(64, task={"epochs": epochs})
+    assert filled(64, task={"epochs": 0}, trainer={"train_steps": 3}).trainer.train_steps == 3
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -143,26 +143,6 @@ def test_every_number_may_be_a_whole_one(data, tmp_path):
     check_types(params, toy.settings(data))
     metrics = finetune(params, toy.ToyTask, toy.strategy(), str(tmp_path))
     assert 0 <= metrics["accuracy"] <= 1
-
-
-def test_a_run_without_a_step_is_refused(data):
-    for epochs in (0, 0.0):
-        with pytest.raises(UserError, match=r"\(--epochs\) is 0.* and train_steps is 0: expected more"):
-            fill_defaults(toy.settings(data, task={"epochs": epochs}), 64)
-    params = toy.settings(data, task={"epochs": 0}, trainer={"train_steps": 3})
-    fill_defaults(params, 64)
-    assert params.trainer.train_steps == 3
-
-
-def test_an_evaluation_reads_as_much_at_once_as_a_part_of_a_step(data):
-    """What fits with gradients fits without, and divides over the devices as the batch does."""
-    data_of_step = {"train_data": {"global_batch_size": 32}, "validation_data": {"global_batch_size": 0}}
-    params = toy.settings(data, task=data_of_step, trainer={"accumulation_steps": 4})
-    fill_defaults(params, 47)
-    assert params.task.validation_data.global_batch_size == 8
-    params.task.validation_data.global_batch_size = 30
-    fill_defaults(params, 47)
-    assert params.task.validation_data.global_batch_size == 30
 
 
 @pytest.mark.integration
@@ -284,29 +264,6 @@ def test_a_trained_head_is_reused_only_for_its_own_labels(data, run, tmp_path, s
         task.initialize(task.build_model())
 
 
-@pytest.mark.usefixtures("eagerly")
-def test_training_and_dev_have_losses_and_metrics_of_their_own(data, tmp_path):
-    seen = []
-
-    class Apart(toy.ToyTask):
-        def build_metrics(self, training=True):
-            return [Ratio("loss" if training else "margin")]
-
-        def sums(self, features, outputs):
-            seen.append(outputs.shape)
-            return super().sums(features, outputs)
-
-        def validation_sums(self, features, outputs):
-            weights = row_weights(features)
-            margins = tf.abs(outputs[:, 0] - outputs[:, 1])
-            return {"margin": (tf.reduce_sum(weights * margins), tf.reduce_sum(weights))}
-
-    short = toy.settings(data, task={"epochs": 0.25, "batching": "fixed"}, trainer={"steps_per_loop": 1})
-    metrics = finetune(short, Apart, toy.strategy(), str(tmp_path / "run"))
-    assert metrics.keys() == {"margin", "accuracy"} and metrics["margin"] > 0
-    assert len(seen) == 2  # steps, and no evaluation
-
-
 @pytest.mark.integration
 def test_a_nan_gradient_with_a_finite_loss_stops_the_run(data, tmp_path):
     class Steep(toy.ToyTask):
@@ -317,21 +274,32 @@ def test_a_nan_gradient_with_a_finite_loss_stops_the_run(data, tmp_path):
             return {"loss": (loss + tf.sqrt(0.0 * loss), count)}
 
     options = toy.settings(data, trainer={"steps_per_loop": 1, "max_skipped_steps": 2})
-    with pytest.raises(Diverged, match="3 steps in a row.*step 0, the model's outputs are finite for all"):
-        finetune(options, Steep, toy.strategy(), str(tmp_path / "run"))
-    assert not list((tmp_path / "run").glob("ckpt-*"))
+    results = seeds.finetune_seeds(options, Steep, toy.strategy(), str(tmp_path / "runs"), 2)
+    said = "^diverged.*3 steps in a row.*step 0, the model's outputs are finite for all.*Lower learning_rate"
+    assert [bool(re.search(said, result.problem, re.DOTALL)) for result in results] == [True, True], results
+    assert not list((tmp_path / "runs").rglob("ckpt-*"))
 
 
-@pytest.mark.integration
-def test_divergence_stops_the_run_before_bad_weights_are_saved(data, tmp_path):
-    wild = {"trainer": {"optimizer_config": {"learning_rate": 1e30, "clip_norm": 0.0}}}
-    with pytest.raises(Diverged, match="Lower learning_rate"):
-        toy.run(data, tmp_path / "run", **wild)
-    assert not list((tmp_path / "run").glob("ckpt-*"))
-    results = seeds.finetune_seeds(
-        toy.settings(data, **wild), toy.ToyTask, toy.strategy(), str(tmp_path / "runs"), 2
-    )
-    assert all(result.problem.startswith("diverged") for result in results)
+@pytest.mark.parametrize(
+    ("task", "name", "changes"),
+    [
+        ("classification", "labels", {"labels": ["b", "a"]}),
+        ("classification", "kind", {"kind": "multi_label", "metrics": ["micro_f1"]}),
+        ("tagging", "labels", {"labels": ["O", "B-Z", "I-Z"]}),
+        ("ranking", "relevant_from", {"relevant_from": 2}),
+        ("choice", "num_choices", {"num_choices": 4}),
+    ],
+)
+def test_sets_that_differ_in_what_must_agree_are_refused(tmp_path, small_tokenizer, task, name, changes):
+    for split in ("train", "dev"):
+        examples = write_set(tmp_path / split, small_tokenizer, task)
+        examples.settings.update(changes if split == "dev" else {})
+        examples.save()
+    params = exp_factory.get_exp_config(task_registry.entry_for_set(examples).experiment).task
+    params.train_data.input_path = str(tmp_path / "train")
+    params.validation_data.input_path = str(tmp_path / "dev")
+    with pytest.raises(UserError, match=f"{name} of .* is .*, but the model is for"):
+        task_factory.get_task_cls(type(params))(params)
 
 
 def test_what_does_not_fit_is_refused(data, run, registered, tmp_path, small_tokenizer):

@@ -140,28 +140,14 @@ def test_more_new_layers_than_there_are_or_no_checkpoint_is_refused(data, pretra
 
 
 @pytest.mark.integration
-def test_a_run_with_new_layers_resumes_bit_for_bit(data, tmp_path):
+def test_a_run_with_new_layers_is_opened_and_resumed_by_its_setting_alone(data, tmp_path):
     save_model(built(1, settings(data)), str(tmp_path / "pretrained"))
-
-    def run(name, layers=1):
-        params = settings(data, tmp_path / "pretrained")
-        params.override({"task": {"reinit_layers": layers, "epochs": 1.0},
-                         "trainer": {"steps_per_loop": 2, "checkpoint_interval": 2}})  # fmt: skip
-        finetune(params, toy.ToyTask, tf.distribute.OneDeviceStrategy("CPU:0"), str(tmp_path / name))
-        reader = tf.train.load_checkpoint(str(tmp_path / name / "ckpt-4"))
-        return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
-
-    undisturbed = run("run")
-    assert yaml.safe_load((tmp_path / "run" / "params.yaml").read_text())["task"]["reinit_layers"] == 1
-    for path in (tmp_path / "run").glob("ckpt-4*"):
-        path.unlink()
-    index = tmp_path / "run" / "checkpoint"
-    index.write_text(index.read_text().replace('path: "ckpt-4"', 'path: "ckpt-2"'))
-    resumed = run("run")
-    assert resumed.keys() == undisturbed.keys()
-    for name, value in undisturbed.items():
-        np.testing.assert_array_equal(value, resumed[name], name)
-    with pytest.raises(UserError, match="task.reinit_layers: 1 there, 0 now"):
-        run("run", layers=0)
+    params = settings(data, tmp_path / "pretrained")
+    params.override({"task": {"reinit_layers": 1, "epochs": 0.25}})
+    arguments = toy.ToyTask, tf.distribute.OneDeviceStrategy("CPU:0"), str(tmp_path / "run")
+    finetune(params, *arguments)
     with tasks.registered(toy.ENTRY):
         prediction.Run.open(str(tmp_path / "run"), "")  # which knows of no init_checkpoint
+    params.task.reinit_layers = 0
+    with pytest.raises(UserError, match="task.reinit_layers: 1 there, 0 now"):
+        finetune(params, *arguments)

@@ -84,7 +84,9 @@ def test_folders_that_tensorflow_takes_as_patterns_are_refused(run, registered, 
         open_checkpoint(opened.checkpoint("last"))
 
 
-def test_an_interrupted_prediction_resumes(run, registered, data, tmp_path, monkeypatch):
+def test_an_interrupted_prediction_resumes_but_from_no_damaged_pieces(
+    run, registered, data, tmp_path, monkeypatch
+):
     monkeypatch.setattr(prediction, "_STEPS_KEPT", 2)
     opened = prediction.Run.open(str(run[0]), str(data / "dev"))
     done, limit = [], 5
@@ -109,8 +111,16 @@ def test_an_interrupted_prediction_resumes(run, registered, data, tmp_path, monk
     done = []
     (weights_file,) = (run[0] / BEST).glob("*.safetensors")
     os.utime(weights_file, ns=(0, 0))
-    predictor.predict(opened.checkpoint("best"), str(tmp_path / "pieces"))
+    best = predictor.predict(opened.checkpoint("best"), str(tmp_path / "pieces"))
     assert len(done) == 7  # other weights of the same name
+    piece = tmp_path / "pieces" / "rows-00000002.npz"
+    content = piece.read_bytes()
+    for damaged in (b"", content[:-9], content[:200] + b"?" + content[201:], b"?" + content[1:]):
+        piece.write_bytes(damaged)
+        done = []
+        again = predictor.predict(opened.checkpoint("best"), str(tmp_path / "pieces"))
+        assert done == [6, 3, 3, 3, 3, 3]  # the first two steps were kept
+        np.testing.assert_array_equal(again["logits"], best["logits"])
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -125,21 +135,6 @@ def test_nan_outputs_are_not_written_as_predictions(run, registered, data, monke
     monkeypatch.setattr(prediction, "load_into", load_beyond_all_numbers)
     with pytest.raises(UserError, match="best are NaN or infinite for 21 of 21 .* computed in float32"):
         prediction.Predictor(opened, toy.strategy(), 8).predict(opened.checkpoint("best"))
-
-
-def test_damaged_stored_predictions_are_recomputed(run, registered, data, tmp_path, monkeypatch):
-    monkeypatch.setattr(prediction, "_STEPS_KEPT", 2)
-    opened, done = prediction.Run.open(str(run[0]), str(data / "dev")), []
-    predictor = prediction.Predictor(opened, toy.strategy(), 3, done.append)
-    whole = predictor.predict(opened.checkpoint("best"), str(tmp_path))
-    piece = tmp_path / "rows-00000002.npz"
-    content = piece.read_bytes()
-    for damaged in (b"", content[:-9], content[:200] + b"?" + content[201:], b"?" + content[1:]):
-        piece.write_bytes(damaged)
-        done.clear()
-        again = predictor.predict(opened.checkpoint("best"), str(tmp_path))
-        assert done == [6, 3, 3, 3, 3, 3]  # the first two steps were kept
-        np.testing.assert_array_equal(again["logits"], whole["logits"])
 
 
 def test_best_weights_without_metrics_are_not_a_checkpoint(run, registered, data, tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Runs of several seeds: their table, and what is said of those that failed or learned nothing."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -10,27 +11,24 @@ from xlnet_tf.tasks import seeds
 
 
 @pytest.mark.integration
-def test_the_median_over_seeds_counts_a_failed_seed_as_worst(data, tmp_path):
-    params = toy.settings(data, task={"epochs": 1.0})
-    results = seeds.finetune_seeds(params, toy.ToyTask, toy.strategy(), str(tmp_path / "runs"), num_seeds=2)
+def test_the_median_over_seeds_counts_a_failed_seed_as_worst_and_what_learns_nothing_is_flagged(
+    data, tmp_path
+):
+    still = toy.settings(data, trainer={"optimizer_config": {"learning_rate": 0.0}}, task={"epochs": 2.0})
+    results = seeds.finetune_seeds(still, toy.ToyTask, toy.strategy(), str(tmp_path / "runs"), num_seeds=2)
     assert [result.seed for result in results] == [0, 1]
+    assert {result.problem for result in results} == {"learned nothing: the loss did not fall"}
     losses = [result.last["loss"] for result in results]
     assert len(set(losses)) == 2
-    assert f"{np.median(losses):.4f}" in seeds.table(results).splitlines()[-1]
+    assert f"{np.median(losses):.4f}" in seeds.table(results)
     assert json.loads((tmp_path / "runs" / "seeds.json").read_text())[1]["last"]["loss"] == losses[1]
 
     failed = [seeds.Result(seed, "accuracy", {}, {}, "diverged") for seed in (3, 4, 5)]
+    results = [dataclasses.replace(result, problem="", advice="") for result in results]
     header, *_, medians, _, _, problem = seeds.table(failed + results).splitlines()
     assert header.split()[1:] == ["best", "accuracy", "accuracy", "loss"]
     assert medians.split() == ["median", "-inf", "-inf", "nan"]  # -inf would be the best loss
     assert problem == "seed 5: diverged"
-
-
-@pytest.mark.integration
-def test_a_run_that_learns_nothing_is_flagged(data, tmp_path):
-    still = toy.settings(data, trainer={"optimizer_config": {"learning_rate": 0.0}}, task={"epochs": 2.0})
-    (result,) = seeds.finetune_seeds(still, toy.ToyTask, toy.strategy(), str(tmp_path / "run"))
-    assert result.problem == "learned nothing: the loss did not fall"
 
     class Constant(toy.ToyTask):
         """The best that one answer for all texts gets is more than this run will."""

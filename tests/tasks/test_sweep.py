@@ -175,7 +175,6 @@ def test_two_variants_of_one_folder_are_refused(tmp_path, settings):
 
 
 def begun(folder, batching):
-    """Makes a run's folder that says how its batches are made."""
     folder.mkdir(parents=True)
     (folder / "params.yaml").write_text(f"task: {{batching: {batching}}}\n")
 

@@ -13,25 +13,6 @@ from xlnet_tf.text.cleaning import CleaningConfig, clean_text, clean_texts
 CONFIGS = st.builds(CleaningConfig, *[st.booleans()] * 4)
 
 
-@pytest.mark.parametrize(
-    ("text", "settings", "expected"),
-    [
-        ("  a \t b\u3000c\n", {}, "a b c"),
-        ("  a  b ", {"collapse_whitespace": False}, "  a  b "),
-        ("``so'' it's", {}, '"so" it\'s'),
-        ("``so''", {"normalize_quotes": False}, "``so''"),
-        ("Café naïve ﬁn", {}, "Cafe naive fin"),
-        ("Café ﬁn", {"keep_accents": True}, "Café ﬁn"),
-        ("ÀB", {"lower": True}, "ab"),
-        ("ÀB", {"lower": True, "keep_accents": True}, "àb"),
-        ("ΟΔΟΣ ΟΔΟΣ", {"lower": True}, "οδος οδος"),
-        ("", {}, ""),
-    ],
-)
-def test_rules(text, settings, expected):
-    assert clean_text(text, CleaningConfig(**settings)) == expected
-
-
 @settings(deadline=None)
 @given(st.text(), CONFIGS)
 def test_a_text_is_cleaned_as_defined(text, config):

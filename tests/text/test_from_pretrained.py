@@ -73,6 +73,11 @@ def test_tokenizer_json_alone_is_the_same_tokenizer(tmp_path, small_tokenizer, c
     assert not tokenizer.piece_table.splits_like(small_tokenizer.piece_table)
 
 
+NEVER = {"type": "Metaspace", "prepend_scheme": "never"}
+NO_PREFIX = {"type": "Sequence", "pretokenizers": [{"add_prefix_space": False}]}
+OTHER = {"model": {"type": "Unigram", "vocab": [["a", 0.0]]}, "added_tokens": []}
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -81,18 +86,9 @@ def test_tokenizer_json_alone_is_the_same_tokenizer(tmp_path, small_tokenizer, c
         ({"model": {"type": "Unigram"}}, r"is not as Hugging Face's .* write it \(KeyError\('vocab'\)"),
         ({"model": {"type": "Unigram", "vocab": []}}, "its first pieces are none, expected <unk>"),
         ({"added_tokens": [{"id": 90, "content": "<x>"}]}, "adds '<x>' to the model's 90 pieces: expected"),
-        (
-            {"pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "never"}},
-            "tokenizer.json was trained with add_dummy_prefix=false, so its pieces do not show",
-        ),
-        (
-            {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"add_prefix_space": False}]}},
-            "tokenizer.json was trained with add_dummy_prefix=false",
-        ),
-        (
-            {"model": {"type": "Unigram", "vocab": [["a", 0.0]]}, "added_tokens": []},
-            "tokenizer.json is not an XLNet tokenizer: its first pieces are a, expected <unk>, <s>",
-        ),
+        ({"pre_tokenizer": NEVER}, "json was trained with add_dummy_prefix=false, so its pieces do not show"),
+        ({"pre_tokenizer": NO_PREFIX}, "tokenizer.json was trained with add_dummy_prefix=false"),
+        (OTHER, "is not an XLNet tokenizer: its first pieces are a, expected <unk>, <s>"),
     ],
 )
 def test_another_tokenizer_json_is_named(tmp_path, small_tokenizer, fields, message):
@@ -108,18 +104,15 @@ def test_another_tokenizer_json_is_named(tmp_path, small_tokenizer, fields, mess
 def test_errors_of_a_folder_are_named(folder):
     with pytest.raises(FileNotFoundError, match="nowhere does not exist: expected a folder with spiece.mo"):
         XLNetTokenizer.from_pretrained(folder / "nowhere")
-    (folder / "tokenizer_config.json").write_text('{"do_lower_case": "yes"}')
-    with pytest.raises(UserError, match="'lower' is 'yes'; expected true or false"):
-        XLNetTokenizer.from_pretrained(folder)
-    (folder / "manifest.json").write_text("{}")
-    with pytest.raises(UserError, match="manifest.json has no 'cleaning'"):
-        XLNetTokenizer.from_pretrained(folder)
-    (folder / "manifest.json").write_text("[1")
-    with pytest.raises(UserError, match="manifest.json is not JSON"):
-        XLNetTokenizer.from_pretrained(folder)
-    (folder / "spiece.model").unlink()
-    with pytest.raises(UserError, match="has no spiece.model: copy"):
-        XLNetTokenizer.from_pretrained(folder)
+    for name, content, message in (
+        ("tokenizer_config.json", '{"do_lower_case": "yes"}', "'lower' is 'yes'; expected true or false"),
+        ("manifest.json", "{}", "manifest.json has no 'cleaning'"),
+        ("manifest.json", "[1", "manifest.json is not JSON"),
+        ("spiece.model", None, "has no spiece.model: copy"),
+    ):
+        (folder / name).write_text(content) if content else (folder / name).unlink()
+        with pytest.raises(UserError, match=message):
+            XLNetTokenizer.from_pretrained(folder)
 
 
 def test_texts_become_packed_rows(small_tokenizer):
@@ -135,9 +128,12 @@ def test_texts_become_packed_rows(small_tokenizer):
             np.testing.assert_array_equal(features["input_mask"][row], expected.input_ids != PAD_ID)
 
 
-def test_no_texts_give_no_rows(small_tokenizer):
+def test_no_texts_give_no_rows_and_arrays_are_lists(small_tokenizer):
     for pairs in (None, []):
         assert {array.shape for array in small_tokenizer([], pairs, seq_len=9).values()} == {(0, 9)}
+    texts = invent_texts(3)
+    rows = [small_tokenizer(one)["input_word_ids"] for one in (np.array(texts, object), texts)]
+    np.testing.assert_array_equal(*rows)
 
 
 def test_cut_texts_are_counted(small_tokenizer, monkeypatch):
@@ -169,21 +165,9 @@ def test_a_table_is_not_taken_for_the_names_of_its_columns(small_tokenizer):
         small_tokenizer(table)
 
 
-def test_arrays_of_texts_are_lists_of_texts(small_tokenizer):
-    texts = invent_texts(3)
-    np.testing.assert_array_equal(
-        small_tokenizer(np.array(texts, object))["input_word_ids"], small_tokenizer(texts)["input_word_ids"]
-    )
-
-
 @pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ({"return_tensors": "tf"}, "unknown option return_tensors: leave it out"),
-        ({"lower": True}, "unknown option lower; expected some of cleaning"),
-    ],
+    ("name", "message"), [("return_tensors", ": leave it out"), ("lower", "; expected some of cleaning")]
 )
-def test_options_of_other_tokenizers_are_answered(tmp_path, small_tokenizer, option, message):
-    small_tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(UserError, match=message):
-        XLNetTokenizer.from_pretrained(tmp_path, **option)
+def test_options_of_other_tokenizers_are_answered(folder, name, message):
+    with pytest.raises(UserError, match=f"unknown option {name}{message}"):
+        XLNetTokenizer.from_pretrained(folder, **{name: True})

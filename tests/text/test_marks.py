@@ -32,11 +32,6 @@ def test_marks_are_counted_by_script(text, script, count):
     assert (script in SCRIPTS_WITH_MARKS) == (script != "OTHER")
 
 
-def test_text_that_keeps_all_counts_nothing():
-    texts = ["plain", "\ud55c\uad6d\uc5b4", "\u4eca\u5929\u5929\u6c14\u5f88\u597d\u3002", "\U0001f600"]
-    assert count_dropped_marks(texts) == {} == count_dropped_marks([])
-
-
 @pytest.fixture
 def warned(caplog):
     """Returns a function that gives the warnings of texts before they are cleaned, with some settings."""
@@ -52,11 +47,7 @@ def warned(caplog):
 @pytest.mark.parametrize(
     "text,script,examples",
     [
-        (
-            "\u00dcber die sch\u00f6ne Br\u00fccke.",
-            "3 LATIN",
-            "\u00dcber -> Uber, sch\u00f6ne -> schone, Br\u00fccke -> Brucke",
-        ),
+        ("\u00dcber die Br\u00fccke.", "2 LATIN", "\u00dcber -> Uber, Br\u00fccke -> Brucke"),
         ("u\u0308ber", "1 LATIN", "\u00fcber -> uber"),  # a letter and its mark
         ("\u0441\u0432\u043e\u0439", "1 CYRILLIC", "\u0441\u0432\u043e\u0439 -> \u0441\u0432\u043e\u0438"),
         ("\u03ae", "1 GREEK", "\u03ae -> \u03b7"),
@@ -73,6 +64,8 @@ def test_letters_that_lose_a_mark_are_warned_of(warned, text, script, examples, 
 def test_a_name_of_another_script_and_marks_without_a_letter_give_no_warning(warned):
     assert not warned(["a plain text of a thousand characters " * 40, "Caf\u00e9"])
     assert not warned(["\ufdfa", "\u05e9\u05c1\u05dc\u05d5\u05dd"]) and not warned([])
+    texts = ["plain", "\ud55c\uad6d\uc5b4", "\u4eca\u5929\u5929\u6c14\u5f88\u597d\u3002", "\U0001f600"]
+    assert count_dropped_marks(texts) == {} == count_dropped_marks([])
 
 
 def test_every_block_of_a_long_text_counts(warned):

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import invent_texts
-from tests.text.test_tokenizer import hostile_texts
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.cleaning import CleaningConfig, clean_text
 from xlnet_tf.text.offsets import clean_with_offsets, encode_with_offsets
@@ -77,37 +76,6 @@ def test_cleaning_with_offsets_is_cleaning(text, cleaning):
 @settings(max_examples=400, deadline=None)
 def test_spans_of_any_text(model_proto, text, cleaning):
     check_spans(XLNetTokenizer(model_proto=model_proto, cleaning=cleaning), text)
-
-
-@pytest.mark.parametrize("lower", [False, True])
-@pytest.mark.parametrize("keep_accents", [False, True])
-def test_hostile_texts(shared, lower, keep_accents):
-    tokenizer = XLNetTokenizer(
-        shared("data/xlnet_cased/spiece.model"),
-        cleaning=CleaningConfig(lower=lower, keep_accents=keep_accents),
-    )
-    for text in hostile_texts(200, seed=2):
-        check_spans(tokenizer, text)
-
-
-def test_spans_match_manual_offsets(model_proto):
-    tokenizer = XLNetTokenizer(model_proto=model_proto)
-    text = "  Cafe\u0301  \u00bd ``ba''  5,\n"
-    _, begins, ends = encode_with_offsets(tokenizer, text)
-    pieces = tokenizer.encode_pieces(text)
-    spans = [text[begin:end] for begin, end in zip(begins, ends)]
-    assert "".join(pieces) == '\u2581Cafe\u25811\u20442\u2581"ba"\u25815,'
-    together = "".join(
-        span for index, span in enumerate(spans) if not index or begins[index] >= ends[index - 1]
-    )
-    assert together == "Cafe\u0301\u00bd``ba''5,"
-    assert spans[-1] == "," and spans[-2] == "5"
-
-
-def test_texts_without_pieces(small_tokenizer):
-    for text in ("", " ", "\u3000\t"):
-        ids, begins, ends = encode_with_offsets(small_tokenizer, text)
-        assert ids == [] and begins.shape == ends.shape == (0,)
 
 
 def test_pieces_that_do_not_spell_the_text(small_tokenizer, monkeypatch):

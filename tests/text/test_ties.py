@@ -12,6 +12,7 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 
+from tests.text.test_tokenizer import with_bytes
 from xlnet_tf.errors import UserError
 from xlnet_tf.text import ties
 from xlnet_tf.text.graph.tokenizer import GraphTokenizer
@@ -100,11 +101,7 @@ def test_the_search_equals_the_pinned_release(shared, model):
 
 
 def test_the_search_spells_unknown_characters_in_bytes(small_tokenizer):
-    model = ModelProto.FromString(small_tokenizer.model_proto)
-    model.trainer_spec.byte_fallback = True
-    for byte in range(256):
-        model.pieces.add(piece=f"<0x{byte:02X}>", type=ModelProto.SentencePiece.BYTE)
-    tokenizer = XLNetTokenizer(model_proto=model.SerializeToString())
+    tokenizer = XLNetTokenizer(model_proto=with_bytes(small_tokenizer))
     processor, text = tokenizer._processor, "ba 文😀 ne"
     assert TieSearch(tokenizer.piece_table).ids(processor.normalize(text)) == processor.encode(text)
 

@@ -106,26 +106,28 @@ def test_results_are_those_of_transformers(tmp_path, any_tokenizer, cleaning):
 
 def test_encode_of_one_text_of_many_and_of_pairs(small_tokenizer):
     one, two = invent_texts(2, seed=5)
-    ids = small_tokenizer.encode(one)
-    assert small_tokenizer.encode([one, two]) == [ids, small_tokenizer.encode(two)]
+    ids, second = small_tokenizer.encode(one), small_tokenizer.encode(two)
+    assert small_tokenizer.encode([one, two]) == [ids, second]
     assert small_tokenizer.tokenize(one) == small_tokenizer.convert_ids_to_tokens(ids)
     assert small_tokenizer.convert_tokens_to_ids(small_tokenizer.tokenize(one)) == ids
     assert small_tokenizer.encode(one, add_special_tokens=True) == [*ids, 4, 3]
-    pair = small_tokenizer.encode(one, two, add_special_tokens=True)
-    assert pair == [*ids, 4, *small_tokenizer.encode(two), 4, 3]
+    assert small_tokenizer.encode(one, two, add_special_tokens=True) == [*ids, 4, *second, 4, 3]
     assert small_tokenizer.encode(one, truncation=True, max_length=2) == ids[:2]
-    assert small_tokenizer.encode(["ba", one], padding=True)[0] == [5] * (
-        len(ids) - 1
-    ) + small_tokenizer.encode("ba")
+    padded = small_tokenizer.encode(["ba", one], padding=True)[0]
+    assert padded == [5] * (len(ids) - 1) + small_tokenizer.encode("ba")
     with pytest.raises(UserError, match="need max_length"):
         small_tokenizer.encode(one, truncation=True)
     with pytest.raises(UserError, match="give add_special_tokens=True"):
         small_tokenizer.encode(one, two)
 
 
-def test_one_text_is_a_batch_of_one(small_tokenizer):
+def test_one_text_is_a_batch_of_one_and_empty_ones_are_padded_to_the_longest(small_tokenizer):
     for name, rows in small_tokenizer("ba ne", "tor", max_length=9).items():
         np.testing.assert_array_equal(rows, small_tokenizer(["ba ne"], ["tor"], seq_len=9)[name])
+    for padding in ("longest", False):
+        assert small_tokenizer([""], padding=padding)["input_word_ids"].tolist() == [[5, 4, 3]]
+    assert small_tokenizer("", "", padding=True)["input_word_ids"].tolist() == [[5, 4, 4, 3]]
+    assert small_tokenizer([], padding=True)["input_word_ids"].shape[0] == 0
 
 
 def test_without_truncation_nothing_is_cut(small_tokenizer):
@@ -149,20 +151,13 @@ def test_decode_spells_special_tokens_out_if_it_is_asked_to(small_tokenizer):
 
 def test_ids_may_be_tensors(small_tokenizer):
     ids = small_tokenizer.encode("ba ne")
-    assert small_tokenizer.decode(tf.constant(ids)) == "ba ne"
-    assert small_tokenizer.decode(tf.constant([ids])) == ["ba ne"]
+    pieces = small_tokenizer.convert_ids_to_tokens(ids)
+    for given, text in ((ids, "ba ne"), ([ids], ["ba ne"])):
+        assert small_tokenizer.decode(tf.constant(given)) == text
     assert small_tokenizer.batch_decode(tf.constant([ids]), skip_special_tokens=True) == ["ba ne"]
     assert small_tokenizer.decode(tf.ragged.constant([ids, ids[:1]])) == ["ba ne", "ba"]
-    pieces = small_tokenizer.convert_ids_to_tokens(ids)
     assert small_tokenizer.convert_ids_to_tokens(tf.constant(ids)) == pieces
     assert small_tokenizer.convert_ids_to_tokens(tf.constant(ids[0])) == pieces[0]
-
-
-def test_empty_texts_alone_are_padded_to_the_longest(small_tokenizer):
-    for padding in ("longest", False):
-        assert small_tokenizer([""], padding=padding)["input_word_ids"].tolist() == [[5, 4, 3]]
-    assert small_tokenizer("", "", padding=True)["input_word_ids"].tolist() == [[5, 4, 4, 3]]
-    assert small_tokenizer([], padding=True)["input_word_ids"].shape[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -50,10 +50,7 @@ def test_best_way_and_its_lead(texts):
         assert lead == 0 or row == best[1]
 
 
-def test_leads_of_a_tie_and_of_a_single_way():
-    assert split(["aba", "ab", "a"])[1] == [0, 0.5, np.inf]
-
-
-def test_unknown_characters():
+def test_ties_single_ways_and_unknown_characters():
     """A character that is not a piece counts as one, and may be part of a longer piece."""
+    assert split(["aba", "ab", "a"])[1] == [0, 0.5, np.inf]
     assert split(["文a", "xy", "x"])[0] == [["?", "a"], ["xy"], ["?"]]

@@ -23,10 +23,3 @@ def test_each_word_is_predicted_once_with_most_context(lengths, room, data):
 
 def _context(lengths, window, word):
     return min(sum(lengths[window.start : word]), sum(lengths[word + 1 : window.stop]))
-
-
-def test_half_strides_leave_a_quarter_of_a_window_around_each_word():
-    found = windows([1] * 1000, room=100, stride=50)
-    assert len(found) == 19
-    contexts = [_context([1] * 1000, w, i) for w in found for i in range(w.predict_start, w.predict_stop)]
-    assert min(contexts[25:-25]) == 25

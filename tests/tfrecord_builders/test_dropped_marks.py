@@ -33,16 +33,12 @@ def build(name, folder, tokenizer, keep_accents):
     (folder / "rows.jsonl").write_text(json.dumps({"text": f"{TEXT}\n" * 9}))
     text = [str(folder / "rows.jsonl")]
     if name == "tokenizer":
-        cleaning = CleaningConfig(keep_accents=keep_accents)
-        prefix = folder / f"kept {keep_accents}" / "spiece"
+        cleaning, prefix = CleaningConfig(keep_accents=keep_accents), folder / f"kept {keep_accents}/spiece"
         train(corpus.CorpusOptions(input=text), prefix, 32, cleaning=cleaning)
     else:
-        options = {"tokenizer": str(tokenizer), "output_dir": str(folder / "records"), "overwrite": True}
-        build_sets(
-            PretrainingOptions(
-                input=text, seq_len=32, stream_segments=1, keep_accents=keep_accents, **options
-            )
-        )
+        files = {"input": text, "tokenizer": str(tokenizer), "output_dir": str(folder / "records")}
+        options = {"seq_len": 32, "stream_segments": 1, "num_workers": 1, "overwrite": True}
+        build_sets(PretrainingOptions(**files, **options, keep_accents=keep_accents))
 
 
 @pytest.mark.parametrize("name", [*ROWS, "pretraining", "tokenizer"])

@@ -8,7 +8,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
 
 PAIR_COLUMNS = "query\tpassage\trelevance\n"
-NOWHERE = question("a?", "nowhere", 0)
+NOWHERE, TAGGED = question("a?", "nowhere", 0), {"tokens": ["ka"], "tags": ["O"]}
 WITH_ANSWER = "no answer, expected one for each training question"
 
 
@@ -29,10 +29,7 @@ def ranking(train, **options):
 
 
 WRONG = [
-    (
-        classification(kind="ranking"),
-        "kind is 'ranking', expected one of classification, regression, multi_label",
-    ),
+    (classification(kind="ranking"), "kind is 'ranking', expected one of classification, regression, multi"),
     (classification(truncation="start"), "truncation is 'start', expected one of end, middle"),
     (classification(metrics=["bleu"]), "metric 'bleu' is not for classification, which has accuracy"),
     (classification(metrics=["f1"]), "f1 needs two labels, here are 3"),
@@ -40,10 +37,7 @@ WRONG = [
     (classification(label_column=["a", "b"]), r"several label columns \(a, b\) are for --kind=multi_label"),
     (classification(text_column=["body"]), r"train\.csv:2: there is no column 'body', only text, label"),
     (classification(labels=["bad", "good"]), r"train\.csv:5: unknown label 'so-so'; known are bad, good"),
-    (
-        classification(labels=["bad", "good", "bad"]),
-        "--labels are bad, good, bad; expected at least 2, each of",
-    ),
+    (classification(labels=["bad", "good", "bad"]), "are bad, good, bad; expected at least 2, each of"),
     (classification(labels=["bad"]), "--labels are bad; expected at least 2"),
     (classification(labels=["1", "2"], kind="regression"), r"--labels \(1, 2\) are for classes"),
     (classification(seq_len=2), "seq_len is 2"),
@@ -51,10 +45,7 @@ WRONG = [
     (classification(preset="sst-2"), "--preset=sst-2 knows its files: leave out --train"),
     (classification(preset="sst-3"), "preset is 'sst-3', expected one of cola, sst-2"),
     (classification(data_dir="glue"), "give --train .* or --preset and --data_dir"),
-    (
-        classification(train="text,label\nka,good\n"),
-        "only the label good in column 'label'; expected at least 2",
-    ),
+    (classification(train="text,label\nka,good\n"), "only the label good in column 'label'; expected at"),
     (classification(dev="text,label\n"), r"dev\.csv has no rows"),
     (("classification", {"test": CLASSES}), "without --train, the labels are not known: give --labels"),
     (("classification", {"preset": "sst-2"}), "needs --data_dir"),
@@ -65,19 +56,10 @@ WRONG = [
     (tagging(dev="\n"), r"no sentences in .*dev.txt"),
     (tagging("ka O\n"), r"no entities in .*train.txt"),
     (tagging("ka O\nto N\n"), r"train.txt:2: the tag is 'N', expected O, .* column \(--tag_column"),
-    (
-        tagging([{"tokens": ["ka", "to"], "tags": [0, 3]}]),
-        "jsonl:1: the tag is '0', .*for numbers write the names",
-    ),
+    (tagging([{"tokens": ["ka", "to"], "tags": [0, 3]}]), "jsonl:1: the tag is '0', .*for numbers write"),
     (tagging([{"tokens": ["ka"], "tags": None}]), r"train.jsonl:1: no tags"),
-    (
-        tagging([{"id": 1, "tokens": ["ka"], "ner_tags": [1]}]),
-        r"train.jsonl:1: no tags among the fields id, tokens, ner_tags\. .*--tags_column.*for numbers",
-    ),
-    (
-        tagging(dev=[{"tokens": ["ka"], "tags": ["O"]}], tags_column="labels"),
-        r"dev.jsonl:1: no tags among the fields tokens, tags\. .*'labels' \(--tags_column",
-    ),
+    (tagging([{"tokens": ["ka"], "ner": [1]}]), r"fields tokens, ner\. .*--tags_column.*for numbers"),
+    (tagging(dev=[TAGGED], tags_column="labels"), r"dev.jsonl:1: no tags .*'labels' \(--tags_column"),
     (tagging([{"text": "ka", "spans": []}]), r"train.jsonl:1: no tags among the fields text, spans"),
     (tagging([{"tokens": ["ka"], "tags": ["-100"]}]), r"train.jsonl:1: the tag is '-100'.*for numbers"),
     (tagging("ka B-X\nto X\n"), r"train.txt:2: the tag is 'X', expected O, B-TYPE, I-TYPE"),
@@ -98,10 +80,7 @@ WRONG = [
     (race({"context": "Ka.", "options": ["a", "b", "c"]}), r"train.jsonl:2.*question"),
     (race({**ARTICLE, "options": ["tomi", "velan"]}), r"train.jsonl:2 question 1: options are tomi"),
     (race({**ARTICLE, "options": [["a", 1], []]}), r"train.jsonl:2 question 1: .* expected a list"),
-    (
-        race({**OWN, "options": [{"text": "a"}] * 3}),
-        r'train.jsonl:2: options are {"text": "a"}, .* list of texts',
-    ),
+    (race({**OWN, "options": [{"text": "a"}] * 3}), r'jsonl:2: options are {"text": "a"}, .* list of texts'),
     (race({**OWN, "options": []}), r"train.jsonl:2: there are no options"),
     (race({**ARTICLE, "answers": ["A"]}), r"train.jsonl:2: 2 questions, 2 lists of options and 1 answers"),
     (race(max_qa_len=128), "max_qa_len is 128, expected 1 to 44"),
@@ -109,10 +88,7 @@ WRONG = [
     (ranking(PAIR_COLUMNS + "ka\tto\tyes\n"), r"train.tsv:2: the relevance is 'yes'"),
     (ranking(PAIR_COLUMNS + "ka\tto\t-1\n"), r"train.tsv:2: the relevance is '-1'"),
     (ranking(PAIR_COLUMNS + "ka\tto\t1\nka\tmi\n"), r"train.tsv:3: 2 fields where there are 3"),
-    (
-        ranking("query_id\tquery\tpassage\trelevance\n1\tka\tto\t1\n1\tmi\tto\t1\n"),
-        r"train.tsv:3: query 1 is 'mi', but 'ka' in .*train.tsv:2",
-    ),
+    (ranking(f"query_id\t{PAIR_COLUMNS}1\tka\tto\t1\n1\tmi\tto\t1\n"), "tsv:3: query 1 is 'mi', but 'ka' in"),
     (ranking(PAIR_COLUMNS), r"train.tsv gives no examples: it is empty"),
     (ranking(PAIR_COLUMNS + "ka\tto\t0\n"), r"no examples: query without a relevant passage \(1\)"),
     (("ranking", {"dev": "/x", "format": "msmarco"}), "format is 'msmarco', expected one of table"),
@@ -120,23 +96,11 @@ WRONG = [
     (("ranking", {"train": "/x", "format": "trec", "collection": "c", "run": "r"}), "needs --qrels"),
     (("ranking", {"dev": "/x", "run": "r"}), "are for format=trec and beir, not table"),
     (("ranking", {"dev": "/x", "max_query_len": 29}), "max_query_len is 29, expected 1 to 28"),
-    (
-        ("squad", {"dev": "/x", "seq_len": 20, "max_question_len": 17}),
-        "max_question_len is 17, expected 1 to 16",
-    ),
+    (("squad", {"dev": "/x", "seq_len": 20, "max_question_len": 17}), "question_len is 17, expected 1 to 16"),
     (("squad", {"dev": "/x", "stride": 0}), "stride is 0"),
-    (
-        ("squad", {"dev": "/x", "segment_len": 15}),
-        "segment_len is 15, expected a divisor of seq_len 40 that is",
-    ),
-    (
-        ("squad", {"dev": "/x", "segment_len": 40}),
-        "segment_len is 40, expected a divisor of seq_len 40 that is",
-    ),
-    (
-        ("squad", {"dev": "/x", "segment_len": 10}),
-        "max_question_len is 8, expected 1 to 6, so that segment_len 10",
-    ),
+    (("squad", {"dev": "/x", "segment_len": 15}), "segment_len is 15, expected a divisor of seq_len 40"),
+    (("squad", {"dev": "/x", "segment_len": 40}), "segment_len is 40, expected a divisor of seq_len 40"),
+    (("squad", {"dev": "/x", "segment_len": 10}), "len is 8, expected 1 to 6, so that segment_len 10"),
     (("squad", {"dev": "/x", "segment_len": -1}), "segment_len"),
     (("squad", {"train": [NOWHERE]}), r"train.json gives no examples: answer not in the passage \(1\)"),
 ]

@@ -16,6 +16,7 @@ from run_scripts.common.estimates import training
 from tests.conftest import REPOSITORY
 from tests.helpers import fake_bucket
 from tests.helpers.training import toy
+from tests.helpers.training.alone import run_alone
 from tests.helpers.training.worker import settings
 from xlnet_tf.tasks.pretraining import task as pretraining
 
@@ -24,7 +25,6 @@ STEPS = 12
 
 
 def start(bucket) -> subprocess.Popen:
-    """Starts a run on gs://bucket/records."""
     return subprocess.Popen(
         [sys.executable, "-m", "tests.helpers.training.bucket_run", "gs://bucket", str(STEPS)],
         cwd=REPOSITORY,
@@ -111,9 +111,7 @@ def test_the_page_and_sizing_have_the_requests_of_a_reader(tmp_path):
     manifest = toy.make_records(tmp_path / "records", ((200, 180), (100, 90)), stream_segments=length)
     with fake_bucket.serving(tmp_path) as bucket:
         bucket.put(tmp_path / "records", "bucket/records")
-        environment = os.environ | bucket.environment | {"CUDA_VISIBLE_DEVICES": "-1"}
-        command = [sys.executable, "-c", _READ, str(rows), str(steps)]
-        subprocess.run(command, cwd=REPOSITORY, env=environment, check=True, capture_output=True)
+        run_alone("-c", _READ, rows, steps, **bucket.environment).check_returncode()
     streams = rows * -(-steps // length)
     shards = bucket.count("bucket/records/train-")
     assert streams * page_counts("a stream of records")[3] == shards["read"]

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from tests.conftest import REPOSITORY
 from tests.helpers.training import toy, toy_finetuning, worker
+from tests.helpers.training.alone import run_alone
 from tests.helpers.training.worker import settings
 from tests.test_signals import LINES
 from xlnet_tf.errors import Interrupted, UserError
@@ -42,15 +43,8 @@ def start(folder, model_dir, ending=(), task="pretraining"):
     processes = []
     for index in range(2):
         config = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
-        command = [
-            sys.executable,
-            "-m",
-            "tests.helpers.training.worker",
-            folder,
-            model_dir,
-            task,
-            *(ending if index else ()),
-        ]
+        program = ["-m", "tests.helpers.training.worker", folder, model_dir, task]
+        command = [sys.executable, *program, *(ending if index else ())]
         processes.append(
             subprocess.Popen(
                 [str(part) for part in command],
@@ -167,13 +161,7 @@ def test_two_hosts_fine_tune_as_one_does(tmp_path, small_tokenizer, batching):
 
 def assert_rehearsal(folder, rounds, *bucket):
     """Hosts die, hang and return, and the run ends with what an undisturbed one has, bit for bit."""
-    result = subprocess.run(
-        [sys.executable, "-m", "tests.helpers.training.rehearsal", str(folder), str(rounds), *bucket],
-        cwd=REPOSITORY,
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1"},
-        capture_output=True,
-        text=True,
-    )
+    result = run_alone("-m", "tests.helpers.training.rehearsal", folder, rounds, *bucket)
     assert result.returncode == 0, result.stderr[-2000:] + (folder / "log").read_text()[-3000:]
     assert len(re.findall("^disturbed-", result.stdout, re.MULTILINE)) == rounds, result.stdout
     expected = toy.tensors(folder / "undisturbed/ckpt-24")
@@ -225,9 +213,7 @@ def main(_):
 
 errors.run(main)
 """
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "TF_CONFIG": json.dumps(config)}
-    command = [sys.executable, "-c", program]
-    ended = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True)
+    ended = run_alone("-c", program, TF_CONFIG=json.dumps(config))
     assert (ended.returncode, ended.stderr.splitlines()[-1]) == (75, LINES[signal.SIGTERM][1].rstrip())
 
 
@@ -237,10 +223,7 @@ errors.run(main)
         ("", "TF_CONFIG is not set"),
         ("{cluster: 1}", "TF_CONFIG is '{cluster: 1}'"),
         ('{"cluster": {"worker": ["a:1", "b:1"]}}', "another index on each host"),
-        (
-            '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 2}}',
-            "'worker' 2 of 2 workers",
-        ),
+        ('{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 2}}', "2 of 2 workers"),
         ('{"cluster": {"worker": ["a:1", "b"]}, "task": {"type": "worker", "index": 0}}', "HOST:PORT"),
         ('{"cluster": {"worker": ["a:1", "a:1"]}, "task": {"type": "worker", "index": 0}}', "different ones"),
     ],

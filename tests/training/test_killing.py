@@ -1,14 +1,10 @@
 """Killed at random moments, writing of checkpoints included, a run ends as if nothing had been."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
-from tests.conftest import REPOSITORY
 from tests.helpers.training import toy
+from tests.helpers.training.alone import run_alone
 from tests.helpers.training.killing import FINETUNING
 from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.training.progress import read_history
@@ -23,13 +19,7 @@ def evaluations(model_dir) -> list[dict]:
 
 
 def assert_equal_runs(folder, layout, kills):
-    result = subprocess.run(
-        [sys.executable, "-m", "tests.helpers.training.killing", str(folder), layout, str(kills)],
-        cwd=REPOSITORY,
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1"},
-        capture_output=True,
-        text=True,
-    )
+    result = run_alone("-m", "tests.helpers.training.killing", folder, layout, kills)
     assert result.returncode == 0, (folder / "log").read_text()[-3000:] + result.stderr[-1000:]
     assert len(result.stdout.splitlines()) == kills, result.stdout
     expected = toy.tensors(newest(str(folder / "undisturbed")))
@@ -41,11 +31,6 @@ def assert_equal_runs(folder, layout, kills):
         for name, value in expected.items():
             np.testing.assert_array_equal(found[name], value, err_msg=f"{run.name}: {name}")
         assert evaluations(run) == evaluations(folder / "undisturbed")
-
-
-@pytest.mark.long  # killed once: test_pretraining.py, and stopped: test_finetuning.py
-def test_a_run_killed_twice_ends_bit_equal(tmp_path):
-    assert_equal_runs(tmp_path, "one", 2)
 
 
 @pytest.mark.long

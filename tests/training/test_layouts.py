@@ -1,34 +1,23 @@
 """The same numbers on any layout of devices and micro-batches, and after a resume."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
-from tests.conftest import REPOSITORY
+from tests.helpers.training.alone import run_alone
 
 
 def run_layouts(folder, *names):
     """Runs tests/helpers/training/layouts.py in a process that may set up devices; returns what it gives."""
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1"}
-    result = subprocess.run(
-        [sys.executable, "-m", "tests.helpers.training.layouts", str(folder), *names],
-        cwd=REPOSITORY, env=environment, capture_output=True, text=True,
-    )  # fmt: skip
+    result = run_alone("-m", "tests.helpers.training.layouts", folder, *names)
     assert result.returncode == 0, result.stderr[-3000:]
     return lambda name: np.load(folder / f"{name}.npz")
-
-
-OF_STEPS = ("losses", "norms")
 
 
 def assert_close(got, expected, steps):
     """The norms tell what AdamW and clipping hide: gradients that are all a multiple of the right ones."""
     np.testing.assert_allclose(got["losses"], expected["losses"][-steps:], atol=1e-5, rtol=0)
     np.testing.assert_allclose(got["norms"], expected["norms"][-steps:], atol=0, rtol=1e-5)
-    for name in set(got.files) - set(OF_STEPS):
+    for name in set(got.files) - {"losses", "norms"}:
         # By the size of each tensor: second moments, and gradients far below the head, are tiny.
         largest = np.abs(expected[name]).max()
         np.testing.assert_allclose(got[name], expected[name], atol=1e-5 * largest, rtol=0, err_msg=name)
@@ -43,15 +32,6 @@ def test_micro_batches_on_two_devices_equal_one_device(tmp_path):
     gradients = [name for name in one.files if name.startswith("gradient/")]
     assert len(gradients) > 30 and all(one[name].any() for name in gradients)
     assert_close(runs("two_accumulated"), one, 30)
-
-
-@pytest.mark.long  # on one device test_killing.py shows it
-def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(tmp_path):
-    runs = run_layouts(tmp_path, "saved", "resumed")
-    saved, resumed = runs("saved"), runs("resumed")
-    for name in resumed.files:
-        expected = saved[name][12:] if name in OF_STEPS else saved[name]
-        np.testing.assert_array_equal(resumed[name], expected, err_msg=name)
 
 
 @pytest.mark.long

@@ -15,19 +15,18 @@ def filled(rows=2, dtype=tf.float32):
     return memory, tf.cast(tf.cast(content, dtype), tf.float32).numpy()
 
 
-def test_memory_starts_hidden_and_shows_what_was_written():
-    memory = Memory(n_layer=1, rows=2, memory_len=4, d_model=3)
-    assert not memory.read(tf.constant([False, False]))["memory_mask"].numpy().any()
+def test_memory_is_hidden_until_it_is_written_and_after_a_reset():
+    continues = tf.constant([False, False])
+    assert not Memory(1, 2, 4, 3).read(continues)["memory_mask"].numpy().any()
     memory, content = filled()
-    inputs = memory.read(tf.constant([False, False]))
+    inputs = memory.read(continues)
     np.testing.assert_array_equal(inputs["memory"].numpy(), content)
     assert inputs["memory_mask"].numpy().all()
-
-
-def test_a_row_that_starts_a_stream_sees_nothing_of_the_last():
-    memory, _ = filled()
-    mask = memory.read(tf.constant([True, False]))["memory_mask"].numpy()
+    mask = memory.read(tf.constant([True, False]))["memory_mask"].numpy()  # the first row starts a stream
     np.testing.assert_array_equal(mask, [[False] * 4, [True] * 4])
+    memory.reset()
+    inputs = memory.read(continues)
+    assert not inputs["memory_mask"].numpy().any() and not inputs["memory"].numpy().any()
 
 
 def test_memory_within_a_document_reaches_back_to_its_start():
@@ -36,13 +35,6 @@ def test_memory_within_a_document_reaches_back_to_its_start():
     mask = memory.read(tf.zeros([4], tf.bool), offsets)["memory_mask"].numpy()
     expected = [[0, 0, 0, 0], [0, 0, 0, 1], [0, 1, 1, 1], [1, 1, 1, 1]]
     np.testing.assert_array_equal(mask, np.array(expected, bool))
-
-
-def test_reset_hides_and_zeroes_everything():
-    memory, _ = filled()
-    memory.reset()
-    inputs = memory.read(tf.constant([False, False]))
-    assert not inputs["memory_mask"].numpy().any() and not inputs["memory"].numpy().any()
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])

@@ -12,7 +12,7 @@ from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.classifier import XLNetClassifier, classification_losses
 from xlnet_tf.models.pretrainer import target_losses
-from xlnet_tf.training.optimizer import AdamW, OptimizerConfig, WarmupDecay, build_optimizer, layer_number
+from xlnet_tf.training.optimizer import AdamW, OptimizerConfig, WarmupDecay, build_optimizer
 
 
 @pytest.mark.parametrize(
@@ -176,19 +176,6 @@ def test_skipped_steps_do_not_weaken_the_next_updates(skipped):
         optimizer.apply_gradients(gradients, updates=tf.constant(updates, tf.int64))
         np.testing.assert_allclose(variable.numpy(), [-1 - updates, 1 + updates], rtol=1e-5)
     assert int(optimizer.iterations) == skipped + 3
-
-
-def test_layer_numbers():
-    expected = {
-        "word_embedding/embeddings:0": 0,
-        "mask_embedding:0": 0,
-        "content_bias:0": 0,
-        "layer_0/attention/key/kernel:0": 1,
-        "encoder/layer_11/feed_forward/inner/bias:0": 12,
-        "lm_bias:0": None,
-        "start_logits/kernel:0": None,
-    }
-    assert {name: layer_number(name) for name in expected} == expected
 
 
 def test_repeated_rows_of_a_sparse_gradient_count_once_in_the_norm():

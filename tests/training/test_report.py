@@ -14,8 +14,6 @@ HOSTILE = "<script>alert('x')</script>"
 
 
 class Clock:
-    """A clock on which writing a page takes one second."""
-
     def __init__(self):
         self.now = 0.0
 

@@ -1,16 +1,13 @@
 """Checkpoints that several hosts write and read, each its rows."""
 
 import itertools
-import os
-import subprocess
-import sys
 import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.conftest import REPOSITORY
+from tests.helpers.training.alone import run_alone
 from tests.training.test_saving import Saved, kept, truncate
 from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.errors import Interrupted, UserError
@@ -167,10 +164,6 @@ os._exit(0)  # servers do not end
 @pytest.mark.integration
 def test_the_hosts_of_one_process_write_and_read_their_rows(tmp_path):
     """As those of a TPU that is reached by name."""
-    command = [sys.executable, "-c", _REMOTE_HOSTS, str(tmp_path)]
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1"}
-    ended = subprocess.run(
-        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=300
-    )
+    ended = run_alone("-c", _REMOTE_HOSTS, tmp_path)
     assert ended.stdout == "restored\n", ended.stderr[-3000:]
     assert len(list(tmp_path.glob("ckpt-1.data*"))) == 3

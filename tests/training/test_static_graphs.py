@@ -13,25 +13,10 @@ from xlnet_tf.training.trainer import Trainer
 
 MODEL = {"n_layer": 1, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 32}
 # Operations whose result's shape depends on values, or that run Python or go to the host.
-DYNAMIC = {
-    "Where",
-    "Unique",
-    "UniqueV2",
-    "UniqueWithCounts",
-    "DynamicPartition",
-    "ListDiff",
-    "NonMaxSuppressionV3",
-}
-HOST = {
-    "PyFunc",
-    "PyFuncStateless",
-    "EagerPyFunc",
-    "Assert",
-    "Print",
-    "PrintV2",
-    "HostCompute",
-    "OutfeedEnqueue",
-}
+DYNAMIC = {"Where", "Unique", "UniqueV2", "UniqueWithCounts", "DynamicPartition", "ListDiff"}
+DYNAMIC |= {"NonMaxSuppressionV3"}
+HOST = {"PyFunc", "PyFuncStateless", "EagerPyFunc", "Assert", "Print", "PrintV2", "HostCompute"}
+HOST |= {"OutfeedEnqueue"}
 # Its result is axes: constant as soon as the shapes of its operands are.
 AXES = "BroadcastGradientArgs"
 # The loop's own: it asks each device's pipeline for the next batch, whose shapes are known.

@@ -13,7 +13,6 @@ DEVICE = "CPU:0"
 
 
 def features(targets):
-    """One batch of two rows, the second read backward, with a memory."""
     rng = np.random.default_rng(0)
     return {
         "input_word_ids": tf.constant(rng.integers(9, 60, (2, 16)), tf.int32),
@@ -25,14 +24,6 @@ def features(targets):
         "memory": tf.zeros([2, 2, 12, 16]),
         "memory_mask": tf.zeros([2, 12], tf.bool),
     }
-
-
-def test_a_micro_batch_without_targets_has_no_loss_and_no_gradient(folder):
-    trainer = build_trainer(folder, tf.distribute.OneDeviceStrategy(DEVICE), {})
-    batch = features(np.full((2, 4), -1))
-    gradients, loss, sums, _ = trainer._micro_step(batch, {"loss": tf.constant(0.0)}, tf.constant([0, 0]))
-    assert float(loss) == 0.0 and float(sums["loss"][1]) == 0.0
-    assert all(not np.any(gradient.numpy()) for gradient in gradients)
 
 
 @pytest.mark.usefixtures("eagerly")

@@ -10,6 +10,7 @@ from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.base import ConfiguredLayer, fold_in, layer_norm, normal
 from xlnet_tf.layers.kernels import current, dropout
+from xlnet_tf.layers.kernels.matmul import einsum
 from xlnet_tf.layers.masks import MASKED_SCORE
 
 METHODS = ("last", "first", "mean", "attn")
@@ -166,14 +167,14 @@ class AttentionPooling(ConfiguredLayer):
         def cast(weight):
             return tf.cast(weight, tokens.dtype)
 
-        query = tf.einsum("d,dnh->nh", cast(self.query), cast(self.query_kernel)) * cast(
+        query = einsum("d,dnh->nh", cast(self.query), cast(self.query_kernel)) * cast(
             self.config.d_head**-0.5
         )
-        keys = tf.einsum("btd,dnh->btnh", tokens, cast(self.key_kernel))
-        values = tf.einsum("btd,dnh->btnh", tokens, cast(self.value_kernel))
-        scores = tf.cast(tf.einsum("nh,btnh->bnt", query, keys), tf.float32)
+        keys = einsum("btd,dnh->btnh", tokens, cast(self.key_kernel))
+        values = einsum("btd,dnh->btnh", tokens, cast(self.value_kernel))
+        scores = tf.cast(einsum("nh,btnh->bnt", query, keys), tf.float32)
         probabilities = cast(tf.nn.softmax(tf.where(is_token[:, None, :], scores, MASKED_SCORE)))
         probabilities = dropout(probabilities, self.attention_dropout, fold_in(seed, 0))
-        attended = tf.einsum("bnt,btnh->bnh", probabilities, values)
-        attended = tf.einsum("bnh,dnh->bd", attended, cast(self.output_kernel))
+        attended = einsum("bnt,btnh->bnh", probabilities, values)
+        attended = einsum("bnh,dnh->bd", attended, cast(self.output_kernel))
         return cast(self.norm(dropout(attended, self.dropout, fold_in(seed, 1))))

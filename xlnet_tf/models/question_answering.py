@@ -115,7 +115,7 @@ class XLNetQuestionAnswering(XLNetHead):
             mask = tf.ones(tf.shape(tokens)[:2], tf.bool)
         cls = tf.gather(tokens, last_position(mask), batch_dims=1)  # [B, D]
         start_probabilities = tf.cast(tf.nn.softmax(start_logits), tokens.dtype)
-        start = tf.einsum("btd,bt->bd", tokens, start_probabilities)
+        start = tf.linalg.matvec(tokens, start_probabilities, transpose_a=True)
         hidden = self.answerable_hidden(start, cls, kernels=kernels)
         hidden = kernels.dropout(hidden, self.encoder.dropout, seed)
         return _scores(self.answerable_logits, hidden)

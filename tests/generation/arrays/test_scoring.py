@@ -12,8 +12,6 @@ CONTEXTS = ["ne", "ren do", ""]
 
 
 class Recorder:
-    """An engine that keeps what it was asked."""
-
     longest = 100
 
     def score(self, ids, mask, is_scored, ranks):

@@ -25,7 +25,6 @@ RUNS = {
     "two": (2, 1, 0.0, False),
     "two_accumulated": (2, 2, 0.0, False),
     "saved": (2, 1, 0.1, False),
-    "resumed": (2, 1, 0.1, True),
     "resumed_elsewhere": (1, 2, 0.1, True),
     "four": (4, 1, 0.0, False),
     "four_accumulated": (4, 2, 0.0, False),

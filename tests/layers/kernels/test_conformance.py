@@ -15,6 +15,7 @@ from xlnet_tf.layers.attention import AttentionWeights, attend
 from xlnet_tf.layers.base import layer_norm
 from xlnet_tf.layers.block import ACTIVATIONS
 from xlnet_tf.layers.kernels import Kernels, position_shift
+from xlnet_tf.layers.kernels.graph import GraphKernels
 from xlnet_tf.layers.kernels.reference import ReferenceKernels
 from xlnet_tf.layers.kernels.tpu import TpuKernels
 from xlnet_tf.layers.masks import AttentionContext, attention_bias
@@ -58,7 +59,6 @@ def small_blocks(monkeypatch):
 
 @st.composite
 def attention_cases(draw):
-    """Draws sizes and options of one layer's attention."""
     query_len = draw(st.sampled_from([1, 3, 4, 8, 12]))
     targets = draw(st.none() | st.integers(1, 5))
     return {
@@ -81,7 +81,6 @@ def attention_cases(draw):
 
 
 def attention_inputs(case, dtype):
-    """Returns the stream, the weights and the context of a case."""
     rng = np.random.default_rng(case["number"])
     batch, heads, width, d_model = case["batch"], case["heads"], case["width"], 2 * case["half_model"]
     query_len, key_len = case["query_len"], case["query_len"] + case["memory_len"]
@@ -175,6 +174,20 @@ def test_attention(name, dtype, case):
     close(found, expected, dtype)
 
 
+@pytest.fixture
+def rounded_products(monkeypatch):
+    """Rounds products of bfloat16 as devices do; on a CPU without it TensorFlow cuts them towards zero."""
+    matmul = tf.matmul
+
+    def rounded(a, b, **options):
+        wide = matmul(tf.cast(a, tf.float32), tf.cast(b, tf.float32), **options)
+        return tf.cast(wide, a.dtype)
+
+    monkeypatch.setattr(tf, "matmul", rounded)
+    monkeypatch.setattr(GraphKernels, "_product", staticmethod(rounded))
+
+
+@pytest.mark.usefixtures("rounded_products")
 @pytest.mark.parametrize("name", [name for name in FAST if name.endswith("training")])
 def test_what_tokens_have_in_common_has_no_gradient_in_bfloat16(name):
     """A softmax takes out of its gradient what all keys share; rounding must not put it back."""
@@ -237,7 +250,6 @@ def feed_forward(kernels, rows, weights, bias, activation: str, rate: float):
 )
 @examples(3, 100)
 def test_feed_forward_operations(name, dtype, sizes, activation, rate, number):
-    """A dense layer, dropout, an activation with dropout, and a product with transposed weights."""
     rng = np.random.default_rng(number)
     row_count, width, inner = sizes
     rows, upstream = (tf.cast(rng.normal(size=[row_count, width]), dtype) for _ in range(2))

@@ -6,13 +6,12 @@ import tensorflow as tf
 
 from tests.conftest import invent_texts
 from tests.helpers.serving.toys import HOSTILE, built
-from tfrecord_builders.classification.build import pack_texts
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
+from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.records.examples import ExampleWriter
 from xlnet_tf.serving.answers.options import buckets_for
 from xlnet_tf.serving.sources import open_served
-from xlnet_tf.tasks.classification.serving import AlertRule, ClassificationModule, RegressionModule
+from xlnet_tf.tasks.classification.serving import AlertRule, ClassificationModule
 from xlnet_tf.text.packing import pack
 
 LABELS = ["bad", "fair", "good"]
@@ -61,44 +60,6 @@ def test_buckets_change_nothing_but_the_work(model, module, small_tokenizer):
         )
         padded.append(other.pack(other.texts.encode([TEXTS[0]]))["input_word_ids"].shape[1])
     assert padded == [48, 8]
-
-
-def test_pairs_are_packed_as_in_training(small_tokenizer):
-    model = built(XLNetClassifier, small_tokenizer, 2)
-    module = ClassificationModule(model, small_tokenizer, seq_len=24, pair=True)
-    first, second = TEXTS, TEXTS[::-1]
-    answers = module.serve(text_a=tf.constant(first), text_b=tf.constant(second))
-    expected = tf.nn.softmax(model(small_tokenizer(first, second, seq_len=24)))
-    np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
-
-
-def test_texts_that_are_too_long_lose_their_middle_as_in_training(small_tokenizer):
-    model = built(XLNetClassifier, small_tokenizer, 2)
-    module = ClassificationModule(model, small_tokenizer, seq_len=24, truncation="middle", buckets=[])
-
-    encoded = ([np.array(small_tokenizer.encode(text), np.int32)] for text in TEXTS)
-    ids = np.array([pack_texts(each, 24, "middle")[0].input_ids for each in encoded])
-    seen = []
-    module.serve_tokens = lambda features: seen.append(features["input_word_ids"]) or {}
-    module.serve(text=tf.constant(TEXTS))
-    np.testing.assert_array_equal(seen[0], ids)
-
-
-def test_several_labels_each_have_a_probability(small_tokenizer):
-    model = built(XLNetClassifier, small_tokenizer, 3, labels=LABELS, multi_label=True)
-    module = ClassificationModule(model, small_tokenizer, seq_len=SEQ_LEN)
-    answers = module.serve(text=tf.constant(TEXTS))
-    expected = tf.sigmoid(model(small_tokenizer(TEXTS, seq_len=SEQ_LEN)))
-    np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
-    np.testing.assert_array_equal(answers["assigned"], expected >= 0.5)
-    assert "label" not in answers
-
-
-def test_numbers(small_tokenizer):
-    model = built(XLNetRegressor, small_tokenizer)
-    module = RegressionModule(model, small_tokenizer, seq_len=SEQ_LEN)
-    values = module.serve(text=tf.constant(TEXTS))["value"]
-    np.testing.assert_allclose(values, model(small_tokenizer(TEXTS, seq_len=SEQ_LEN)), atol=1e-5)
 
 
 @pytest.mark.integration

@@ -1,6 +1,7 @@
 """Classification from tables to files: classes, numbers, label sets; alerts, long texts."""
 
 import csv
+import functools
 import json
 import random
 
@@ -84,29 +85,41 @@ def read_tsv(path):
     return header, rows
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        "classification",
-        *(pytest.param(kind, marks=pytest.mark.integration) for kind in ("regression", "multi_label")),
-    ],
-)
-def data(request, tmp_path_factory, small_tokenizer):
-    """Examples of one kind: 128 texts to train on, 45 to evaluate on, 11 without labels."""
-    kind, folder = request.param, tmp_path_factory.mktemp(request.param)
-    (folder / "spiece.model").write_bytes(small_tokenizer.model_proto)
-    for seed, (split, count) in enumerate({"train": 128, "dev": 45, "test": 11}.items()):
-        write_table(folder / f"{split}.csv", kind, count, seed, labelled=split != "test")
-    options = ClassificationOptions(
-        tokenizer=str(folder / "spiece.model"),
-        output_dir=str(folder / "records"),
-        kind=kind,
-        label_separator=";",
-        seq_len=32,
-        **{split: str(folder / f"{split}.csv") for split in ("train", "dev", "test")},
-    )
-    build_classification(options)
-    return folder
+@pytest.fixture(scope="module")
+def examples_of(tmp_path_factory, small_tokenizer):
+    """Returns a function of a kind: 128 texts to train on, 45 to evaluate on, 11 without labels."""
+
+    @functools.cache
+    def build(kind):
+        folder = tmp_path_factory.mktemp(kind)
+        (folder / "spiece.model").write_bytes(small_tokenizer.model_proto)
+        for seed, (split, count) in enumerate({"train": 128, "dev": 45, "test": 11}.items()):
+            write_table(folder / f"{split}.csv", kind, count, seed, labelled=split != "test")
+        options = ClassificationOptions(
+            tokenizer=str(folder / "spiece.model"),
+            output_dir=str(folder / "records"),
+            kind=kind,
+            label_separator=";",
+            seq_len=32,
+            **{split: str(folder / f"{split}.csv") for split in ("train", "dev", "test")},
+        )
+        build_classification(options)
+        return folder
+
+    return build
+
+
+INTEGRATION = [pytest.param(kind, marks=pytest.mark.integration) for kind in ("regression", "multi_label")]
+
+
+@pytest.fixture(scope="module", params=["classification", *INTEGRATION])
+def data(request, examples_of):
+    return examples_of(request.param)
+
+
+@pytest.fixture(scope="module")
+def classes(examples_of):
+    return examples_of("classification")
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +188,7 @@ def test_any_label_is_read_back_from_the_table(tmp_path, small_tokenizer, kind):
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_weights_of_hugging_face_answer_sets_and_texts_as_the_run_did(data, run, tmp_path):
     folder = str(tmp_path / "hugging_face")
     save_checkpoint(open_checkpoint(str(data / "run")), folder, "hugging_face")
@@ -191,30 +205,7 @@ def test_weights_of_hugging_face_answer_sets_and_texts_as_the_run_did(data, run,
     np.testing.assert_allclose(numbers, expected["outputs"], atol=1e-5)
 
 
-def test_memory_without_segments_is_warned_of(data, caplog):
-    params = settings(data, {"task": {"model": {"memory_len": 64}}})
-    build_task(params, classification.ClassificationTask)
-    assert "task.model.memory_len (--memory_len) is 64 and has no effect" in caplog.text
-
-
-@pytest.mark.parametrize(("batching", "said"), [("fixed", True), ("packed", True), ("length", False)])
-def test_a_sort_window_without_effect_is_warned_of(data, caplog, batching, said):
-    build_task(
-        settings(data, {"task": {"batching": batching, "sort_window": 7}}), classification.ClassificationTask
-    )
-    assert ("task.sort_window (--sort_window) is 7 and has no effect" in caplog.text) == said
-    assert (f"as task.batching (--batching) is {batching}" in caplog.text) == said
-
-
-@pytest.mark.parametrize(("sampling", "weights"), [("balanced", "balanced"), ("balanced", "none")])
-def test_correcting_twice_for_rare_classes_is_warned_of(data, caplog, sampling, weights):
-    if "classification" not in data.name:
-        pytest.skip("texts have no class, or several labels")
-    given = {"task": {"sampling": sampling, "class_weights": weights}}
-    build_task(settings(data, given), classification.ClassificationTask)
-    assert ("both make up for rare classes" in caplog.text) == (weights == "balanced")
-
-
+@pytest.mark.usefixtures("eagerly")
 def test_alerts_follow_the_stored_threshold(data, run, tmp_path):
     if "regression" in data.name:
         with pytest.raises(UserError, match="task.alert.label is 'old', expected one of no label"):
@@ -235,6 +226,7 @@ def test_alerts_follow_the_stored_threshold(data, run, tmp_path):
     assert (alerts & held).sum() / alerts.sum() == pytest.approx(stored["alert_precision"])
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_texts_without_labels_are_predicted_only(data, run, tmp_path):
     task, examples, predictions, _ = predict(data, "run", "test", tmp_path)
     assert not task.has_answers(examples)
@@ -256,13 +248,8 @@ def test_a_metric_that_the_dev_examples_leave_undefined_is_warned_of_and_fails_n
     options = {"tokenizer": str(tmp_path / "spiece.model"), "output_dir": str(tmp_path / "records")}
     build_classification(ClassificationOptions(kind="regression", seq_len=16, **files, **options))
     task = classification.ClassificationTask(settings(tmp_path).task)
-    outputs = np.array([1.0, 2.0], np.float32)
-    rows = {
-        "index": np.arange(2),
-        "finite": np.ones(2),
-        "outputs": outputs,
-        "label": task.validation_set.column("label"),
-    }
+    rows = {"index": np.arange(2), "finite": np.ones(2), "outputs": np.array([1.0, 2.0], np.float32)}
+    rows["label"] = task.validation_set.column("label")
     for _ in range(2):
         assert np.isnan(task.report(rows)["score"])
     assert caplog.text.count("pearson is undefined for the dev examples, as all have one label") == 1
@@ -270,46 +257,33 @@ def test_a_metric_that_the_dev_examples_leave_undefined_is_warned_of_and_fails_n
     assert seeds._problem(task, {"score": np.nan}, str(tmp_path)) == ""  # not "learned nothing"
 
 
-def test_other_labels_are_refused(data, run, tmp_path):
-    if "classification" not in data.name:
-        return
-    options = ClassificationOptions(
-        tokenizer=str(data / "spiece.model"),
-        output_dir=str(tmp_path / "records"),
-        test=str(data / "dev.csv"),
-        labels=["old", "new", "few"],
-        seq_len=32,
-    )
-    build_classification(options)
-    with pytest.raises(UserError, match=r"labels of .* is \['old', 'new', 'few'\], but the model is for"):
-        prediction.Run.open(str(data / "run"), str(tmp_path / "records/test"))
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ({"model": {"memory_len": 64}}, "task.model.memory_len (--memory_len) is 64 and has no effect"),
+        ({"batching": "fixed", "sort_window": 7}, "no effect, as task.batching (--batching) is fixed"),
+        ({"batching": "packed", "sort_window": 7}, "no effect, as task.batching (--batching) is packed"),
+        ({"batching": "length", "sort_window": 7}, ""),
+        ({"sampling": "balanced", "class_weights": "balanced"}, "both make up for rare classes"),
+        ({"sampling": "balanced", "class_weights": "none"}, ""),
+    ],
+)
+def test_settings_without_effect_and_those_that_correct_twice_are_warned_of(classes, caplog, task, said):
+    build_task(settings(classes, {"task": task}), classification.ClassificationTask)
+    assert said in caplog.text and bool(said) == bool(caplog.text)
 
 
-def test_long_texts_are_read_in_segments(data, tmp_path):
-    """A text in its last segment only is read as if it stood alone: the padding before it is no memory."""
-    logits = []
-    for changes in ({}, {"segment_len": 8}, {"segment_len": 16, "memory_len": 4}):
-        params = settings(data, {"task": {"model": {**changes, "dropout": 0.0, "attention_dropout": 0.0}}})
-        task = classification.ClassificationTask(params.task)
-        model = task.build_model()
-        for number, variable in enumerate(sorted(model.variables, key=lambda variable: variable.name)):
-            variable.assign(tf.random.stateless_normal(variable.shape, [0, number], stddev=0.3))
-        task.initialize(model)
-        features = next(iter(task.build_inputs(params.task.validation_data)))
-        outputs = np.asarray(model(features, training=False)).reshape(8, -1)
-        short = features["input_mask"].numpy().sum(axis=1) <= changes.get("segment_len", 32)
-        logits.append((short, outputs))
-    (_, whole), *segmented = logits
-    for short, outputs in segmented:
-        if short.any():
-            np.testing.assert_allclose(outputs[short], whole[short], atol=1e-5)
-        assert not np.allclose(outputs[~short], whole[~short], atol=1e-5) or short.all()
+def test_a_model_reads_in_the_segments_of_its_settings(classes):
+    def build(**model):
+        task = classification.ClassificationTask(settings(classes, {"task": {"model": model}}).task)
+        return task.build_model()
+
+    model = build(segment_len=16, memory_len=4)
+    assert (model.segment_len, model.encoder.memory_len) == (16, 4)
     with pytest.raises(UserError, match="segment_len is 12, expected a divisor of 32"):
-        params = settings(data, {"task": {"model": {"segment_len": 12}}})
-        classification.ClassificationTask(params.task).build_model()
+        build(segment_len=12)
     with pytest.raises(UserError, match=r"memory_gradient \(--memory_gradient\) is 1, but texts are"):
-        params = settings(data, {"task": {"model": {"memory_gradient": 1}}})
-        classification.ClassificationTask(params.task).build_model()
+        build(memory_gradient=1)
 
 
 def test_the_loss_of_each_kind(data):
@@ -373,11 +347,9 @@ def test_an_epoch_of_balanced_sampling_has_as_many_of_each_class(data):
         classification.ClassificationTask(params.task)
 
 
-def test_settings_of_alerts_are_checked(data):
-    if "classification" not in data.name:
-        return
+def test_settings_of_alerts_are_checked(classes):
     none = pytest.raises(UserError, match="dev examples with the label 'old', and there are none")
-    params = settings(data, {"task": {"alert": {"label": "old"}}})
+    params = settings(classes, {"task": {"alert": {"label": "old"}}})
     column = ExampleSet.column
     with none, pytest.MonkeyPatch.context() as patch:
         patch.setattr(ExampleSet, "column", lambda self, name: np.minimum(column(self, name), 1))
@@ -391,4 +363,4 @@ def test_settings_of_alerts_are_checked(data):
         ({"label": "old", "precision": 0.9, "recall": 0.9}, "both a precision and a recall"),
     ):
         with pytest.raises(UserError, match=message):
-            classification.ClassificationTask(settings(data, {"task": {"alert": alert}}).task)
+            classification.ClassificationTask(settings(classes, {"task": {"alert": alert}}).task)

@@ -61,13 +61,6 @@ def test_scores_are_those_of_their_definitions(seed, exclusive):
     assert sum(each.count for each in calibration.reliability(found)) == len(confidences)
 
 
-def test_certain_and_right_is_perfect():
-    targets = np.eye(3, dtype=bool)
-    assert calibration.calibration_scores(Probabilities(targets * 1.0, targets, LABELS, True)) == {
-        "ece": 0.0, "brier": 0.0,
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("exclusive", [True, False])
 @pytest.mark.parametrize("truth", [0.5, 1.0, 3.0])
 def test_temperature_is_the_optimum_and_changes_no_decision(exclusive, truth):

@@ -2,7 +2,6 @@
 
 import csv
 import functools
-import gzip
 import json
 
 import numpy as np
@@ -55,7 +54,6 @@ settings = functools.partial(recipes.settings, multiple_choice.EXPERIMENT, "race
 
 @pytest.fixture(scope="module")
 def run(data):
-    """The folder of a run, and its last metrics."""
     params = settings(data, task={"model": {"n_layer": 1}}, trainer={"validation_interval": 12})
     return data / "run", finetune(
         params, multiple_choice.MultipleChoiceTask, recipes.STRATEGY, str(data / "run")
@@ -70,6 +68,7 @@ def test_it_learns_and_reports_each_level(run):
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_predictions_of_questions_without_answers(run, data, tmp_path):
     model_dir, _ = run
     opened, predictions = recipes.predict(model_dir, data / "test", 4)
@@ -141,10 +140,13 @@ def test_options_that_a_question_lacks_have_no_part(data, tmp_path):
         assert file.read().endswith("\t\n")  # no probability
 
 
-def test_accuracy_by_level_counts_questions_without_one_in_all():
+def test_accuracy_by_level_counts_questions_without_one_in_all_and_ties_as_shares():
     probabilities = np.eye(3)[[0, 1, 2, 0]]
     found = accuracies(probabilities, np.array([0, 1, 0, 1]), ["high", "middle", "high", ""])
     assert found == {"accuracy": 0.5, "accuracy_high": 0.5, "accuracy_middle": 1.0}
+    tied = np.array([[0.25] * 4, [0.4, 0.4, 0.1, 0.1], [0.4, 0.4, 0.1, 0.1], [0.7, 0.1, 0.1, 0.1]])
+    found = accuracies(tied, np.array([0, 1, 2, 0]), [""] * 4)
+    assert found == {"accuracy": pytest.approx((1 / 4 + 1 / 2 + 0 + 1) / 4)}
 
 
 def test_options_tied_for_the_best_share_a_hit_in_training_too(data):
@@ -152,41 +154,3 @@ def test_options_tied_for_the_best_share_a_hit_in_training_too(data):
     features = {"label": tf.constant([0, 1, 2, 2]), "index": tf.range(4, dtype=tf.int64)}
     hits, _ = multiple_choice.MultipleChoiceTask(settings(data).task).sums(features, logits)["accuracy"]
     assert float(hits) == pytest.approx(1 / 2 + 1 / 2 + 1 / 3 + 0)
-
-
-def test_sets_with_other_numbers_of_options_do_not_go_together(data, tmp_path):
-    rows = [{**row, "options": row["options"][:2], "answer": 0} for row in questions(4, 3)]
-    options = RaceOptions(
-        str(data / "dev/spiece.model"),
-        str(tmp_path),
-        dev=[write_jsonl(tmp_path / "dev.jsonl", rows)],
-        seq_len=32,
-        max_qa_len=16,
-    )
-    build_race(options)
-    params = settings(data)
-    params.task.validation_data.input_path = str(tmp_path / "dev")
-    with pytest.raises(UserError, match="sequences of .* is 2, but the model is for 3"):
-        multiple_choice.MultipleChoiceTask(params.task)
-
-
-@pytest.mark.integration
-def test_the_small_recipe_on_a_slice_of_race(tmp_path, shared):
-    options = {}
-    for split, name, count in (("train", "train_middle", 8), ("dev", "dev_high", 3)):
-        with gzip.open(shared(f"data/race/race_{name}.jsonl.gz"), "rt") as file:
-            rows = [json.loads(next(file)) for _ in range(count)]
-        options[split] = [write_jsonl(tmp_path / f"{split}.jsonl", rows)]
-    tokenizer = str(shared("data/xlnet_cased/spiece.model"))
-    build_race(RaceOptions(tokenizer, str(tmp_path), seq_len=96, max_qa_len=48, **options))
-    params = settings(tmp_path, task={"epochs": 1, "model": {"n_layer": 1}})  # half the time of tracing
-    metrics = finetune(params, multiple_choice.MultipleChoiceTask, recipes.STRATEGY, str(tmp_path / "run"))
-    assert metrics["accuracy"] == metrics["accuracy_high"]
-    assert metrics["loss"] == pytest.approx(np.log(4), abs=0.2)  # so few steps: near chance
-
-
-def test_tied_options_share_the_hit():
-    probabilities = np.array([[0.25] * 4, [0.4, 0.4, 0.1, 0.1], [0.4, 0.4, 0.1, 0.1], [0.7, 0.1, 0.1, 0.1]])
-    assert accuracies(probabilities, np.array([0, 1, 2, 0]), [""] * 4) == {
-        "accuracy": pytest.approx((1 / 4 + 1 / 2 + 0 + 1) / 4)
-    }

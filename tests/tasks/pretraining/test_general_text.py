@@ -40,37 +40,35 @@ def test_a_step_of_a_run_with_general_text_is_built_without_evaluations(folder):
     assert pretraining.PretrainingTask(params.task).data.general
 
 
+def continued(folder, run, task, **trainer):
+    task = {"init_checkpoint": str(run[0] / "ckpt-6"), **task}
+    return toy.short_run(folder, task=task, trainer=trainer)
+
+
+def texts_of(folder, name):
+    return {"general_data": {"input_path": str(folder / name)}}
+
+
 @pytest.fixture(scope="module")
 def adapted(folder, run):
     """A run that continues from another's weights and moments, and is evaluated on general text, too."""
     toy.make_records(folder / "general", segments=((7, 6),), seed=2)
     model_dir = folder / "adapted"
-    params = toy.short_run(
-        folder,
-        task={
-            "init_checkpoint": str(run[0] / "ckpt-6"),
-            "general_data": {"input_path": str(folder / "general")},
-            "keep_best": True,
-        },
-        trainer={"optimizer_config": {"updates_before": 6, "warmup_steps": 2, "learning_rate": 1e-3}},
-    )
+    optimizer = {"updates_before": 6, "warmup_steps": 2, "learning_rate": 1e-3}
+    task = {**texts_of(folder, "general"), "keep_best": True}
+    params = continued(folder, run, task, optimizer_config=optimizer)
     pretraining.pretrain(params, str(model_dir))
-    return model_dir, params
+    return model_dir
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_losses_on_domain_and_general_text_are_those_of_each_alone(folder, run, adapted):
     """At step 0, with the same weights, each as a run that knows only one of the sets has it."""
-    first = next(line for line in read_history(str(adapted[0] / "history.jsonl")) if line["kind"] == "dev")
+    first = next(line for line in read_history(str(adapted / "history.jsonl")) if line["kind"] == "dev")
     for name, dev in (("loss", "dev"), ("general_loss", "general")):
-        alone = toy.short_run(
-            folder,
-            task={
-                "init_checkpoint": str(run[0] / "ckpt-6"),
-                "validation_data": {"input_path": str(folder / dev)},
-            },
-            trainer={"train_steps": 1, "optimizer_config": {"learning_rate": 0.0}},
-        )
+        task = {"validation_data": {"input_path": str(folder / dev)}}
+        alone = continued(folder, run, task, train_steps=1, optimizer_config={"learning_rate": 0.0})
         alone_dir = folder / f"alone_{dev}"
         pretraining.pretrain(alone, str(alone_dir))
         expected = read_history(str(alone_dir / "history.jsonl"))[0]["loss"]
@@ -107,8 +105,9 @@ def test_general_text_counts_for_its_own_loss_alone():
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_moments_are_taken_over_and_the_schedule_begins_anew(run, adapted):
-    model_dir, params = adapted
+    model_dir = adapted
     history = [line for line in read_history(str(model_dir / "history.jsonl")) if line["kind"] == "train"]
     # Of the second step of the warm-up, and of the last of five that it decays in.
     assert history[0]["learning_rate"] == pytest.approx(5e-4)
@@ -117,19 +116,8 @@ def test_moments_are_taken_over_and_the_schedule_begins_anew(run, adapted):
     assert last["optimizer/_iterations/.ATTRIBUTES/VARIABLE_VALUE"] == 6 + 7
     assert last["global_step/.ATTRIBUTES/VARIABLE_VALUE"] == 7
     # With no learning rate a step changes the moments alone: by beta_1 of what they were, and a gradient.
-    still = toy.short_run(
-        model_dir.parent,
-        task={"init_checkpoint": params.task.init_checkpoint},
-        trainer={
-            "train_steps": 1,
-            "optimizer_config": {
-                "updates_before": 6,
-                "learning_rate": 0.0,
-                "clip_norm": 1e-9,
-                "weight_decay": 0.0,
-            },
-        },
-    )
+    nothing = {"updates_before": 6, "learning_rate": 0.0, "clip_norm": 1e-9, "weight_decay": 0.0}
+    still = continued(model_dir.parent, run, {}, train_steps=1, optimizer_config=nothing)
     pretraining.pretrain(still, str(model_dir.parent / "still"))
     before, after = toy.tensors(run[0] / "ckpt-6"), toy.tensors(model_dir.parent / "still" / "ckpt-1")
     moments = [name for name in before if re.search(r"optimizer/_variables/\d+/", name)]
@@ -139,18 +127,15 @@ def test_moments_are_taken_over_and_the_schedule_begins_anew(run, adapted):
 
 
 def test_moments_that_are_not_there_are_refused(folder, run):
-    params = toy.short_run(
-        folder,
-        task={"init_checkpoint": str(run[0] / "ckpt-4")},
-        trainer={"optimizer_config": {"updates_before": 6}},
-    )
+    task = {"init_checkpoint": str(run[0] / "ckpt-4")}
+    params = continued(folder, run, task, optimizer_config={"updates_before": 6})
     with pytest.raises(UserError, match="updates_before is 6: .* found those of 4"):
         pretraining.pretrain(params, str(folder / "refused"))
 
 
 @pytest.mark.integration
 def test_the_best_weights_are_kept_and_found(adapted):
-    model_dir, _ = adapted
+    model_dir = adapted
     dev = [line for line in read_history(str(model_dir / "history.jsonl")) if line["kind"] == "dev"]
     kept = read_metrics(str(model_dir / "best"))
     counted = [line for line in dev if line["step"] in (4, 7)]
@@ -161,21 +146,14 @@ def test_the_best_weights_are_kept_and_found(adapted):
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_a_run_that_forgets_ends_and_keeps_what_was_within_the_bound(folder, run):
     """And so it does when it is started again, where the general text has been moved to."""
     model_dir = folder / "forgets"
     shutil.copytree(folder / "general", folder / "moved general")
     for general in ("general", "moved general"):
-        params = toy.short_run(
-            folder,
-            task={
-                "init_checkpoint": str(run[0] / "ckpt-6"),
-                "general_data": {"input_path": str(folder / general)},
-                "max_general_rise": 0.05,
-                "keep_best": True,
-            },
-            trainer={"train_steps": 40, "optimizer_config": {"learning_rate": 0.3}},
-        )
+        task = {**texts_of(folder, general), "max_general_rise": 0.05, "keep_best": True}
+        params = continued(folder, run, task, train_steps=40, optimizer_config={"learning_rate": 0.3})
         pretraining.pretrain(params, str(model_dir))
         dev = [line for line in read_history(str(model_dir / "history.jsonl")) if line["kind"] == "dev"]
         first, *_, last = dev
@@ -185,18 +163,15 @@ def test_a_run_that_forgets_ends_and_keeps_what_was_within_the_bound(folder, run
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_a_run_that_resumes_with_other_general_text_says_what_it_compares(folder, run, caplog):
     """Also once weights were kept after the change."""
     for name, seed in (("first text", 2), ("other text", 3)):
         toy.make_records(folder / name, segments=((7, 6),), seed=seed)
     model_dir, said = folder / "changes its text", []
     for name in ("first text", "other text", "first text", "other text"):
-        data = {
-            "general_data": {"input_path": str(folder / name)},
-            "max_general_rise": 9.0,
-            "keep_best": True,
-        }
-        params = toy.short_run(folder, task={"init_checkpoint": str(run[0] / "ckpt-6"), **data})
+        task = {**texts_of(folder, name), "max_general_rise": 9.0, "keep_best": True}
+        params = continued(folder, run, task)
         caplog.clear()
         task = pretraining.PretrainingTask(params.task)
         check_resumable(params, task, str(model_dir))

@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
+from official.modeling.hyperparams import params_dict
 
 from tests.helpers.records.synthetic import make_text_set
 from tests.helpers.training import toy
@@ -20,47 +21,30 @@ from xlnet_tf.training.checks import check_resumable
 from xlnet_tf.training.progress import read_history
 
 
-def test_a_run_reports_its_losses(run):
-    model_dir, _, metrics = run
+def test_a_run_reports_its_losses_and_its_folder_is_enough_for_later_tools(run, folder):
+    model_dir, params, metrics = run
     history = read_history(str(model_dir / "history.jsonl"))
-    steps = [(line["step"], line["kind"]) for line in history]
-    assert steps == [
-        (0, "dev"),
-        (2, "train"),
-        (2, "dev"),
-        (4, "train"),
-        (4, "dev"),
-        (6, "train"),
-        (7, "train"),
-        (7, "dev"),
-    ]
+    steps = " ".join(f"{line['kind']}-{line['step']}" for line in history)
+    assert steps == "dev-0 train-2 dev-2 train-4 dev-4 train-6 train-7 dev-7"
     assert history[-1]["loss"] == pytest.approx(metrics["loss"])
     assert {"loss", "perplexity", "accuracy", "loss_forward", "loss_backward"} == set(metrics)
     assert history[0]["loss"] == pytest.approx(np.log(60), abs=0.2)
+    assert all(line["tokens_per_second"] > 0 for line in history if line["kind"] == "train")
     text = (model_dir / "report.html").read_text()
     assert "Step 7 of 7" in text and "loss" in text and "tokens in" in text
     assert f"xlnet-tf generate --model_dir={model_dir}" in text
-    assert all(line["tokens_per_second"] > 0 for line in history if line["kind"] == "train")
 
-
-def test_the_folder_of_a_run_is_enough_for_later_tools(run, folder):
-    model_dir, params, _ = run
     config = XLNetConfig.from_json_file(str(model_dir / "xlnet_config.json"))
     assert (config.n_token, config.n_layer, config.d_model) == (60, 1, 16)
     assert (model_dir / "spiece.model").read_bytes() == (folder / "records" / "spiece.model").read_bytes()
     assert toy.Manifest.load(model_dir).records == 61
     again = pretraining.pretraining_experiment()
-    again.override(settings_file(model_dir / "params.yaml"))
+    again.override(params_dict.read_yaml_to_params_dict(str(model_dir / "params.yaml")).as_dict())
     assert again.as_dict() == params.as_dict()
 
 
-def settings_file(path):
-    from official.modeling.hyperparams import params_dict
-
-    return params_dict.read_yaml_to_params_dict(str(path)).as_dict()
-
-
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_a_model_is_loaded_as_it_was_trained(folder):
     options = {"attention_type": "uni", "same_length": True, "clamp_len": 3, "uniform_when_blind": True}
     model_dir = folder / "uni"
@@ -83,22 +67,15 @@ def test_endless_memory_is_never_hidden(folder):
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_online_permutation_is_for_training_only(tmp_path, small_tokenizer):
     records = make_text_set(tmp_path / "records", small_tokenizer, [[(20, 18), (9, 14)]], stream_segments=3)
-    params = toy.short_run(
-        tmp_path,
-        task={
-            "permutation": "online",
-            "validation_data": {"input_path": str(records.folder), "global_batch_size": 8},
-        },
-        trainer={"train_steps": 1},
-    )
+    dev = {"input_path": str(records.folder), "global_batch_size": 8}
+    settings = {"permutation": "online", "validation_data": dev}
+    params = toy.short_run(tmp_path, task=settings, trainer={"train_steps": 1})
     pretraining.pretrain(params, str(tmp_path / "model"))
-    assert [line["kind"] for line in read_history(str(tmp_path / "model/history.jsonl"))] == [
-        "dev",
-        "train",
-        "dev",
-    ]
+    history = read_history(str(tmp_path / "model/history.jsonl"))
+    assert [line["kind"] for line in history] == ["dev", "train", "dev"]
     task = pretraining.PretrainingTask(params.task)
     for data, drawn in ((params.task.train_data, True), (params.task.validation_data, False)):
         found = next(iter(task.build_inputs(data)))
@@ -158,33 +135,16 @@ def test_other_records_in_the_same_folder_are_refused(run, folder):
         resume(toy.short_run(folder, task={"train_data": {"input_path": str(folder / "others")}}), run[0])
 
 
-def test_a_configuration_that_was_edited_is_refused(run, folder, tmp_path):
-    """Its path is still the same, and so are the shapes."""
-    shutil.copytree(run[0], tmp_path / "run")
-    config = XLNetConfig.from_json_file(str(run[0] / "xlnet_config.json"))
-    path = tmp_path / "config.json"
-    settings_path = tmp_path / "run" / "params.yaml"
-    settings_path.write_text(settings_path.read_text().replace("config_file: ''", f"config_file: {path}"))
-    params = toy.short_run(folder, task={"model": {"config_file": str(path)}})
-    path.write_text(config.to_json())
-    resume(params, tmp_path / "run")
-    path.write_text(dataclasses.replace(config, ff_activation="relu").to_json())
-    with pytest.raises(UserError, match="architecture's ff_activation: gelu there, relu now"):
-        resume(params, tmp_path / "run")
+MOVED = {"train": "moved", "general": "dev"}
 
 
 def test_another_machine_may_resume_a_run(run, folder):
     shutil.copytree(folder / "records", folder / "moved")
-    params = toy.short_run(
-        folder,
-        task={
-            "train_data": {"input_path": str(folder / "moved")},
-            "general_data": {"input_path": str(folder / "dev")},
-            "validation_data": {"global_batch_size": 4},
-        },
-        trainer={"accumulation_steps": 2, "steps_per_loop": 7, "checkpoint_interval": 3},
-        runtime={"distribution_strategy": "mirrored"},
-    )
+    task = {f"{name}_data": {"input_path": str(folder / path)} for name, path in MOVED.items()}
+    trainer = {"accumulation_steps": 2, "steps_per_loop": 7, "checkpoint_interval": 3}
+    params = toy.short_run(folder, task=task, trainer=trainer)
+    params.override({"runtime": {"distribution_strategy": "mirrored"}})
+    params.task.validation_data.global_batch_size = 4
     resume(params, run[0])
 
 
@@ -195,31 +155,14 @@ def test_checkpoints_without_settings_are_not_resumed(run, folder, tmp_path):
         resume(toy.short_run(folder), tmp_path / "run")
 
 
-def test_a_run_without_a_newer_setting_resumes_with_its_default(run, folder, tmp_path):
-    shutil.copytree(run[0], tmp_path / "run")
-    path = tmp_path / "run" / "params.yaml"
-    lines = [line for line in path.read_text().splitlines() if "permutation" not in line]
-    path.write_text("\n".join(lines))
-    params = toy.short_run(folder)
-    task = pretraining.PretrainingTask(params.task)
-    check_resumable(params, task, str(tmp_path / "run"))
-    params.task.permutation = "online"
-    with pytest.raises(UserError, match="task.permutation: precomputed there, online now"):
-        check_resumable(params, task, str(tmp_path / "run"))
-
-
 def test_a_new_run_begins_with_the_weights_of_another(run, folder):
     params = toy.short_run(folder, task={"init_checkpoint": str(run[0])})
     task = pretraining.PretrainingTask(params.task)
     model = task.build_model()
     task.initialize(model)
-    embeddings = [
-        value
-        for name, value in toy.tensors(run[0] / "ckpt-7").items()
-        if value.shape == (60, 16) and name.startswith("model/")
-    ]
-    assert len(embeddings) == 1
-    np.testing.assert_array_equal(model.encoder.word_embedding.numpy(), embeddings[0])
+    saved = toy.tensors(run[0] / "ckpt-7").items()
+    [embedding] = [v for name, v in saved if v.shape == (60, 16) and name.startswith("model/")]
+    np.testing.assert_array_equal(model.encoder.word_embedding.numpy(), embedding)
 
 
 @pytest.mark.parametrize(
@@ -241,25 +184,23 @@ def test_settings_that_do_not_fit_are_refused(run, folder, overrides, message):
         task.initialize(task.build_model())
 
 
-def test_a_batch_larger_than_the_streams_is_refused_before_anything_is_computed(folder, monkeypatch):
+@pytest.mark.parametrize(
+    ("batch_size", "dev_batch_size", "parts", "message"),
+    [
+        (512, 8, 1, "too few for a batch of 512"),
+        (6, 8, 4, "batch_size"),
+        (0, 8, 1, "batch_size"),
+        (8, 8, 0, "batch_size"),
+    ],
+)
+def test_batches_that_cannot_be_are_refused_before_anything_is_computed(
+    folder, monkeypatch, batch_size, dev_batch_size, parts, message
+):
     monkeypatch.setattr(pretraining.PretrainingTask, "build_model", lambda task: pytest.fail("a model"))
-    params = toy.short_run(folder, task={"train_data": {"global_batch_size": 512}})
-    with pytest.raises(UserError, match="too few for a batch of 512"):
-        pretraining.pretrain(params, str(folder / "unused"))
-    assert not (folder / "unused").exists()
-
-
-@pytest.mark.parametrize(("batch_size", "dev_batch_size", "parts"), [(6, 8, 4), (0, 8, 1), (8, 8, 0)])
-def test_batches_that_do_not_split_are_refused(folder, batch_size, dev_batch_size, parts):
-    params = toy.short_run(
-        folder,
-        task={
-            "train_data": {"global_batch_size": batch_size},
-            "validation_data": {"global_batch_size": dev_batch_size},
-        },
-        trainer={"accumulation_steps": parts},
-    )
-    with pytest.raises(UserError, match="batch_size"):
+    params = toy.short_run(folder, trainer={"accumulation_steps": parts})
+    params.task.train_data.global_batch_size = batch_size
+    params.task.validation_data.global_batch_size = dev_batch_size
+    with pytest.raises(UserError, match=message):
         pretraining.pretrain(params, str(folder / "unused"))
     assert not (folder / "unused").exists()
 

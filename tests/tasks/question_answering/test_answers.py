@@ -144,7 +144,6 @@ def test_no_question_is_on_the_threshold():
 
 
 def make_predictions(count, seed=0):
-    """Predictions of made-up questions, half of them without an answer."""
     rng = np.random.default_rng(seed)
     for number in range(count):
         answers = [] if rng.random() < 0.5 else ["a b", "b c d"]
@@ -216,7 +215,6 @@ def test_published_predictions_have_their_published_scores(shared, questions, pr
 
 
 def true_beams(examples):
-    """Beams that say where the answers are, as a perfect model would."""
     arrays = examples.arrays()
     without = arrays["is_impossible"] == 1
     return beams(

@@ -1,7 +1,6 @@
 """Question answering as a SavedModel: what the builder, the model and squad_answers say, in one graph."""
 
 import functools
-import gzip
 import json
 
 import numpy as np
@@ -22,7 +21,6 @@ from xlnet_tf.tasks.question_answering import task as question_answering
 from xlnet_tf.tasks.question_answering.serving import QuestionAnsweringModule
 from xlnet_tf.text import windows as windows_lib
 from xlnet_tf.text.graph.passage_windows import shows_best, split_windows, window_tokens
-from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 OPTIONS = {"seq_len": 40, "max_question_len": 10, "stride": 9}
 MAX_ANSWER_LEN = 7
@@ -30,7 +28,6 @@ MAX_ANSWER_LEN = 7
 
 @functools.cache
 def graph(module):
-    """The graph of serving_default alone, which is traced faster than all signatures."""
     return signature(module.serve, **module.input_specs())
 
 
@@ -41,7 +38,6 @@ def serve(module, rows):
 
 
 def predict(module, model, rows, folder, **options):
-    """The same questions on the way of training: records, windows, predictions."""
     data = [
         {"context": context, "qas": [{"id": str(number), "question": question}]}
         for number, (question, context) in enumerate(rows)
@@ -66,7 +62,6 @@ def predict(module, model, rows, folder, **options):
 
 
 def assert_like(answers, predictions, rows):
-    """Rows of a module's answers say what the predictions say."""
     for row, prediction in enumerate(predictions):
         context, candidates = rows[row][1], prediction.candidates
         found = [text.decode() for text in answers["answers"][row]]
@@ -98,7 +93,6 @@ def module(model, small_tokenizer):
 
 @pytest.fixture(scope="module")
 def rows():
-    """Contexts of no piece to many windows, questions of none to too many pieces."""
     rng = np.random.default_rng(0)
     texts = invent_texts(60, seed=2)
     lengths = [0, 1, 2, 5, 0, 3, 12, 1, 1, 1]
@@ -123,7 +117,6 @@ def test_answers_equal_those_of_evaluation(module, model, rows, answers, tmp_pat
 
 @pytest.mark.integration
 def test_answers_read_in_segments_equal_those_of_evaluation(small_tokenizer, rows, tmp_path):
-    """Of windows of three segments, each with the question."""
     memory = {"segment_len": 20, "encoder_options": {"memory_len": 30}}
     model = built(XLNetQuestionAnswering, small_tokenizer, start_top=4, end_top=3, **memory)
     options = {**OPTIONS, "seq_len": 60, "max_answer_len": MAX_ANSWER_LEN}
@@ -136,47 +129,6 @@ def test_answers_read_in_segments_equal_those_of_evaluation(small_tokenizer, row
         QuestionAnsweringModule(model, small_tokenizer, **{**OPTIONS, "seq_len": 50})
     with pytest.raises(UserError, match="max_question_len is 17; expected 1 to 16, so that segments of 20"):
         QuestionAnsweringModule(model, small_tokenizer, **{**OPTIONS, "seq_len": 60, "max_question_len": 17})
-
-
-def test_an_answer_is_the_best_one_or_refused(module, answers):
-    refused = answers["null_odds"] > module.threshold
-    nothing = refused | (answers["starts"][:, 0] == -1)
-    assert 0 < refused.sum() < len(refused)
-    for name, empty in {"answer": b"", "start": -1, "end": -1, "score": 0}.items():
-        assert (answers[name][nothing] == empty).all() and (answers[name][~nothing] != empty).all()
-        np.testing.assert_array_equal(answers[name][~nothing], answers[f"{name}s"][~nothing, 0])
-
-
-@pytest.mark.integration
-def test_a_model_without_unanswerable_questions_never_refuses(module, model, small_tokenizer, rows, answers):
-    sure = serve(
-        QuestionAnsweringModule(model, small_tokenizer, max_answer_len=MAX_ANSWER_LEN, **OPTIONS), rows
-    )
-    assert "null_odds" not in sure
-    np.testing.assert_array_equal(sure["answers"], answers["answers"])
-    np.testing.assert_array_equal(sure["answer"], answers["answers"][:, 0])
-
-
-HOSTILE = [
-    b"",
-    b"   \t\n ",
-    b"\xff\xfe\x80",
-    b"ba \xf0\x9f ne\xc3 tor \xed\xa0\x80",
-    b"\x00\x01\x02 ba\x00ne \x7f",
-    b"<sep> <cls> ba <mask> <pad> <eop> ne <s>",
-    "\u202e\u200bba\ufeff ne\u0301\u0301 \ud7ff \U0010ffff \ufffe ½ﬁ".encode(),
-    b"``'' ,,,, 5,000, 12,",
-]
-
-
-def test_hostile_texts_have_defined_answers(module, model, tmp_path):
-    raw = [(question, context) for question in HOSTILE for context in HOSTILE]
-    text = [tuple(value.decode(errors="replace") for value in row) for row in raw]
-    answers = serve(module, raw)
-    assert_like(answers, predict(module, model, text, tmp_path, **OPTIONS), text)
-    empty = np.array([not context.strip() for _, context in text])
-    assert (answers["answer"][empty] == b"").all() and (answers["start"][empty] == -1).all()
-    assert np.isfinite(answers["null_odds"]).all()
 
 
 def test_a_long_context_takes_no_more_memory_at_once(module, monkeypatch):
@@ -282,20 +234,3 @@ def test_serving_options_come_from_the_run(model, small_tokenizer, tmp_path):
     assert served("v2.0").threshold == -1.5
     assert served("v2.0", no_answer_threshold=0.5).threshold == 0.5
     assert served("1.1").threshold is None
-
-
-@pytest.mark.integration
-def test_real_questions(shared, tmp_path):
-    """Of contexts of one window to several, with the released tokenizer."""
-    with gzip.open(shared("data/squad/cs224n_dev-v2.0.json.gz")) as file:
-        articles = json.load(file)["data"]
-    paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]][::40]
-    rows = [(p["qas"][-1]["question"], p["context"]) for p in paragraphs]
-    tokenizer = XLNetTokenizer(shared("data/xlnet_cased/spiece.model"))
-    model = built(XLNetQuestionAnswering, tokenizer)
-    options = {"seq_len": 128, "max_question_len": 24, "stride": 48}
-    module = QuestionAnsweringModule(model, tokenizer, threshold=0.0, **options)
-    predictions = predict(module, model, rows, tmp_path, **options)
-    counts = {len(prediction.question.windows) for prediction in predictions}
-    assert len(rows) > 15 and min(counts) == 1 and max(counts) > 2
-    assert_like(serve(module, rows), predictions, rows)

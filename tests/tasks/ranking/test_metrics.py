@@ -18,15 +18,6 @@ def judged(relevance, missing=()):
     return Judged(-np.arange(len(relevance), dtype=float), np.array(relevance), missing)
 
 
-def test_metrics_of_two_queries_match_manual_values():
-    metrics = mean_metrics(query_metrics([judged([0, 1, 0, 1]), judged([1, 0])]))
-    assert metrics["map"] == pytest.approx(((1 / 2 + 2 / 4) / 2 + 1) / 2)
-    assert metrics["mrr"] == pytest.approx((1 / 2 + 1) / 2)
-    gained = 1 / math.log2(3) + 1 / math.log2(5)
-    assert metrics["ndcg_at_10"] == pytest.approx((gained / (1 + 1 / math.log2(3)) + 1) / 2)
-    assert (metrics["queries"], metrics["queries_left_out"]) == (2, 0)
-
-
 def test_queries_with_nothing_relevant_are_left_out_and_counted():
     with_one = mean_metrics(query_metrics([judged([0, 1])]))
     with_two = mean_metrics(query_metrics([judged([0, 1]), judged([0, 0])]))

@@ -1,7 +1,6 @@
 """Ranking: losses, records gathered to queries, run files; it learns; a recipe runs on a slice of WikiQA."""
 
 import functools
-import gzip
 import itertools
 import json
 import logging
@@ -86,13 +85,8 @@ def test_records_of_a_query_are_ranked_together_and_written(tmp_path):
     records = [{**record, "missing": []} for record in RECORDS]
     queries = ranked_queries(records, SCORES, np.array([[0, 0], [1, -1], [0, 1]]))
     run, jsonl = write_files(queries, tmp_path)
-    assert read_lines(run) == [
-        "q_1 Q0 b 1 3 xlnet",
-        "q_1 Q0 c_d 2 2 xlnet",
-        "q_1 Q0 a 3 1 xlnet",
-        "q2 Q0 a 1 0.5 xlnet",
-        "q2 Q0 b 2 0.5 xlnet",
-    ]
+    ranked = ["q_1 Q0 b 1 3", "q_1 Q0 c_d 2 2", "q_1 Q0 a 3 1", "q2 Q0 a 1 0.5", "q2 Q0 b 2 0.5"]
+    assert read_lines(run) == [f"{line} xlnet" for line in ranked]
     lines = [json.loads(line) for line in read_lines(jsonl)]
     assert [line["query_id"] for line in lines] == ["q 1", "q2"]
     assert [passage["text"] for passage in lines[0]["passages"]] == ["B", "C", "A"]
@@ -124,21 +118,11 @@ def data(tmp_path_factory, small_tokenizer):
     (folder / "spiece.model").write_bytes(small_tokenizer.model_proto)
     unlabelled = folder / "test.csv"
     unlabelled.write_text("message,reply\nsu ?,ba ren\nsu ?,tor ren\nsu ?,ne do\n")
-    build_ranking(
-        RankingOptions(
-            str(folder / "spiece.model"),
-            str(folder),
-            train=support(folder / "train.csv", 40, 0),
-            dev=support(folder / "dev.csv", 9, 1),
-            test=str(unlabelled),
-            query_column="message",
-            passage_column="reply",
-            relevance_column="helped",
-            candidates=4,
-            seq_len=24,
-            max_query_len=8,
-        )
-    )
+    splits = {"train": support(folder / "train.csv", 40, 0), "dev": support(folder / "dev.csv", 9, 1)}
+    columns = {"query_column": "message", "passage_column": "reply", "relevance_column": "helped"}
+    sizes = {"candidates": 4, "seq_len": 24, "max_query_len": 8}
+    files = str(folder / "spiece.model"), str(folder)
+    build_ranking(RankingOptions(*files, test=str(unlabelled), **splits, **columns, **sizes))
     return folder
 
 
@@ -147,7 +131,6 @@ settings = functools.partial(recipes.settings, ranking.EXPERIMENT, "wikiqa_small
 
 @pytest.fixture(scope="module")
 def run(data):
-    """The folder of a run, and its last metrics."""
     task = {"epochs": 6, "model": {"n_layer": 1}}
     params = settings(data, task=task, trainer={"validation_interval": 20})
     return data / "run", finetune(params, ranking.RankingTask, recipes.STRATEGY, str(data / "run"))
@@ -163,6 +146,7 @@ def test_it_learns_to_rank_the_helpful_reply_first(run):
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_replies_that_nobody_has_judged_are_ranked(run, data, tmp_path):
     model_dir, _ = run
     opened, predictions = recipes.predict(model_dir, data / "test", 2)
@@ -177,6 +161,7 @@ def test_replies_that_nobody_has_judged_are_ranked(run, data, tmp_path):
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_equal_scores_for_all_candidates_give_a_warning(run, data, caplog):
     model_dir, _ = run
     opened = prediction.Run.open(str(model_dir), str(data / "dev"))
@@ -205,34 +190,6 @@ def test_rows_that_fill_up_a_batch_do_not_count(data):
 def test_an_unknown_loss_is_named(data):
     with pytest.raises(UserError, match="task.loss is 'hinge', expected one of pointwise, pairwise"):
         ranking.RankingTask(settings(data, task={"loss": "hinge"}).task).build_model()
-
-
-@pytest.mark.integration
-def test_the_small_recipe_on_a_slice_of_wikiqa(tmp_path, shared):
-    for split, lines in (("train", 400), ("dev", 60)):
-        with gzip.open(shared(f"data/wikiqa/WikiQA-{split}.txt.gz"), "rt", encoding="utf-8") as file:
-            (tmp_path / f"{split}.txt").write_text("".join(itertools.islice(file, lines)))
-        judgements = shared(f"data/wikiqa/WikiQA-{split}.ref").read_text().splitlines(keepends=True)
-        (tmp_path / f"{split}.ref").write_text("".join(judgements[:lines]))
-    build_ranking(
-        RankingOptions(
-            str(shared("data/xlnet_cased/spiece.model")),
-            str(tmp_path / "records"),
-            format="wikiqa",
-            train=str(tmp_path / "train.txt"),
-            dev=str(tmp_path / "dev.txt"),
-            candidates=4,
-            seq_len=48,
-            max_query_len=16,
-        )
-    )
-    params = settings(tmp_path / "records", task={"model": {"n_layer": 1}})  # half the time of tracing
-    metrics = finetune(params, ranking.RankingTask, recipes.STRATEGY, str(tmp_path / "run"))
-    judged = [line.split() for line in read_lines(tmp_path / "dev.ref")]
-    answered, everything = {f[0] for f in judged if f[3] == "1"}, {f[0] for f in judged}
-    assert metrics["queries"] == len(answered)
-    assert metrics["queries"] + metrics["queries_left_out"] == len(everything)
-    assert 0 < metrics["map"] <= 1 and 0 < metrics["mrr_at_10"] <= metrics["mrr"] <= 1
 
 
 def test_tied_pairs_count_half(data):

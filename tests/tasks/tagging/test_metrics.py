@@ -23,12 +23,5 @@ def test_scores_are_seqevals(sentences):
     precision, recall, f1, _ = precision_recall_fscore_support(gold, predicted, **options)
     _, _, strict_f1, _ = strict_scores(gold, predicted, scheme=IOB2, **options)
     words = list(itertools.chain(*sentences))
-    assert found == pytest.approx(
-        {
-            "f1": f1,
-            "precision": precision,
-            "recall": recall,
-            "strict_f1": strict_f1,
-            "accuracy": sum(a == b for a, b in words) / len(words),
-        }
-    )
+    expected = {"f1": f1, "precision": precision, "recall": recall, "strict_f1": strict_f1}
+    assert found == pytest.approx({**expected, "accuracy": sum(a == b for a, b in words) / len(words)})

@@ -10,7 +10,6 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from official.core import exp_factory
-from seqeval.metrics.sequence_labeling import get_entities
 
 from tests.conftest import invent_texts
 from tests.helpers.serving.toys import built
@@ -28,7 +27,7 @@ from xlnet_tf.text import word_windows as windows_lib
 from xlnet_tf.text.graph.characters import characters
 from xlnet_tf.text.graph.tokenizer import GraphTokenizer
 from xlnet_tf.text.graph.word_windows import word_windows
-from xlnet_tf.text.graph.words import WordFinder, Words
+from xlnet_tf.text.graph.words import WordFinder
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TYPES = ["LOC", "PER"]
@@ -42,7 +41,6 @@ def tagger(tokenizer, **options):
 
 @functools.cache
 def graph(module):
-    """The graph of serving_default alone, which is traced faster than all signatures."""
     return signature(module.serve, **module.input_specs())
 
 
@@ -64,7 +62,6 @@ def found_entities(answers, row):
 
 
 def predict(model, tokenizer, texts, folder, **options):
-    """The entities of texts on the way of training: records, windows, tags, words."""
     (folder / "spiece.model").write_bytes(tokenizer.model_proto)
     rows = [{"id": str(number), "text": text} for number, text in enumerate(texts)]
     (folder / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -111,89 +108,6 @@ def test_entities_equal_those_of_evaluation(module, model, texts, tmp_path):
     assert set(answers["label"].ravel()) == {b"", b"LOC", b"PER"}
 
 
-@pytest.mark.integration
-def test_a_temperature_changes_scores_and_no_entity(module, model, small_tokenizer, texts):
-    calibrated = TaggingModule(model, small_tokenizer, buckets=(8, 16), temperature=[2.0], **OPTIONS)
-    before, after = serve(module, texts), serve(calibrated, texts)
-    for name in ("num_entities", "entity", "label", "start", "end"):
-        np.testing.assert_array_equal(before[name], after[name])
-    assert (after["score"] < before["score"]).any()
-    features = {"input_word_ids": tf.constant([[30, 31, 4, 3]]), "input_mask": tf.ones([1, 4], tf.int32)}
-    features["input_type_ids"] = tf.constant([[0, 0, 0, 2]])
-    expected = tf.nn.softmax(model(features) / 2)
-    np.testing.assert_allclose(calibrated.serve_tokens(features)["probabilities"], expected, rtol=1e-4)
-
-
-def test_a_score_is_the_mean_of_its_words(module, model, small_tokenizer):
-    text = "ba ne, tor mi kal su."
-    words = sentence_encoder(small_tokenizer).encode(AnnotatedText("", "", "", text, None), None)
-    ids = [piece for word in words.pieces for piece in word]
-    first_pieces = np.cumsum([0, *map(len, words.pieces)])[:-1]
-    features = {"input_word_ids": [[*ids, 4, 3]], "input_mask": [[1] * (len(ids) + 2)]}
-    features["input_type_ids"] = [[0] * (len(ids) + 1) + [2]]
-    features = {name: tf.constant(values) for name, values in features.items()}
-    probabilities = tf.nn.softmax(model(features)).numpy()
-    expected = probabilities[0].max(axis=-1)
-
-    tokens = module.serve_tokens(features)
-    np.testing.assert_allclose(tokens["probabilities"], probabilities, rtol=1e-4)
-    np.testing.assert_allclose(tokens["scores"][0], expected, rtol=1e-4)
-    tags = [module.labels[tag].encode() for tag in probabilities[0].argmax(axis=-1)]
-    assert tokens["labels"].numpy()[0].tolist() == tags
-
-    found, scores = found_entities(serve(module, [text]), 0)
-    assert found
-    for entity, score in zip(found, scores):
-        inside = [entity["start"] <= begin < entity["end"] for begin, _ in words.offsets]
-        np.testing.assert_allclose(score, expected[first_pieces[inside]].mean(), rtol=1e-4)
-
-
-@pytest.mark.parametrize("tags", ["O", "O I-X I-X O", "B-X B-X I-X I-Y I-Y B-Y O I-X"])
-def test_entities_are_those_of_conlleval(module, monkeypatch, tags):
-    """In two texts, cut anywhere: an entity never continues in the next one."""
-    tags = tags.split()
-    monkeypatch.setattr(module, "labels", ("O", "B-X", "I-X", "B-Y", "I-Y"))
-    for cut in range(len(tags) + 1):
-        rows = [tags[:cut], tags[cut:]]
-        row = tf.constant([0] * cut + [1] * (len(tags) - cut), tf.int64)
-        places = [place for part in rows for place in range(len(part))]
-        places = tf.constant(places, tf.int64)
-        words = Words(None, row, places, places + 1)
-        codes = tf.RaggedTensor.from_row_lengths(tf.range(65, 65 + len(tags)), [cut, len(tags) - cut])
-        numbers = tf.constant([module.labels.index(tag) for tag in tags])
-        found = module._entities(codes, words, numbers, tf.ones([len(tags)]))
-        for number, part in enumerate(rows):
-            count = found["num_entities"][number]
-            columns = (found[name].numpy()[number, :count].tolist() for name in ("label", "start", "end"))
-            expected = [(label.encode(), first, last + 1) for label, first, last in get_entities(part)]
-            assert list(zip(*columns)) == expected
-
-
-HOSTILE = [
-    b"",
-    b" \t\n\xc2\xa0 ",
-    b"\xff\xfe\x80",
-    b"ba \xf0\x9f ne\xc3 tor \xed\xa0\x80",
-    b"\x00\x01\x02 ba\x00ne \x7f",
-    b"<sep> <cls> ba <mask> <pad> <eop> ne<eop>mi <s>",
-    "\u202e\u200bba\ufeff ne\u0301\u0301 \ud7ff \U0010ffff \ufffe ½ﬁ ´".encode(),
-    b"``'' ,,,, 5,000, 12,",
-    "東京´ba東\u0301あ \u3099ไทย".encode(),
-    "東".encode() * 40 + "´".encode() * 30,
-    b"ne" * 2000,
-]
-
-
-def test_hostile_texts_have_defined_entities(module, model, tmp_path):
-    texts = [text.decode(errors="replace") for text in HOSTILE]
-    assert_like(module, model, texts, tmp_path, raw=HOSTILE, **OPTIONS)
-
-
-def test_no_text_has_a_word(module):
-    answers = serve(module, [b"", b" "])
-    assert answers["num_entities"].tolist() == [0, 0] and answers["entity"].shape == (2, 0)
-
-
 def test_a_long_text_takes_no_more_memory_at_once(module, monkeypatch):
     sizes = []
     run = module.run
@@ -216,7 +130,6 @@ def test_a_model_that_reads_in_segments(small_tokenizer, texts, tmp_path):
 
 
 def test_serving_options_come_from_the_run(model, small_tokenizer, tmp_path):
-    """Its windows are those of its examples."""
     (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
     (tmp_path / "train.txt").write_text("ba B-PER\nne O\n")
     files = {"tokenizer": str(tmp_path / "spiece.model"), "train": [str(tmp_path / "train.txt")]}

@@ -87,7 +87,6 @@ def data(tmp_path_factory, small_tokenizer):
 
 @pytest.fixture(scope="module")
 def run(data):
-    """The folder of a run, and its last metrics."""
     return data / "run", finetune(settings(data), tagging.TaggingTask, recipes.STRATEGY, str(data / "run"))
 
 
@@ -129,6 +128,7 @@ def test_files_have_every_word_once_with_true_and_predicted_tags(run, data, tmp_
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_words_have_probabilities_of_their_tags_that_are_calibrated(run, data, tmp_path):
     task, examples, predictions, blocks, _ = predict(run[0], data / "dev", tmp_path)
     found = task.probabilities(examples, predictions)
@@ -146,6 +146,7 @@ def test_words_have_probabilities_of_their_tags_that_are_calibrated(run, data, t
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("eagerly")
 def test_entities_of_raw_texts_have_their_characters(run, data, tmp_path):
     task, examples, _, blocks, lines = predict(run[0], data / "test", tmp_path)
     assert not task.has_answers(examples) and examples.records > 2
@@ -226,7 +227,7 @@ def documents(count, seed):
             yield {"document": str(number), "tokens": words, "tags": tags}
 
 
-@pytest.mark.integration
+@pytest.mark.long  # tests/models/test_reading.py shows quickly what memory carries
 def test_documents_are_read_with_memory(tmp_path, small_tokenizer):
     (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
     files = {

@@ -97,17 +97,10 @@ def test_all_text_operations_are_on_the_cpu(saved):
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
     nodes = [node for node in nodes if node.op.startswith(TEXT_OPERATIONS)]
     assert {node.op: node.device for node in nodes if "CPU" not in node.device} == {}
-    assert {node.op for node in nodes} >= {
-        "SentencepieceOp",
-        "SentencepieceTokenizeOp",
-        "SentencepieceTokenizeWithOffsetsOp",
-        "SentencepieceDetokenizeOp",
-        "SentencepieceIdToStringOp",
-        "UnicodeDecode",
-        "UnicodeEncode",
-        "UnicodeTranscode",
-        "StringLength",
-    }
+    pieces = ("", "Tokenize", "TokenizeWithOffsets", "Detokenize", "IdToString")
+    operations = {*(f"Sentencepiece{name}Op" for name in pieces), "StringLength"}
+    operations |= {f"Unicode{name}" for name in ("Decode", "Encode", "Transcode")}
+    assert {node.op for node in nodes} >= operations
     # Models are found by name: those of both tokenizers, and the one that finds characters, which they share.
     models = {
         (node.attr["shared_name"].s, node.attr["model"].s) for node in nodes if node.op == "SentencepieceOp"

@@ -6,10 +6,9 @@ import re
 
 import pytest
 
+from tests.helpers.records import labelled
 from tests.helpers.records.builders import ARTICLE
 from tfrecord_builders.automatic.build import Sources, build
-from tfrecord_builders.classification.build import build_classification
-from tfrecord_builders.classification.options import ClassificationOptions
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
 
@@ -34,18 +33,9 @@ def test_the_bytes_are_those_of_the_builder(tmp_path, tokenizer_file):
     train = reviews(tmp_path / "a.csv")
     built = of(tmp_path, tokenizer_file, train)
     assert "classification, text in 'review', label in 'stars' (bad, good); 32 tokens" in built.description
-    same = ClassificationOptions(
-        str(tokenizer_file),
-        str(tmp_path / "same"),
-        train=train,
-        text_column=["review"],
-        label_column=["stars"],
-        seq_len=32,
-        dev_fraction=0.2,
-    )
-    for split, examples in build_classification(same).items():
-        assert ExampleSet.load(built.folder / split).digest == examples.digest
-        assert examples.records > 0
+    options = {"text_column": ["review"], "label_column": ["stars"], "seq_len": 32, "dev_fraction": 0.2}
+    for split, examples in labelled.builder(tmp_path, tokenizer_file)(train=train, **options).items():
+        assert ExampleSet.load(built.folder / split).digest == examples.digest and examples.records > 0
 
 
 def test_examples_are_reused_until_something_changes(tmp_path, tokenizer_file):
@@ -140,11 +130,7 @@ def test_settings_without_effect_are_named(tmp_path, tokenizer_file, options, me
         ("a.csv", "review,stars\nka,\nto,\n", "has no label in column 'stars'"),
         ("a.csv", "text,label\n" + "".join(f"ka,x{n}\n" for n in range(50)), "50 values in 50 rows, hardly"),
         ("a.csv", "review,stars\n", "a.csv has no rows"),
-        (
-            "a.jsonl",
-            '{"text": "ka", "label": "a"}\n{"text": "to", "label": []}\n',
-            "1 of 2 rows have an empty list in 'label', and no row has several labels: give --task=multi",
-        ),
+        ("a.jsonl", '{"text": "ka", "label": "a"}\n{"text": "to", "label": []}\n', "has several .*=multi"),
         ("notes.doc", "ka", "notes.doc: the name does not show the format"),
         ("notes.xlsx", "PK", "notes.xlsx is a spreadsheet, .* save the sheet as .csv"),
     ],
@@ -155,23 +141,27 @@ def test_wrong_tables_are_named_in_one_line(tmp_path, tokenizer_file, name, cont
         of(tmp_path, tokenizer_file, tmp_path / name)
 
 
-def test_folders_and_names(tmp_path, tokenizer_file):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("{tmp_path}/empty", "is a folder without tables and without folders: give a file"),
+        ("{tmp_path}/run/examples", "has examples that are built: give it as --data"),
+        ("stanfordnlp/imdb", "does not exist; a data set of the .* is hf://datasets/stanfordnlp/imdb/"),
+        ("hf://imdb", "hf://imdb is not a data set: one of the .* is hf://datasets/OWNER/"),
+        ("{tmp_path}/reviews.csv", "reviews.csv does not exist"),
+    ],
+)
+def test_what_is_not_a_table_is_named(tmp_path, tokenizer_file, name, message):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="is a folder without tables and without folders: give a file"):
-        of(tmp_path, tokenizer_file, tmp_path / "empty")
-    built = of(tmp_path, tokenizer_file, reviews(tmp_path / "a.csv"))
-    with pytest.raises(UserError, match="has examples that are built: give it as --data"):
-        of(tmp_path, tokenizer_file, built.folder)
-    with pytest.raises(
-        UserError, match="does not exist; a data set of the .* is hf://datasets/stanfordnlp/imdb/"
-    ):
-        of(tmp_path, tokenizer_file, "stanfordnlp/imdb")
-    with pytest.raises(UserError, match="hf://imdb is not a data set: one of the .* is hf://datasets/OWNER/"):
-        of(tmp_path, tokenizer_file, "hf://imdb")
-    with pytest.raises(FileNotFoundError, match="reviews.csv does not exist"):
-        of(tmp_path, tokenizer_file, tmp_path / "reviews.csv")
+    if "run" in name:
+        of(tmp_path, tokenizer_file, reviews(tmp_path / "a.csv"))
+    with pytest.raises((UserError, FileNotFoundError), match=message):
+        of(tmp_path, tokenizer_file, name.format(tmp_path=tmp_path))
+
+
+def test_folders_of_texts_have_their_labels(tmp_path, tokenizer_file):
     for label in ("neg", "pos"):
         (tmp_path / "films" / label).mkdir(parents=True)
         for number in range(20):
             (tmp_path / "films" / label / f"{number}.txt").write_text(f"ka {label} {number}")
-    assert "label in 'label' (neg, pos)" in of(tmp_path / "b", tokenizer_file, tmp_path / "films").description
+    assert "label in 'label' (neg, pos)" in of(tmp_path, tokenizer_file, tmp_path / "films").description

@@ -18,12 +18,13 @@ TRAIN = [("Ka tomi ren.", "good"), ("Sol du velan.", "bad"), ("Qui bor.", "good"
 DEV = [("Ren ren.", "bad"), ("Ka.", "good")]
 
 
+BARE = {"header": False, "text_column": ["0"], "label_column": ["1"]}
+
+
 @pytest.fixture
 def files(tmp_path):
-    return {
-        "train": table(tmp_path / "train.csv", ("text", "label"), *TRAIN),
-        "dev": table(tmp_path / "dev.csv", ("text", "label"), *DEV),
-    }
+    rows = {"train": TRAIN, "dev": DEV}
+    return {name: table(tmp_path / f"{name}.csv", ("text", "label"), *rows[name]) for name in rows}
 
 
 @pytest.fixture
@@ -41,11 +42,8 @@ def test_single_texts(build, files, tokenizer, tmp_path):
     assert list(built) == ["train", "dev"]
     for split, rows in (("train", TRAIN), ("dev", DEV)):
         examples = ExampleSet.load(tmp_path / "records" / split)
-        assert (
-            examples.shards == built[split].shards
-            and examples.split == split
-            and examples.task == "classification"
-        )
+        assert examples.shards == built[split].shards
+        assert (examples.split, examples.task) == (split, "classification")
         assert examples.settings["labels"] == ["bad", "good", "so-so"] and examples.settings["labelled"]
         assert examples.settings["metrics"] == ["accuracy", "macro_f1"]
         arrays = examples.arrays()
@@ -55,20 +53,14 @@ def test_single_texts(build, files, tokenizer, tmp_path):
             np.testing.assert_array_equal(arrays["segment_ids"][number], packed.segment_ids)
             assert examples.settings["labels"][arrays["label"][number]] == label
         assert list(examples.sidecar()) == [{"id": str(i), "text": text} for i, (text, _) in enumerate(rows)]
-    assert built["train"].statistics["label good"] == 2
-    assert "label so-so" in built["train"].table()
+    assert built["train"].statistics["label good"] == 2 and "label so-so" in built["train"].table()
 
 
 def test_pairs_and_several_columns(build, tmp_path, tokenizer):
     rows = ("Ka", "tomi", "Ren sol.", "7", 1), ("Du", "ve", "Lan.", "x", 0)
     train = table(tmp_path / "t.tsv", ("title", "body", "answer", "key", "y"), *rows, delimiter="\t")
-    examples = build(
-        train=train,
-        text_column=["title", "body"],
-        text_pair_column=["answer"],
-        label_column=["y"],
-        id_column="key",
-    )["train"]
+    columns = {"text_column": ["title", "body"], "text_pair_column": ["answer"], "label_column": ["y"]}
+    examples = build(train=train, id_column="key", **columns)["train"]
     packed = pack(tokenizer.encode("Ka tomi"), tokenizer.encode("Ren sol."), seq_len=32)
     np.testing.assert_array_equal(examples.arrays()["input_ids"][0], packed.input_ids)
     assert list(examples.sidecar())[0] == {"id": "7", "text": "Ka tomi", "text_pair": "Ren sol."}
@@ -77,46 +69,37 @@ def test_pairs_and_several_columns(build, tmp_path, tokenizer):
 
 def test_regression(build, tmp_path):
     train = table(tmp_path / "t.csv", ("text", "label"), ("ka", 0.25), ("mi", "4"))
-    test = table(tmp_path / "u.csv", ("text",), ("ka",))
-    built = build(train=train, test=test, kind="regression")
+    built = build(train=train, test=table(tmp_path / "u.csv", ("text",), ("ka",)), kind="regression")
     assert labels_of(built["train"]) == [0.25, 4.0]
     assert np.isnan(built["test"].arrays()["label"]).all() and not built["test"].settings["labelled"]
-    table(tmp_path / "t.csv", ("text", "label"), ("ka", 0.25), ("mi", "many"))
-    with pytest.raises(UserError, match=r"t\.csv:3: the label is 'many', expected a number"):
-        build(train=train, kind="regression")
 
 
 def test_columns_may_be_separated_by_other_marks_than_commas(build, tmp_path):
     rows = ("ka, to", "bad"), ("mi, ren", "good")
-    for delimiter in ";\t|":
-        train = table(tmp_path / "t.csv", ("text", "label"), *rows, delimiter=delimiter)
-        examples = build(train=train)["train"]
-        assert labels_of(examples) == [0, 1] and next(examples.sidecar())["text"] == "ka, to"
+    train = table(tmp_path / "t.csv", ("text", "label"), *rows, delimiter=";")
+    examples = build(train=train)["train"]
+    assert labels_of(examples) == [0, 1] and next(examples.sidecar())["text"] == "ka, to"
+    table(tmp_path / "t.csv", *rows, delimiter="#")
     names = {"text_column": ["0"], "label_column": ["1"], "header": False}
-    for delimiter in ";#":
-        train = table(tmp_path / "t.csv", *rows, delimiter=delimiter)
-        assert labels_of(build(train=train, delimiter=delimiter, **names)["train"]) == [0, 1]
+    assert labels_of(build(train=train, delimiter="#", **names)["train"]) == [0, 1]
     for wrong in ("", ";;", '"', "\n"):
         with pytest.raises(UserError, match="delimiter is .*, expected one character, such as ';'"):
             build(train=train, delimiter=wrong)
 
 
-def test_an_unknown_label_in_dev_stops_before_anything_is_written(build, files, tmp_path):
-    table(tmp_path / "dev.csv", ("text", "label"), *DEV, ("Sol.", "awful"))
-    with pytest.raises(UserError, match=r"dev\.csv:4: unknown label 'awful'; known are bad, good, so-so"):
-        build(**files)
-    assert not (tmp_path / "records").exists()
-
-
-def test_all_rows_are_checked_before_anything_is_written(build, files, tmp_path):
-    (tmp_path / "dev.csv").write_text("text,label\nka,bad\nmi\n")
-    with pytest.raises(UserError, match=r"dev\.csv:3: 1 fields where there are 2 columns"):
-        build(**files)
-    (tmp_path / "train.csv").write_bytes(b"text,label\nka,bad\nmi \xff,good\n")
-    with pytest.raises(UserError, match=r"train\.csv:3: byte 4 \(ff\) is not utf-8"):
-        build(**files)
-    table(tmp_path / "train.csv", ("text", "label"), ("ka", "bad"), ("mi", " "))
-    with pytest.raises(UserError, match=r"train\.csv:3: no label in column 'label'"):
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("dev", b"text,label\nka,bad\nmi\n", "3: 1 fields where there are 2 columns"),
+        ("dev", b"text,label\nSol.,awful\n", "2: unknown label 'awful'; known are bad, good, so-so"),
+        ("dev", b"text,label\nka,\n", "2: no label in column 'label'"),
+        ("train", b"text,label\nka,bad\nmi \xff,good\n", r"3: byte 4 \(ff\) is not utf-8"),
+        ("train", b"text,label\nka,bad\nmi, \n", "3: no label in column 'label'"),
+    ],
+)
+def test_all_rows_are_checked_before_anything_is_written(build, files, tmp_path, name, content, message):
+    (tmp_path / f"{name}.csv").write_bytes(content)
+    with pytest.raises(UserError, match=rf"{name}\.csv:{message}"):
         build(**files)
     assert not (tmp_path / "records").exists()
 
@@ -137,26 +120,29 @@ def test_ragged_rows_are_refused_or_left_out_and_counted(build, files, tmp_path)
         assert skipped == {"count": 1, "places": [f"{given[split]}:3"]}
 
 
-def test_errors_of_other_table_formats_name_the_flags(build, files, tmp_path):
-    (tmp_path / "train.txt").write_text("ka@good\nmi@bad\n")
-    with pytest.raises(UserError, match=r"train\.txt: the name does not show .*--format \(one of csv,"):
-        build(train=str(tmp_path / "train.txt"))
-    assert build(train=str(tmp_path / "train.txt"), format="at")["train"].records == 2
-    (tmp_path / "bare.csv").write_text("ka mi,good\ndu,bad\n")
-    with pytest.raises(UserError, match=r"bare\.csv:2: there is no column .text., only ka mi.*--noheader"):
-        build(train=str(tmp_path / "bare.csv"))
-    bare = {"header": False, "text_column": ["0"], "label_column": ["1"]}
-    assert build(train=str(tmp_path / "bare.csv"), **bare)["train"].records == 2
-    with pytest.raises(UserError, match=r"there is no column 'text', only 0, 1 \(without a header"):
-        build(train=str(tmp_path / "bare.csv"), header=False, label_column=["1"])
-    (tmp_path / "quotes.csv").write_text('text,label\n"ka" mi,good\ndu,bad\n')
-    with pytest.raises(UserError, match=r"quotes\.csv:2: bad quoting .*--noquoting"):
-        build(train=str(tmp_path / "quotes.csv"))
-    assert build(train=str(tmp_path / "quotes.csv"), quoting=False)["train"].records == 2
-    for content in ("", "text,label\n"):
-        (tmp_path / "empty.csv").write_text(content)
-        with pytest.raises(UserError, match=r"empty\.csv has no rows"):
-            build(train=str(tmp_path / "empty.csv"))
+@pytest.mark.parametrize(
+    ("name", "content", "message", "options"),
+    [
+        ("a.txt", "ka@good\nmi@bad\n", r": the name does not show .*--format \(one of", {"format": "at"}),
+        ("a.csv", "ka mi,good\ndu,bad\n", ":2: there is no column .text., only ka mi.*--noheader", BARE),
+        ("a.csv", 'text,label\n"ka" mi,good\ndu,bad\n', ":2: bad quoting .*--noquoting", {"quoting": False}),
+    ],
+)
+def test_errors_of_other_table_formats_name_the_flags(build, tmp_path, name, content, message, options):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=name + message):
+        build(train=str(tmp_path / name))
+    assert build(train=str(tmp_path / name), **options)["train"].records == 2
+    if options is BARE:
+        with pytest.raises(UserError, match=r"no column 'text', only 0, 1 \(without a header"):
+            build(train=str(tmp_path / name), **BARE | {"text_column": ["text"]})
+
+
+@pytest.mark.parametrize("content", ["", "text,label\n"])
+def test_a_file_without_rows_is_named(build, tmp_path, content):
+    (tmp_path / "empty.csv").write_text(content)
+    with pytest.raises(UserError, match=r"empty\.csv has no rows"):
+        build(train=str(tmp_path / "empty.csv"))
 
 
 def test_a_preset_with_dev_data_alone_can_be_evaluated(build, tmp_path):
@@ -183,11 +169,21 @@ def test_empty_texts_are_left_out_of_training_only(build, files, tmp_path):
         build(**files)
 
 
-def test_a_set_of_which_most_texts_are_cut_is_warned_of(build, tmp_path):
-    long = "Ka tomi ren sol du velan qui bor. " * 10
-    rows = (long, "bad"), (f"Sol. {long}", "good"), ("ka", "good")
-    built = build(train=table(tmp_path / "train.csv", ("text", "label"), *rows))
-    assert example_report.summary(built).splitlines()[-1] == (
+def test_long_texts_are_cut_at_the_end_or_in_the_middle(build, tmp_path, tokenizer):
+    text = "Ka tomi ren sol du velan qui bor. " * 10
+    train = table(tmp_path / "train.csv", ("text", "label"), (text, "bad"), ("ka", "good"))
+    ids = tokenizer.encode(text)
+    examples = build(train=train)["train"]
+    assert examples.arrays()["input_ids"][0].tolist() == [*ids[:30], SEP_ID, CLS_ID]
+    assert not example_report.warnings(examples)  # one of two
+    assert examples.statistics["texts cut"] == 1 and examples.statistics["pieces cut"] == len(ids) - 30
+    assert examples.statistics["pieces of a text, longest"] == len(ids)
+    examples = build(train=train, truncation="middle", overwrite=True)["train"]
+    assert examples.arrays()["input_ids"][0].tolist() == [*ids[:7], *ids[-23:], SEP_ID, CLS_ID]
+    with pytest.raises(UserError, match="truncation=middle is for single texts"):
+        build(train=train, text_pair_column=["label"], truncation="middle")
+    table(tmp_path / "train.csv", ("text", "label"), (text, "bad"), (f"Sol. {text}", "good"), ("ka", "good"))
+    assert example_report.summary(build(train=train, overwrite=True)).splitlines()[-1] == (
         "WARNING: texts cut: 2 of 3 in train, and no model reads what is cut. Raise --seq_len, 32 now, or "
         "the limit of that part, if there is one"
     )
@@ -211,53 +207,33 @@ def test_texts_are_cleaned_as_those_of_the_model_that_the_tokenizer_is_of(
     assert "reads texts with lower True, and these are built with lower False" in caplog.text
 
 
-def test_long_texts_are_cut_at_the_end_or_in_the_middle(build, files, tmp_path, tokenizer):
-    text = "Ka tomi ren sol du velan qui bor. " * 10
-    table(tmp_path / "train.csv", ("text", "label"), (text, "bad"), ("ka", "good"))
-    ids = tokenizer.encode(text)
-    examples = build(train=files["train"])["train"]
-    assert examples.arrays()["input_ids"][0].tolist() == [*ids[:30], SEP_ID, CLS_ID]
-    assert not example_report.warnings(examples)  # one of two
-    assert examples.statistics["texts cut"] == 1 and examples.statistics["pieces cut"] == len(ids) - 30
-    assert examples.statistics["pieces of a text, longest"] == len(ids)
-    examples = build(train=files["train"], truncation="middle", overwrite=True)["train"]
-    assert examples.arrays()["input_ids"][0].tolist() == [*ids[:7], *ids[-23:], SEP_ID, CLS_ID]
-    with pytest.raises(UserError, match="truncation=middle is for single texts"):
-        build(train=files["train"], text_pair_column=["label"], truncation="middle")
-
-
 def test_a_dev_split_is_held_out_of_training(build, tmp_path):
-    rows = [(f"ka {number}", number % 2) for number in range(100)]
+    """By the text alone: neither the seed nor other rows move one, and equal ones are on one side."""
+    words = ["ka", "tomi", "ren", "sol", "du", "velan", "qui", "bor"]
+    rows = [(f"{words[n // 24]} {words[n // 3 % 8]}", n % 2) for n in range(100)]
     train = table(tmp_path / "t.csv", ("text", "label"), *rows)
-    built = build(train=train, dev_fraction=0.2)
-    split = {name: ids_of(examples) for name, examples in built.items()}
-    assert 10 <= len(split["dev"]) <= 30
-    assert sorted(map(int, split["train"] + split["dev"])) == list(range(100))
-    # Neither the seed nor other rows move a text to the other side.
-    other_seed = build(train=train, dev_fraction=0.2, seed=1)
-    assert split == {name: ids_of(examples) for name, examples in other_seed.items()}
-    more = table(tmp_path / "more.csv", ("text", "label"), *rows, *((f"mi {n}", n % 2) for n in range(50)))
-    longer = {name: ids_of(examples) for name, examples in build(train=more, dev_fraction=0.2).items()}
-    assert all(set(split[name]) == {n for n in longer[name] if int(n) < 100} for name in split)
-    few = build(train=train, dev_fraction=0.2, train_limit=10, eval_limit=5)
-    assert [len(ids_of(few[name])) for name in ("train", "dev")] == [10, 5]
-    assert set(ids_of(few["train"])) <= set(split["train"]) and set(ids_of(few["dev"])) <= set(split["dev"])
-    with pytest.raises(UserError, match="dev_fraction 0.001 holds out 0 of the 100 rows"):
-        build(train=train, dev_fraction=0.001)
-    with pytest.raises(UserError, match="dev_fraction is for data without a dev split"):
-        build(train=train, dev=train, dev_fraction=0.1)
 
+    def split(**options):
+        built = build(**{"train": train, "dev_fraction": 0.2} | options)
+        return built, {name: set(ids_of(examples)) for name, examples in built.items()}
 
-def test_equal_texts_are_on_one_side_and_counted(build, tmp_path):
-    words = ["ka", "tomi", "ren", "sol", "du", "velan", "qui", "bor", "mi"]
-    texts = [f"{words[n % 40 // 9]} {words[n % 40 % 9]}" for n in range(120)]
-    train = table(tmp_path / "t.csv", ("text", "label"), *((text, n % 2) for n, text in enumerate(texts)))
-    built = build(train=train, dev_fraction=0.3)
-    sides = {name: {row["text"] for row in examples.sidecar()} for name, examples in built.items()}
-    assert sides["train"] and sides["dev"] and not sides["train"] & sides["dev"]
+    built, ids = split()
+    assert 5 <= len(ids["dev"]) <= 40 and sorted(map(int, ids["train"] | ids["dev"])) == list(range(100))
+    texts = {name: {row["text"] for row in examples.sidecar()} for name, examples in built.items()}
+    assert not texts["train"] & texts["dev"] and not example_report.shared_with_train(built)
     repeated = sum(examples.statistics["inputs equal to an earlier one"] for examples in built.values())
-    assert repeated == 120 - 40
-    assert not example_report.shared_with_train(built)
+    assert repeated == 100 - 34
+    assert split(seed=1)[1] == ids
+    more = table(tmp_path / "more.csv", ("text", "label"), *rows, *((f"mi {n}", n % 2) for n in range(50)))
+    longer = split(train=more)[1]
+    assert all(ids[name] == {n for n in longer[name] if int(n) < 100} for name in ids)
+    few = split(train_limit=10, eval_limit=5)[1]
+    assert [len(few[name]) for name in ("train", "dev")] == [10, 5]
+    assert few["train"] <= ids["train"] and few["dev"] <= ids["dev"]
+    with pytest.raises(UserError, match="dev_fraction 0.001 holds out 0 of the 100 rows"):
+        split(dev_fraction=0.001)
+    with pytest.raises(UserError, match="dev_fraction is for data without a dev split"):
+        split(dev=train)
 
 
 def test_texts_that_a_dev_file_shares_with_training_are_reported(build, tmp_path):
@@ -275,9 +251,7 @@ def test_text_that_the_tokenizer_cannot_write_is_reported(build, tmp_path):
     assert examples.statistics["pieces unknown (<unk>)"] == 2
     assert examples.statistics["texts of <unk> alone"] == 1 and examples.statistics["texts"] == 22
     [warning] = example_report.warnings(examples)
-    assert (
-        "are <unk>, and 1 of 22 texts have no other" in warning and "run_scripts.train_tokenizer" in warning
-    )
+    assert "are <unk>, and 1 of 22 texts have no other" in warning
     assert f"WARNING: {warning}" in example_report.summary({"train": examples})
     many = table(tmp_path / "m.csv", ("text", "label"), *known * 20, ("\u4e2d ka", 0))
     assert not example_report.warnings(build(train=many)["train"])  # less than 1 %

@@ -10,7 +10,10 @@ from tests.helpers.records.labelled import builder, labels_of, table
 from tfrecord_builders.classification.labels import in_order
 from xlnet_tf.errors import UserError
 
-TRAIN = [("Ka tomi ren.", "good"), ("Sol du velan.", "bad"), ("Qui bor.", "good"), ("Mi to ka.", "so-so")]
+
+def rows_of(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
 
 
 @pytest.fixture
@@ -19,102 +22,94 @@ def build(tmp_path, tokenizer_file):
 
 
 @pytest.fixture
-def files(tmp_path):
-    return {"train": table(tmp_path / "train.csv", ("text", "label"), *TRAIN)}
+def train(tmp_path):
+    rows = [("Ka tomi ren.", "good"), ("Sol du velan.", "bad"), ("Mi to ka.", "so-so")]
+    return table(tmp_path / "train.csv", ("text", "label"), *rows)
 
 
-def test_numbers_as_labels_are_in_their_order():
+def test_numbers_as_labels_are_in_their_order_and_nan_last():
     assert in_order(["10", "2", "-1", "2"]) == ("-1", "2", "10")
-
-
-def test_labels_that_are_nan_are_last_in_any_order_of_the_input():
+    assert in_order(["1.0", "0.0"]) == ("0.0", "1.0")  # one spelling stays
     labels = ["nan", "2", "-inf", "1.0", "1", "NaN"]
     assert {in_order(each) for each in itertools.permutations(labels)} == {("-inf", "1", "2", "NaN", "nan")}
 
 
 def test_one_and_one_point_zero_are_one_label(build, tmp_path):
     """As in json, where one writer gives 1 and another 1.0, and in csv, where pandas does."""
-    rows = {"train": [1, 1.0, 0, 2.5, "1.10"], "dev": ["1.0", 0.0, 2.5, "1.10", 1]}
-    for split, labels in rows.items():
-        lines = [json.dumps({"text": "Ka tomi.", "label": label}) for label in labels]
-        (tmp_path / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
-    built = build(**{split: str(tmp_path / f"{split}.jsonl") for split in rows})
+    labels = {"train": [1, 1.0, 0, 2.5, "1.10"], "dev": ["1.0", 0.0, 2.5, "1.10", 1]}
+    files = {
+        split: rows_of(tmp_path / f"{split}.jsonl", [{"text": "Ka tomi.", "label": label} for label in given])
+        for split, given in labels.items()
+    }
+    built = build(**files)
     assert built["train"].settings["labels"] == ["0", "1", "1.10", "2.5"]
-    assert built["train"].arrays()["label"].tolist() == [1, 1, 0, 3, 2]
-    assert built["dev"].arrays()["label"].tolist() == [1, 0, 3, 2, 1]
-    assert in_order(["1.0", "0.0"]) == ("0.0", "1.0")  # as before where there is one spelling
+    assert [labels_of(built[split]) for split in files] == [[1, 1, 0, 3, 2], [1, 0, 3, 2, 1]]
     same = table(tmp_path / "same.csv", ("text", "label"), ("Ka.", "1"), ("Du.", "1.0"))
     with pytest.raises(UserError, match="only the label 1 "):
         build(train=same)
 
 
-@pytest.mark.parametrize("label", ["1e39", "-3.5e38"])
-def test_a_number_beyond_float32_is_named_with_its_row(build, tmp_path, label):
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [("1e39", r"at most 3.403e\+38"), ("-3.5e38", r"at most 3.4"), ("many", "a number")],
+)
+def test_a_wrong_number_is_named_with_its_row(build, tmp_path, label, expected):
     train = table(tmp_path / "t.csv", ("text", "label"), ("Ka.", 3.4e38), ("Du.", label))
-    with pytest.raises(UserError, match=rf"t.csv:3: the label is '{label}', expected at most 3.403e\+38"):
+    with pytest.raises(UserError, match=rf"t.csv:3: the label is '{label}', expected {expected}"):
         build(train=train, kind="regression")
 
 
 def test_several_labels_in_one_column(build, tmp_path):
-    train = table(
-        tmp_path / "t.tsv", ("text", "label"), ("ka", "b;a"), ("mi", ""), ("du", "c "), delimiter="\t"
-    )
-    examples = build(train=train, kind="multi_label", label_separator=";")["train"]
-    assert examples.settings["labels"] == ["a", "b", "c"]
-    assert labels_of(examples) == [[1, 1, 0], [0, 0, 0], [0, 0, 1]]
-    lines = [{"text": "ka", "label": ["b", "a"]}, {"text": "mi", "label": []}, {"text": "du", "label": ["c"]}]
-    jsonl = tmp_path / "t.jsonl"
-    jsonl.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert labels_of(build(train=str(jsonl), kind="multi_label")["train"]) == labels_of(examples)
+    rows = ("ka", "b;a"), ("mi", ""), ("du", "c ")
+    train = table(tmp_path / "t.tsv", ("text", "label"), *rows, delimiter="\t")
+    lists = [{"text": "ka", "label": ["b", "a"]}, {"text": "mi", "label": []}, {"text": "du", "label": ["c"]}]
+    for path, separator in ((train, ";"), (rows_of(tmp_path / "t.jsonl", lists), "")):
+        options = {"label_separator": separator} if separator else {}
+        examples = build(train=path, kind="multi_label", overwrite=True, **options)["train"]
+        assert examples.settings["labels"] == ["a", "b", "c"]
+        assert labels_of(examples) == [[1, 1, 0], [0, 0, 0], [0, 0, 1]]
 
 
 def test_several_labels_in_columns_of_their_own(build, tmp_path):
-    train = table(tmp_path / "t.csv", ("text", "rude", "mad"), ("ka", 1, 0), ("mi", 1, 1))
-    test = table(tmp_path / "u.csv", ("text",), ("ka",))
-    built = build(train=train, test=test, kind="multi_label", label_column=["rude", "mad"])
-    assert built["train"].settings["labels"] == ["rude", "mad"]
-    assert labels_of(built["train"]) == [[1, 0], [1, 1]]
-    assert labels_of(built["test"]) == [[-1, -1]]
-    for yes, no in (("True", "False"), ("TRUE", "false"), ("1.0", "0.0"), (" 1", "0 ")):
-        table(tmp_path / "t.csv", ("text", "rude", "mad"), ("ka", yes, no), ("mi", yes, yes))
-        built = build(train=train, kind="multi_label", label_column=["rude", "mad"], overwrite=True)
-        assert labels_of(built["train"]) == [[1, 0], [1, 1]]
-    table(tmp_path / "t.csv", ("text", "rude", "mad"), ("ka", 1, 0), ("mi", 1, "yes"))
+    train, test = tmp_path / "t.csv", table(tmp_path / "u.csv", ("text",), ("ka",))
+    options = {"kind": "multi_label", "label_column": ["rude", "mad"], "overwrite": True}
+    for yes, no in ((1, 0), ("True", "False"), ("TRUE", "false"), ("1.0", "0.0"), (" 1", "0 ")):
+        table(train, ("text", "rude", "mad"), ("ka", yes, no), ("mi", yes, yes))
+        built = build(train=str(train), test=test, **options)
+        assert built["train"].settings["labels"] == ["rude", "mad"]
+        assert labels_of(built["train"]) == [[1, 0], [1, 1]] and labels_of(built["test"]) == [[-1, -1]]
+    table(train, ("text", "rude", "mad"), ("ka", 1, 0), ("mi", 1, "yes"))
     with pytest.raises(UserError, match=r"t\.csv:3: column 'mad' has 'yes', expected 0 or 1"):
-        build(train=train, kind="multi_label", label_column=["rude", "mad"])
+        build(train=str(train), **options)
 
 
-def test_more_labels_than_the_table_shows_are_counted(build, files, tmp_path, caplog):
-    labels = [f"topic {number:02d}" for number in range(24)]
-    rows = [(f"ka {label}", label) for label in labels]
-    train = table(tmp_path / "many.csv", ("text", "label"), *rows * 3)
-    assert build(train=train)["train"].statistics["labels"] == 24 and not caplog.records
-    train = table(tmp_path / "own.csv", ("text", "label"), *rows, *rows[:4])
-    build(train=train)
-    [warning] = [record.getMessage() for record in caplog.records]
-    assert "own.csv has 24 labels in 28 rows, nearly every row one of its own" in warning
-    assert "--label_column" in warning and "--kind=regression" in warning
-    caplog.clear()
-    build(**files, overwrite=True)  # three labels in few rows
+def test_more_labels_than_the_table_shows_are_counted(build, train, tmp_path, caplog):
+    rows = [(f"ka {number}", f"topic {number:02d}") for number in range(24)]
+    many = table(tmp_path / "many.csv", ("text", "label"), *rows * 3)
+    assert build(train=many)["train"].statistics["labels"] == 24
+    build(train=train, overwrite=True)  # three labels in few rows
     assert not caplog.records
+    build(train=table(tmp_path / "own.csv", ("text", "label"), *rows, *rows[:4]), overwrite=True)
+    [warning] = [record.getMessage() for record in caplog.records]
+    for part in ("own.csv has 24 labels in 28 rows, nearly every", "--label_column", "--kind=regression"):
+        assert part in warning
 
 
-def test_only_a_test_split_may_lack_labels(build, files, tmp_path):
+def test_only_a_test_split_may_lack_labels(build, train, tmp_path):
     test = table(tmp_path / "test.csv", ("text",), ("ka",), ("mi",))
-    built = build(**files, test=test)
-    assert labels_of(built["test"]) == [-1, -1] and not built["test"].settings["labelled"]
+    labels = ["bad", "good", "so-so"]
+    for built in (build(train=train, test=test), build(test=test, labels=labels)):
+        assert labels_of(built["test"]) == [-1, -1] and not built["test"].settings["labelled"]
+        assert built["test"].settings["labels"] == labels
     with pytest.raises(UserError, match=r"test\.csv:2: there is no column 'label', only text"):
-        build(train=files["train"], dev=test)
-    alone = build(test=test, labels=["bad", "good", "so-so"])
-    assert list(alone) == ["test"] and alone["test"].settings["labels"] == ["bad", "good", "so-so"]
+        build(train=train, dev=test)
 
 
 @pytest.mark.parametrize("blank", [{}, {"label": None}, {"label": " "}])
-def test_a_test_split_has_labels_in_all_rows_or_in_none(build, files, tmp_path, blank):
+def test_a_test_split_has_labels_in_all_rows_or_in_none(build, train, tmp_path, blank):
     def build_test(*labels):
         rows = [{"text": "ka", **(blank if label is None else {"label": label})} for label in labels]
-        (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return build(**files, test=str(tmp_path / "test.jsonl"))["test"]
+        return build(train=train, test=rows_of(tmp_path / "test.jsonl", rows))["test"]
 
     examples = build_test(None, None)
     assert labels_of(examples) == [-1, -1] and not examples.settings["labelled"]
@@ -138,9 +133,8 @@ def test_a_test_split_has_labels_in_all_rows_or_in_none(build, files, tmp_path, 
 def test_labels_of_a_test_split_that_are_all_minus_one_are_none(build, tmp_path, kind, labels, hidden):
     columns = labels if kind == "multi_label" else ("label",)
     rows = [{"text": "ka", **dict.fromkeys(columns, label)} for label in hidden or [-1, -1]]
-    (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    options = {"labels": labels or None, "label_column": columns}
-    examples = build(test=str(tmp_path / "test.jsonl"), kind=kind, **options)["test"]
+    test = rows_of(tmp_path / "test.jsonl", rows)
+    examples = build(test=test, kind=kind, labels=labels or None, label_column=columns)["test"]
     assert examples.settings["labelled"] == (hidden is None)
     found = examples.arrays()["label"]
     assert np.isnan(found).all() if kind == "regression" else (found == (-1 if hidden else 0)).all()
@@ -151,6 +145,5 @@ def test_labels_of_a_test_split_that_are_all_minus_one_are_none(build, tmp_path,
 )
 def test_flags_are_not_taken_for_the_labels_of_a_row(build, tmp_path, flags):
     rows = [{"text": "a", "label": ["0", "1"]}, {"text": "b", "label": flags}]
-    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(UserError, match=r"train.jsonl:2: label is .*, 0 or 1 for each label; expected names"):
-        build(train=str(tmp_path / "train.jsonl"), kind="multi_label")
+        build(train=rows_of(tmp_path / "train.jsonl", rows), kind="multi_label")

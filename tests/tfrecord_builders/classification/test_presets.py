@@ -28,17 +28,9 @@ def glue(folder, name, *rows):
 
 PARSES = ["sentence1_binary_parse", "sentence2_binary_parse", "sentence1_parse", "sentence2_parse"]
 MNLI_TEST = ["index", "promptID", "pairID", "genre", *PARSES, "sentence1", "sentence2"]
-STSB_TEST = [
-    "index",
-    "genre",
-    "filename",
-    "year",
-    "old_index",
-    "source1",
-    "source2",
-    "sentence1",
-    "sentence2",
-]
+STSB_TEST = ["index", "genre", "filename", "year", "old_index", "source1", "source2"]
+STSB_TEST += ["sentence1", "sentence2"]
+_PAIR, _SENTENCES = ["index", "question", "sentence"], ["index", "sentence1", "sentence2"]
 OFFICIAL = {
     # preset -> header of the training file, a row of it, header of the test file, a row of it
     "sst-2": (["sentence", "label"], ["ka", "1"], ["index", "sentence"], ["0", "ka"]),
@@ -60,24 +52,9 @@ OFFICIAL = {
         ["id", "question1", "question2"],
         ["0", "ka", "mi"],
     ),
-    "qnli": (
-        ["index", "question", "sentence", "label"],
-        ["0", "ka", "mi", "not_entailment"],
-        ["index", "question", "sentence"],
-        ["0", "ka", "mi"],
-    ),
-    "rte": (
-        ["index", "sentence1", "sentence2", "label"],
-        ["0", "ka", "mi", "not_entailment"],
-        ["index", "sentence1", "sentence2"],
-        ["0", "ka", "mi"],
-    ),
-    "wnli": (
-        ["index", "sentence1", "sentence2", "label"],
-        ["0", "ka", "mi", "1"],
-        ["index", "sentence1", "sentence2"],
-        ["0", "ka", "mi"],
-    ),
+    "qnli": ([*_PAIR, "label"], ["0", "ka", "mi", "not_entailment"], _PAIR, ["0", "ka", "mi"]),
+    "rte": ([*_SENTENCES, "label"], ["0", "ka", "mi", "not_entailment"], _SENTENCES, ["0", "ka", "mi"]),
+    "wnli": ([*_SENTENCES, "label"], ["0", "ka", "mi", "1"], _SENTENCES, ["0", "ka", "mi"]),
 }
 
 
@@ -135,35 +112,33 @@ def test_mnli_has_two_of_each_and_the_diagnostic_set(build, tmp_path):
 def test_imdb_folders(build, tmp_path):
     for split in ("train", "test"):
         for label in ("neg", "pos", "unsup"):
-            folder = tmp_path / "aclImdb" / split / label
-            folder.mkdir(parents=True)
             for number in range(3):
-                (folder / f"{number}_{number + 1}.txt").write_text(f"Ka tomi<br />{label}")
-    built = build(preset="imdb", data_dir=str(tmp_path / "aclImdb"), dev_fraction=0)
+                path = tmp_path / split / label / f"{number}_{number + 1}.txt"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(f"Ka tomi<br />{label}")
+    built = build(preset="imdb", data_dir=str(tmp_path), dev_fraction=0)
     assert labels_of(built["train"]) == [0, 0, 0, 1, 1, 1] and list(built) == ["train", "test"]
     assert ids_of(built["test"])[-1] == "pos/2_3"
 
 
-@pytest.mark.parametrize("preset", ["yelp-2", "yelp-5", "dbpedia", "amazon-2", "amazon-5"])
+@pytest.mark.parametrize("preset", ["yelp-2", "yelp-5", "dbpedia", "amazon-2", "amazon-5", "ag-news"])
 def test_the_csv_files_of_zhang(build, tmp_path, preset):
+    """Lines of AG's news end at backslashes, next to any letter, n too: they were wrapped early."""
     labels = PRESETS[preset].labels
     title = [] if preset.startswith("yelp") else ["Mi \\n du"]
-    rows = [[label, *title, 'Ka \\""tomi\\"", ren'] for label in labels]
-    text = "".join(",".join(f'"{field}"' for field in row) + "\n" for row in rows)
+    fields = [*title, 'Ka \\""tomi\\"", ren']
+    expected = 'Mi \n du Ka "tomi", ren' if title else 'Ka "tomi", ren'
+    if preset == "ag-news":
+        fields = ['Oil and ""Ka""', "worries\\about a tomi\\not \\$5"]
+        expected = 'Oil and "Ka" worries about a tomi not  $5'
+    text = "".join(",".join(f'"{field}"' for field in (label, *fields)) + "\n" for label in labels)
+    if preset == "ag-news":  # numbers stand for its labels
+        text = "".join(",".join(f'"{field}"' for field in (n, *fields)) + "\n" for n in range(1, 5))
     (tmp_path / "test.csv").write_text(text)
     (tmp_path / "train.csv.gz").write_bytes(gzip.compress(text.encode()))
     built = build(preset=preset, data_dir=str(tmp_path), dev_fraction=0)
     assert labels_of(built["train"]) == list(range(len(labels))) == labels_of(built["test"])
-    expected = 'Mi \n du Ka "tomi", ren' if title else 'Ka "tomi", ren'
     assert {row["text"] for row in built["train"].sidecar()} == {expected}
-
-
-def test_lines_of_ag_news_end_at_backslashes(build, tmp_path):
-    """A news agency's lines, wrapped before they were put into one field: next to any letter, n too."""
-    rows = [f'"{label}","Oil and ""Ka""","worries\\about a tomi\\not \\$5"\n' for label in range(1, 5)]
-    (tmp_path / "train.csv").write_text("".join(rows))
-    built = build(preset="ag-news", data_dir=str(tmp_path), dev_fraction=0)
-    assert {row["text"] for row in built["train"].sidecar()} == {'Oil and "Ka" worries about a tomi not  $5'}
 
 
 def test_clicks(build, tmp_path):
@@ -176,31 +151,18 @@ def test_clicks(build, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("preset", "data", "tokenizer_name", "records", "metric"),
+    ("preset", "data", "model", "dev", "metric"),
     [
-        ("sst-2", "glue/SST-2", "xlnet_cased", {"train": 500, "dev": 500}, "accuracy"),
-        ("cola", "glue/CoLA", "xlnet_cased", {"train": 500, "dev": 500}, "matthews"),
-        ("sts-b", "glue/STS-B", "xlnet_cased", {"train": 500, "dev": 500}, "pearson"),
-        ("chnsenticorp", "chnsenticorp", "xlnet_chinese", {"train": 500, "dev": 500}, "accuracy"),
-        (
-            "financial-phrasebank",
-            "financial_phrasebank",
-            "xlnet_cased",
-            {"train": 500, "dev": 456},
-            "macro_f1",
-        ),
+        ("sts-b", "glue/STS-B", "xlnet_cased", 500, "pearson"),
+        ("chnsenticorp", "chnsenticorp", "xlnet_chinese", 500, "accuracy"),
+        ("financial-phrasebank", "financial_phrasebank", "xlnet_cased", 456, "macro_f1"),
     ],
 )
-def test_real_data(build, shared, preset, data, tokenizer_name, records, metric):
-    built = build(
-        preset=preset,
-        data_dir=str(shared(f"data/{data}")),
-        tokenizer=str(shared(f"data/{tokenizer_name}/spiece.model")),
-        train_limit=500,
-        eval_limit=500,
-        seq_len=64,
-    )
-    assert {name: examples.records for name, examples in built.items()} == records
+def test_real_data(build, shared, preset, data, model, dev, metric):
+    files = {"data_dir": shared(f"data/{data}"), "tokenizer": shared(f"data/{model}/spiece.model")}
+    limits = {"train_limit": 500, "eval_limit": 500, "seq_len": 64}
+    built = build(preset=preset, **{name: str(path) for name, path in files.items()}, **limits)
+    assert {name: examples.records for name, examples in built.items()} == {"train": 500, "dev": dev}
     assert built["dev"].settings["metrics"][0] == metric
     for examples in built.values():
         if labels := examples.settings["labels"]:

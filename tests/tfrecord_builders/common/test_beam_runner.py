@@ -68,8 +68,16 @@ def test_a_pipeline_that_nobody_waits_for_is_cancelled(tmp_path, monkeypatch):
     assert len(cancelled) == 1 and list(tmp_path.iterdir()) == []
 
 
-def test_a_job_that_fails_on_a_full_disk_keeps_its_message(tmp_path, monkeypatch):
+def test_an_error_keeps_its_message(tmp_path, monkeypatch):
+    """Also that of a job that cannot write it, as the disk is full."""
     beam_runner = pytest.importorskip("tfrecord_builders.common.beam_runner", reason="requirements-beam.txt")
+    settings = {"runner": "beam", "scratch": tmp_path}
+    with pytest.raises(UserError, match="^job 7 is bad$"):
+        list(runners.run_jobs(refuse, [7], beam_options=ONE_THREAD, **settings))
+    for wrong in ("--runner=NoSuchRunner", "--direct_num_workers=many"):
+        with pytest.raises(UserError, match=f"Beam does not take --beam_options='{wrong}': .*"):
+            squares(3, beam_options=wrong, **settings)
+    assert list(tmp_path.iterdir()) == []
 
     def full(path, content, write=beam_runner.files.write):
         if str(path).endswith(".error"):
@@ -77,20 +85,8 @@ def test_a_job_that_fails_on_a_full_disk_keeps_its_message(tmp_path, monkeypatch
         write(path, content)
 
     monkeypatch.setattr(beam_runner.files, "write", full)
-    jobs = runners.run_jobs(refuse, [7], runner="beam", beam_options=ONE_THREAD, scratch=tmp_path)
     with pytest.raises(UserError, match="^the Beam pipeline failed: job 7 is bad"):
-        list(jobs)
-
-
-def test_an_error_keeps_its_message(tmp_path):
-    pytest.importorskip("apache_beam", reason="requirements-beam.txt")
-    jobs = runners.run_jobs(refuse, [7], runner="beam", beam_options=ONE_THREAD, scratch=tmp_path)
-    with pytest.raises(UserError, match="^job 7 is bad$"):
-        list(jobs)
-    for wrong in ("--runner=NoSuchRunner", "--direct_num_workers=many"):
-        with pytest.raises(UserError, match=f"Beam does not take --beam_options='{wrong}': .*"):
-            squares(3, runner="beam", beam_options=wrong, scratch=tmp_path)
-    assert list(tmp_path.iterdir()) == []
+        list(runners.run_jobs(refuse, [7], beam_options=ONE_THREAD, **settings))
 
 
 def test_without_beam(monkeypatch):

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
+from tests.helpers.records import builders
 from tests.tfrecord_builders.common.test_tables import write
-from tfrecord_builders.classification.build import build_classification
-from tfrecord_builders.classification.options import ClassificationOptions
 from tfrecord_builders.common.tables import infer_format, read_table
 from tfrecord_builders.tagging.data import read_sentences
 from xlnet_tf.errors import UserError
@@ -31,13 +30,17 @@ def entities(tmp_path, rows, name="a.json"):
 
 
 def test_both_exports_of_label_studio_give_the_same_entities(tmp_path):
+    """Not a column of the data with the labels' name; units of browsers count where both readings fit."""
     full = [task([result(SPAN)]), task([], text="Nobody."), task(text="Not yet.")]
+    full[0]["data"]["label"] = full[1]["data"]["label"] = "old"
     small = [
         {"text": TEXT, "label": [SPAN], "annotation_id": 5},
         {"text": "Nobody.", "annotation_id": 6},
         {"text": "Not yet."},
     ]
     assert entities(tmp_path, full) == entities(tmp_path, small) == [[(2, 5, "PER")], [], None]
+    span = {"start": 4, "end": 6, "text": "aa", "labels": ["X"]}
+    assert entities(tmp_path, [{"text": "😀 aaaaa", "label": [span]}]) == [[(3, 5, "X")]]
 
 
 @pytest.mark.parametrize("column", ["label", "labels"])
@@ -49,35 +52,17 @@ def test_entities_of_doccano(tmp_path, column):
 
 
 @pytest.mark.parametrize(
-    ("row", "message"),
+    ("label", "message"),
     [
-        (
-            {"text": TEXT, "label": [[2, 5]]},
-            r"entity 0 is \[2, 5\], expected doccano's \[start, end, label\]",
-        ),
-        (
-            {"text": TEXT, "label": [{**SPAN, "text": "Eve"}]},
-            "is 'Eve' by Label Studio's text, but characters",
-        ),
-        ({"text": TEXT, "label": [{**SPAN, "labels": ["A", "B"]}]}, "Label Studio's labels .*list of one"),
-        ({"text": TEXT, "label": [[2, 99, "PER"]]}, "is characters 2 to 99 of a text of 14"),
+        ([2, 5], r"entity 0 is \[2, 5\], expected doccano's \[start, end, label\]"),
+        ({**SPAN, "text": "Eve"}, "is 'Eve' by Label Studio's text, but characters"),
+        ({**SPAN, "labels": ["A", "B"]}, "Label Studio's labels .*list of one"),
+        ([2, 99, "PER"], "is characters 2 to 99 of a text of 14"),
     ],
 )
-def test_broken_entities_are_named_in_the_words_of_the_tool(tmp_path, row, message):
+def test_broken_entities_are_named_in_the_words_of_the_tool(tmp_path, label, message):
     with pytest.raises(UserError, match=message):
-        entities(tmp_path, [row])
-
-
-def test_labels_of_label_studio_replace_a_column_of_the_data_of_the_same_name(tmp_path):
-    tasks = [task([result(SPAN)]), task([], text="Nobody.")]
-    for each in tasks:
-        each["data"]["label"] = "old"
-    assert entities(tmp_path, tasks) == [[(2, 5, "PER")], []]
-
-
-def test_units_of_browsers_count_where_both_readings_fit(tmp_path):
-    span = {"start": 4, "end": 6, "text": "aa", "labels": ["X"]}
-    assert entities(tmp_path, [{"text": "😀 aaaaa", "label": [span]}]) == [[(3, 5, "X")]]
+        entities(tmp_path, [{"text": TEXT, "label": [label]}])
 
 
 def rows(path):
@@ -85,19 +70,16 @@ def rows(path):
 
 
 def test_choices_of_label_studio_are_labels_of_the_text(tmp_path):
+    """One that was cancelled does not count."""
+
     def choices(*values):
-        return result({"choices": list(values)}, "mood", "choices")
+        return [result({"choices": list(values)}, "mood", "choices")]
 
-    tasks = [task([choices("good")], text="a"), task([choices("good", "long")], text="b")]
-    full = rows(write(tmp_path / "a.json", json.dumps(tasks)))
-    assert [(row["text"], row["mood"]) for row in full] == [("a", "good"), ("b", ["good", "long"])]
-
-
-def test_a_cancelled_annotation_does_not_count(tmp_path):
-    cancelled = {"result": [result({"choices": ["bad"]}, "mood")], "was_cancelled": True}
-    tasks = [{"id": 1, "data": {"text": "a"}, "annotations": [cancelled]}]
-    [row] = rows(write(tmp_path / "a.json", json.dumps(tasks)))
-    assert row == {"id": "1", "text": "a"}
+    cancelled = {"result": choices("bad"), "was_cancelled": True}
+    tasks = [task(choices("good"), text="a"), task(choices("good", "long"), text="b")]
+    tasks.append({"id": 1, "data": {"text": "c"}, "annotations": [cancelled]})
+    one, two, none = rows(write(tmp_path / "a.json", json.dumps(tasks)))
+    assert (one["mood"], two["mood"]) == ("good", ["good", "long"]) and none == {"id": "1", "text": "c"}
 
 
 def test_json_may_also_be_lines(tmp_path):
@@ -108,23 +90,16 @@ def test_json_may_also_be_lines(tmp_path):
 
 def test_lines_of_fasttext(tmp_path):
     path = write(tmp_path / "train.txt", "__label__pos  A fine film .\n\n__label__neg __label__long Dull .\n")
-    assert rows(path) == [
-        {"text": "A fine film .", "label": "pos"},
-        {"text": "Dull .", "label": ["neg", "long"]},
-    ]
+    texts = {"A fine film .": "pos", "Dull .": ["neg", "long"]}
+    assert rows(path) == [{"text": text, "label": label} for text, label in texts.items()]
     with pytest.raises(UserError, match="b.txt:2: the line begins with 'A fine', expected fastText"):
         rows(write(tmp_path / "b.txt", "__label__pos a\nA fine"))
 
 
-def build(tmp_path, tokenizer_file, path, **options):
-    options = ClassificationOptions(str(tokenizer_file), str(tmp_path / "sets"), train=str(path), **options)
-    return build_classification(options)["train"]
-
-
 def test_a_label_may_be_a_list_of_one_as_in_doccano(tmp_path, tokenizer_file):
     lines = [{"text": f"ka {number}", "label": [f"l{number % 2}"]} for number in range(4)]
-    path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, lines)))
-    assert build(tmp_path, tokenizer_file, path).arrays()["label"].tolist() == [0, 1, 0, 1]
+    train = builders.build("classification", tmp_path, tokenizer_file, train=lines)["train"]
+    assert train.arrays()["label"].tolist() == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -135,6 +110,5 @@ def test_a_label_may_be_a_list_of_one_as_in_doccano(tmp_path, tokenizer_file):
     ],
 )
 def test_other_lists_are_not_one_label(tmp_path, tokenizer_file, label, message):
-    path = write(tmp_path / "a.jsonl", json.dumps({"text": "ka", "label": label}))
     with pytest.raises(UserError, match=message):
-        build(tmp_path, tokenizer_file, path)
+        builders.build("classification", tmp_path, tokenizer_file, train=[{"text": "ka", "label": label}])

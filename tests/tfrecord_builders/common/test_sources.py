@@ -8,13 +8,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from tests.helpers.records import builders
 from tests.tfrecord_builders.conftest import make_text
-from tfrecord_builders.classification.build import ClassificationOptions, build_classification
 from tfrecord_builders.common import named_sets, tables
-from tfrecord_builders.race.build import RaceOptions, build_race
-from tfrecord_builders.ranking.build import RankingOptions, build_ranking
-from tfrecord_builders.squad.build import SquadOptions, build_squad
-from tfrecord_builders.tagging.build import TaggingOptions, build_tagging
 from xlnet_tf.errors import UserError
 
 N = 24
@@ -41,15 +37,13 @@ def answers(context: str, number: int) -> dict:
 class Case:
     """Rows of a task, as json and as columns with the features that `datasets` would note."""
 
-    def __init__(self, options, build, plain: dict, numbers: dict, features: dict, **changes):
-        self.options, self.build, self.changes = options, build, {"seq_len": 64, **changes}
-        self.plain, self.columns, self.features = plain, plain | numbers, features
+    def __init__(self, builder, plain: dict, numbers: dict | None = None, features=None, **changes):
+        self.builder, self.changes = builder, {"seq_len": 64, **changes}
+        self.plain, self.columns, self.features = plain, plain | (numbers or {}), features or {}
 
     def built(self, folder, source: str, tokenizer: str) -> list[bytes]:
         """Returns the bytes of the training records."""
-        source = [source] if self.options in (RaceOptions, TaggingOptions) else source
-        options = self.options(tokenizer, str(folder), train=source, **self.changes)
-        examples = self.build(options)["train"]
+        examples = builders.build(self.builder, folder, tokenizer, train=source, **self.changes)["train"]
         return [(examples.folder / shard.file).read_bytes() for shard in examples.shards]
 
     def write(self, folder):
@@ -64,21 +58,14 @@ class Case:
         saved, several = folder / "saved" / "train", folder / "several"
         saved.mkdir(parents=True)
         several.mkdir()
-        parts = [table.slice(0, 10), table.slice(10)]
         names = [f"data-0000{number}-of-00002.arrow" for number in range(2)]
-        for name, part in zip(names, parts):
+        for name, part in zip(names, (table.slice(0, 10), table.slice(10))):
             with pyarrow.ipc.new_stream(saved / name, table.schema) as stream:
                 stream.write_table(part)
             pyarrow.parquet.write_table(part, several / name.replace("arrow", "parquet"))
         (saved / "state.json").write_text(json.dumps({"_data_files": [{"filename": name} for name in names]}))
         (folder / "saved/dataset_dict.json").write_text('{"splits": ["train"]}')
-        sources = {
-            "parquet": "rows.parquet",
-            "arrow": "rows.arrow",
-            "saved": "saved/train",
-            "several": "several",
-        }
-        return {name: str(folder / source) for name, source in sources.items()}
+        return [str(folder / name) for name in ("rows.parquet", "rows.arrow", "saved/train", "several")]
 
 
 NUMBERS = [number % 3 for number in range(N)]
@@ -87,42 +74,31 @@ PASSAGES, IDS = texts(12, 1), [str(number) for number in range(N)]
 ANSWERS = [answers(context, number) for number, context in enumerate(PASSAGES)]
 CASES = {
     "classification": Case(
-        ClassificationOptions,
-        build_classification,
+        "classification",
         {"text": texts(8), "label": NAMED},
         {"label": NUMBERS},
         {"text": TEXT, "label": classes("bad", "fine", "good")},
     ),
-    "regression": Case(
-        ClassificationOptions,
-        build_classification,
-        {"text": texts(8), "score": [number / 4 for number in range(N)]},
-        {},
-        {},
+    "regression of pairs": Case(
+        "classification",
+        {
+            "both": [{"first": a, "second": b} for a, b in zip(texts(5), texts(6, 2))],
+            "score": [number / 4 for number in range(N)],
+        },
+        features={"both": {"first": TEXT, "second": TEXT}},
         kind="regression",
         label_column=["score"],
-    ),
-    "pairs": Case(
-        ClassificationOptions,
-        build_classification,
-        {"both": [{"first": a, "second": b} for a, b in zip(texts(5), texts(6, 2))], "label": NAMED},
-        {"label": NUMBERS},
-        {"both": {"first": TEXT, "second": TEXT}, "label": classes("bad", "fine", "good")},
         text_column=["both.first"],
         text_pair_column=["both.second"],
     ),
     "question_answering": Case(
-        SquadOptions,
-        build_squad,
+        "squad",
         {"id": IDS, "context": PASSAGES, "question": texts(3), "answers": ANSWERS},
-        {},
-        {},
         max_question_len=20,
         stride=16,
     ),
     "multiple_choice": Case(
-        RaceOptions,
-        build_race,
+        "race",
         {
             "context": PASSAGES,
             "question": texts(3),
@@ -134,8 +110,7 @@ CASES = {
         max_qa_len=30,
     ),
     "tagging": Case(
-        TaggingOptions,
-        build_tagging,
+        "tagging",
         {
             "words": [text.split() for text in texts(3)],
             "ner_tags": [[("O", "B-X")[number % 2], "O", "B-X"] for number in range(N)],
@@ -146,48 +121,47 @@ CASES = {
         tags_column="ner_tags",
     ),
     "ranking": Case(
-        RankingOptions,
-        build_ranking,
+        "ranking",
         {
             "query": [f"{WORDS[number // 4]} {number // 4}" for number in range(N)],
             "passage": PASSAGES,
             "relevance": [int(number % 4 == 1) for number in range(N)],
         },
-        {},
-        {},
     ),
 }
+
+
+@pytest.fixture
+def rows(tmp_path, tokenizer_file):
+    """Rows of classification in all forms, with the records that a builder makes of them."""
+    case = CASES["classification"]
+    sources = case.write(tmp_path)
+    return sources, case.built(tmp_path / "of json", str(tmp_path / "rows.jsonl"), tokenizer_file)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_all_forms_give_the_same_records(tmp_path, tokenizer_file, name):
     case = CASES[name]
     sources = case.write(tmp_path)
-    expected = case.built(tmp_path / "jsonl records", str(tmp_path / "rows.jsonl"), tokenizer_file)
-    for form, source in sources.items():
-        assert case.built(tmp_path / f"{form} records", source, tokenizer_file) == expected, form
+    expected = case.built(tmp_path / "of json", str(tmp_path / "rows.jsonl"), tokenizer_file)
+    for number, source in enumerate(sources):
+        assert case.built(tmp_path / str(number), source, tokenizer_file) == expected, source
 
 
 def test_prepared_data_sets_give_the_same_rows(tmp_path, monkeypatch):
     import tensorflow_datasets as tfds
 
-    features = tfds.features.FeaturesDict(
-        {
-            "text": tfds.features.Text(),
-            "label": tfds.features.ClassLabel(names=["bad", "fine", "good"]),
-            "tags": tfds.features.Sequence(tfds.features.ClassLabel(names=["O", "B-X"])),
-            "answers": tfds.features.Sequence({"text": tfds.features.Text(), "answer_start": np.int32}),
-            "more": {"name": tfds.features.Text(), "bytes": tfds.features.Text()},
-        }
-    )
+    text, number = tfds.features.Text(), np.int32
+    features = {
+        "text": text,
+        "label": tfds.features.ClassLabel(names=["bad", "fine", "good"]),
+        "tags": tfds.features.Sequence(tfds.features.ClassLabel(names=["O", "B-X"])),
+        "answers": tfds.features.Sequence({"text": text, "answer_start": number}),
+        "more": {"name": text, "bytes": text},
+    }
+    more = {"name": "me", "bytes": b"\xff"}
     found = [
-        {
-            "text": text,
-            "label": number,
-            "tags": [number % 2] * number,
-            "answers": answers,
-            "more": {"name": "me", "bytes": b"\xff"},
-        }
+        {"text": text, "label": number, "tags": [number % 2] * number, "answers": answers, "more": more}
         for text, number, answers in zip(texts(4), NUMBERS, ANSWERS)
     ]
     tfds.dataset_builders.store_as_tfds_dataset(
@@ -195,13 +169,14 @@ def test_prepared_data_sets_give_the_same_rows(tmp_path, monkeypatch):
         version="1.0.0",
         data_dir=str(tmp_path),
         disable_shuffling=True,
-        features=features,
+        features=tfds.features.FeaturesDict(features),
         split_datasets={"train": list(enumerate(found))},
     )
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-    for source in (f"tfds://{tmp_path}/tiny/1.0.0/train", f"tfds://{tmp_path}/tiny/1.0.0/train[:50%]"):
+    for part, count in (("", N), ("[:50%]", N // 2)):
+        source = f"tfds://{tmp_path}/tiny/1.0.0/train{part}"
         rows = list(tables.read_table(source, tables.infer_format(source)))
-        assert len(rows) == (N // 2 if "%" in source else N)
+        assert len(rows) == count
         for row, expected in zip(rows, found):
             assert row["text"] == expected["text"] and row["label"] == NAMED[NUMBERS.index(expected["label"])]
             assert row["tags"] == [("O", "B-X")[tag] for tag in expected["tags"]]
@@ -220,7 +195,7 @@ def test_prepared_data_sets_give_the_same_rows(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def hub(model_hub, monkeypatch, tmp_path):
+def hub(model_hub, rows, monkeypatch, tmp_path):
     """A hub with a data set of two splits, and an empty cache."""
     datasets = pytest.importorskip("datasets", reason="needs the extra datasets")
     import huggingface_hub
@@ -228,8 +203,6 @@ def hub(model_hub, monkeypatch, tmp_path):
     monkeypatch.setattr(datasets.config, "HF_ENDPOINT", model_hub.url)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "data sets")
     monkeypatch.setattr(datasets.config, "HF_MODULES_CACHE", str(tmp_path / "modules"))
-    case = CASES["classification"]
-    case.write(tmp_path)
     content = (tmp_path / "rows.parquet").read_bytes()
     files = {f"data/{split}-00000-of-00001.parquet": content for split in ("train", "test")}
     model_hub.models["datasets/me/set"] = files | {"README.md": b"# A set\n"}
@@ -241,10 +214,9 @@ def hub(model_hub, monkeypatch, tmp_path):
         forget()
 
 
-def test_a_data_set_of_the_hub_gives_the_same_records(hub, tmp_path, tokenizer_file, monkeypatch):
-    case = CASES["classification"]
-    expected = case.built(tmp_path / "jsonl records", str(tmp_path / "rows.jsonl"), tokenizer_file)
-    assert case.built(tmp_path / "records", "hf://datasets/me/set/train", tokenizer_file) == expected
+def test_a_data_set_of_the_hub_gives_the_same_records(hub, rows, tmp_path, tokenizer_file):
+    built = CASES["classification"].built(tmp_path / "hub", "hf://datasets/me/set/train", tokenizer_file)
+    assert built == rows[1]
     assert "train-00000-of-00001.parquet" in hub.fetched()
     for source, message in (
         ("me/set/dev", "me/set/dev cannot be read: Unknown split .dev"),
@@ -260,34 +232,31 @@ def test_an_old_copy_never_stands_for_a_hub_that_is_silent(hub, monkeypatch):
     import huggingface_hub
 
     source = "hf://datasets/me/set/train"
-    rows = list(tables.read_table(source, tables.infer_format(source)))
+
+    def read():
+        return [row.values for row in tables.read_table(source, tables.infer_format(source))]
+
+    rows = read()
     named_sets._on_hub.cache_clear()
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(UserError, match="hf://datasets/me/set cannot be fetched"):
         tables.check_exists(source)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     asked = len(hub.requested)
-    assert [row.values for row in tables.read_table(source, tables.infer_format(source))] == [
-        row.values for row in rows
-    ]
-    assert len(hub.requested) == asked
+    assert read() == rows and len(hub.requested) == asked
 
 
-def test_without_the_extra_the_error_names_it(monkeypatch):
+def test_names_of_the_hub_are_checked_and_the_extra_is_named(monkeypatch):
+    for name in ("hf://datasets/train", "hf://datasets/me/set/", "hf://datasets/a/b/c/train"):
+        with pytest.raises(UserError, match="is not the name of a split: expected hf://datasets/OWNER/NAME"):
+            tables.check_exists(name)
     monkeypatch.setitem(sys.modules, "datasets", None)
     named_sets._on_hub.cache_clear()
     with pytest.raises(UserError, match=r"not installed: pip install '.*\[datasets\]'"):
         tables.check_exists("hf://datasets/me/set/train")
 
 
-def test_names_of_the_hub_are_checked():
-    for name in ("hf://datasets/train", "hf://datasets/me/set/", "hf://datasets/a/b/c/train"):
-        with pytest.raises(UserError, match="is not the name of a split: expected hf://datasets/OWNER/NAME"):
-            tables.check_exists(name)
-
-
-def test_folders_and_files_that_are_wrong_are_named(tmp_path):
-    sources = CASES["classification"].write(tmp_path)
+def test_folders_and_files_that_are_wrong_are_named(rows, tmp_path):
     with pytest.raises(UserError, match="saved has the splits train: name one, as .*saved/train"):
         tables.infer_format(tmp_path / "saved")
     mixed = tmp_path / "mixed"
@@ -301,48 +270,36 @@ def test_folders_and_files_that_are_wrong_are_named(tmp_path):
         path.write_bytes((tmp_path / f"rows.{form}").read_bytes()[:-30])
         with pytest.raises(UserError, match=f"cut.{form} cannot be read as {form} .*is it damaged"):
             list(tables.read_table(path, tables.infer_format(path)))
-    [row, *_] = tables.read_table(sources["parquet"], tables.infer_format(sources["parquet"]))
-    with pytest.raises(UserError, match="rows.parquet, row 1: there is no column 'review', only text, label"):
-        row.text("review")
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow"])
-def test_only_the_columns_that_are_used_are_decoded(tmp_path, tokenizer_file, form):
+def test_only_the_columns_that_are_used_are_decoded(rows, tmp_path, tokenizer_file, form):
     """Images, years after 9999, durations and time zones that nobody knows are often in data of others."""
     case = CASES["classification"]
-    case.write(tmp_path)
-    expected = case.built(tmp_path / "jsonl records", str(tmp_path / "rows.jsonl"), tokenizer_file)
     days = pyarrow.array([3_000_000] * N, pyarrow.date32())
+    person = {"name": pyarrow.string(), "born": pyarrow.date32(), "died": pyarrow.duration("ns")}
     unused = {
         "image": pyarrow.array([{"bytes": b"\xff\xd8", "path": "a.jpg"}] * N),
-        "sound": pyarrow.array([b"\xff\xfe"] * N),
         "words": pyarrow.array([b"\xff"] * N).view(pyarrow.string()),
         "day": days,
         "days": pyarrow.array([[day] for day in days], pyarrow.list_(pyarrow.date32())),
-        "took": pyarrow.array([10**9 + 1] * N, pyarrow.duration("ns")),
-        "took_long": pyarrow.array([10**17] * N, pyarrow.duration("s")),
+        "took": pyarrow.array([10**17] * N, pyarrow.duration("s")),
         "when": pyarrow.array([1] * N, pyarrow.timestamp("s", tz="Mars/Olympus")),
-        "who": pyarrow.array([{"name": "me", "born": 3_000_000, "died": None}] * N, pyarrow.struct(
-            {"name": pyarrow.string(), "born": pyarrow.date32(), "died": pyarrow.duration("ns")}
-        )),
-    }  # fmt: skip
-    table = pyarrow.table(case.plain | unused)
-    path = tmp_path / f"more.{form}"
+        "who": pyarrow.array([{"name": "me", "born": 3_000_000, "died": None}] * N, pyarrow.struct(person)),
+    }
+    table, path = pyarrow.table(case.plain | unused), tmp_path / f"more.{form}"
     if form == "parquet":
         pyarrow.parquet.write_table(table, path)
     else:
         with pyarrow.ipc.new_file(path, table.schema) as file:
             file.write_table(table)
-    assert case.built(tmp_path / "records", str(path), tokenizer_file) == expected
+    assert case.built(tmp_path / "of all", str(path), tokenizer_file) == rows[1]
     row = next(tables.read_table(path, tables.infer_format(path)))
-    assert list(row.values) == [
-        *case.plain, "image", "image.bytes", "image.path", "sound", "words", "day", "days", "took",
-        "took_long", "when", "who", "who.name", "who.born", "who.died",
-    ]  # fmt: skip
+    names = "image image.bytes image.path words day days took when who who.name who.born who.died"
+    assert list(row.values) == [*case.plain, *names.split()]
     assert row["image.path"] == "a.jpg" and row["who.name"] == "me" and row["who.died"] == ""
     assert "nothing" not in row
     for name, reason in (
-        ("sound", "is not UTF-8"),
         ("words", "is not UTF-8"),
         ("day", "cannot be read .*: write it as text"),
         ("image.bytes", "is not UTF-8"),

@@ -23,6 +23,7 @@ CSV = TableFormat("csv", quoting=True)
 CSV_OF_COMMAS = TableFormat("csv", quoting=True, delimiter=",")
 TSV = TableFormat("tsv")
 JSONL = TableFormat("jsonl")
+FOLDERS = TableFormat("folders")
 
 
 def rows(path, table, **options):
@@ -127,29 +128,24 @@ def test_a_byte_order_mark_is_removed(file, tmp_path, encoding, mark):
     assert found == [({"id": "1/a", "text": "ä", "label": "1"}, 0)]
 
 
-def test_null_and_empty_columns_have_the_default(file):
-    write(file, '{"id": "a"}\n{"id": null}\n{"id": ""}\n{"id": 0}\n{}\n')
-    found = read_table(file, JSONL)
-    assert [row.text_or("id", "?") for row in found] == ["a", "?", "?", "0", "?"]
-
-
-def test_a_text_column_that_is_a_list_is_refused(file):
-    write(file, '{"text": ["x"]}')
-    with pytest.raises(UserError, match=r"data:1: column 'text' is a list"):
-        next(read_table(file, JSONL)).text("text")
-
-
-def test_an_object_is_no_text_but_its_parts_are(file):
-    values = {"text": {"en": "x", "de": "y"}, "a": "{set}", "a.1": "x", "b": '{"c": 1}', "b.1": "y"}
+def test_lists_and_objects_are_no_text_but_parts_are_and_null_is_the_default(file):
+    values = {
+        "text": {"en": "x", "de": "y"},
+        "a": "{set}",
+        "a.1": "x",
+        "b": '{"c": 1}',
+        "b.1": "y",
+        "l": ["x"],
+    }
     write(file, json.dumps(values))
     [row] = read_table(file, JSONL)
     assert [row.text(name) for name in ("text.de", "a", "b")] == ["y", "{set}", '{"c": 1}']
-    with pytest.raises(UserError, match=r"data:1: column 'text' is an object, .* parts \(text.en"):
-        row.text("text")
-
-
-def test_long_fields_are_read(file):
-    write(file, f'text,label\n"{"word " * 100_000}",1\n')
+    for name, message in (("text", r"is an object, .* parts \(text.en"), ("l", "is a list")):
+        with pytest.raises(UserError, match=f"data:1: column '{name}' {message}"):
+            row.text(name)
+    write(file, '{"id": "a"}\n{"id": null}\n{"id": ""}\n{"id": 0}\n{}\n')
+    assert [row.text_or("id", "?") for row in read_table(file, JSONL)] == ["a", "?", "?", "0", "?"]
+    write(file, f'text,label\n"{"word " * 100_000}",1\n')  # long fields, too
     assert len(rows(file, CSV)[0][0]["text"]) == 500_000
 
 
@@ -198,28 +194,19 @@ def test_a_header_shows_the_delimiter_of_csv(file, delimiter, end, header):
 
 @given(st.text(), st.integers(0, 10**12))
 def test_spellings_of_numbers_and_truths(text, number):
-    assert {whole_number(f"{number}{rest}") for rest in ("", ".", ".0", ".00")} == {
-        number if number < 10**9 else None
-    }
-    assert zero_or_one(text) in (None, 0, 1)
-    for value, spellings in enumerate(
-        (("0", "0.0", "false", "False", "FALSE "), ("1", "1.", "True", " tRUE"))
-    ):
-        assert {zero_or_one(spelling) for spelling in spellings} == {value}
-    for other in ("", "-1", "1.5", "2", "1e0", "maybe", "1.0.0"):
-        assert zero_or_one(other) is None
+    spelled = {whole_number(f"{number}{rest}") for rest in ("", ".", ".0", ".00")}
+    assert spelled == {number if number < 10**9 else None} and zero_or_one(text) in (None, 0, 1)
+    spellings = (("0", "0.0", "false", "False", "FALSE "), ("1", "1.", "True", " tRUE"))
+    assert [{*map(zero_or_one, of_value)} for of_value in spellings] == [{0}, {1}]
+    assert {*map(zero_or_one, ("", "-1", "1.5", "2", "1e0", "maybe", "1.0.0"))} == {None}
 
 
-def test_ragged_rows_may_be_skipped(file):
+def test_ragged_rows_may_be_skipped_and_missing_columns_are_named(file):
     write(file, "text\tlabel\na\t1\nb\nc\t0\n")
     heard = []
     found = rows(file, TSV, skip=lambda reason, place: heard.append((reason, place)))
     assert [values["text"] for values, _ in found] == ["a", "c"]
     assert heard == [("1 fields where there are 2 columns", f"{file}:3")]
-
-
-def test_a_missing_column_is_named_with_those_there(file):
-    write(file, "text\tlabel\na\t1\n")
     with pytest.raises(UserError, match=r"data:2: there is no column 'sentence', only text, label"):
         next(read_table(file, TSV))["sentence"]
     write(file, "text,label\na,1\n")
@@ -231,66 +218,57 @@ def test_a_missing_column_is_named_with_those_there(file):
 def test_a_line_that_is_too_long_is_refused_before_memory_holds_it(tmp_path, monkeypatch, name):
     monkeypatch.setattr(tables, "MAX_TEXT_BYTES", 5000)
     monkeypatch.setattr(delimited, "BLOCK_BYTES", 100)
-    opened = gzip.open if name.endswith("gz") else open
-    with opened(tmp_path / name, "wb") as file:
-        file.write(b'{"text": 1}\n' + b"x" * 10**6)
-    lines = []
+    data, lines = b'{"text": 1}\n' + b"x" * 10**6, []
+    write(tmp_path / name, gzip.compress(data) if name.endswith("gz") else data)
     with pytest.raises(UserError, match=f"{name}:2: a line of more than 5,000 bytes"):
         lines.extend(decoded_lines(tmp_path / name, "utf-8"))
     assert lines == [(1, '{"text": 1}\n')]
     with Stream(epath.Path(tmp_path / name)) as stream:
         assert max(map(len, delimited.lines(stream, 5000))) < 6000
-
-
-def test_a_file_that_is_too_long_a_text_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "MAX_TEXT_BYTES", 5000)
-    (tmp_path / "good").mkdir()
-    write(tmp_path / "good" / "1.txt", "x" * 5001)
+    (tmp_path / "texts/good").mkdir(parents=True)
+    write(tmp_path / "texts/good/1.txt", "x" * 5001)
     with pytest.raises(UserError, match="1.txt: a text of 5,001 bytes, expected at most 5,000"):
-        list(read_table(tmp_path, TableFormat("folders")))
+        list(read_table(tmp_path / "texts", FOLDERS))
 
 
-def test_names_that_are_not_utf_8_are_spelt(tmp_path):
-    """In ids and labels, which are written as UTF-8."""
-    folder = tmp_path / os.fsdecode(b"good\xff")
-    folder.mkdir()
-    write(folder / os.fsdecode(b"1\xe9.txt"), "fine")
-    [row] = read_table(tmp_path, TableFormat("folders"))
-    assert row.values == {"id": r"good\udcff/1\udce9", "text": "fine", "label": r"good\udcff"}
-
-
-def test_files_that_are_not_there_or_of_unknown_format(tmp_path):
-    with pytest.raises(FileNotFoundError, match="x.csv, does not exist: check its name; only one"):
-        list(read_table(tmp_path / "x.csv,", CSV))
+@pytest.mark.parametrize(
+    ("name", "table", "message"),
+    [
+        ("x.csv,", CSV, "x.csv, does not exist: check its name; only one"),
+        ("pipe.csv", CSV, "pipe.csv is a pipe or a device, which cannot be read twice"),
+        ("x.csv", None, "x.csv does not exist: check its name$"),
+        ("x.csv.xz", None, "x.csv.xz is compressed as .xz, which tables cannot be: unpack it"),
+        ("x.txt", None, "end it in .csv, .tsv, .jsonl, .parquet or .arrow"),
+        ("", FOLDERS, "has no folders: expected a folder of .txt files"),
+        ("", dataclasses.replace(FOLDERS, folders=("neg", "pos")), "no .txt files in neg, pos, expected"),
+        ("", dataclasses.replace(FOLDERS, folders=tuple("abcdefg")), "in a, b, c, d, e and 2 more, expected"),
+        ("", dataclasses.replace(FOLDERS, encoding="klingon"), "no encoding 'klingon': try utf-8"),
+    ],
+)
+def test_files_that_are_not_there_or_of_unknown_format(tmp_path, name, table, message):
     os.mkfifo(tmp_path / "pipe.csv")
-    with pytest.raises(UserError, match="pipe.csv is a pipe or a device, which cannot be read twice"):
-        list(read_table(tmp_path / "pipe.csv", CSV))
-    with pytest.raises(FileNotFoundError, match="x.csv does not exist: check its name$"):
-        infer_format(tmp_path / "x.csv")
-    with pytest.raises(UserError, match="x.csv.xz is compressed as .xz, which tables cannot be: unpack it"):
-        infer_format(write(tmp_path / "x.csv.xz", ""))
-    with pytest.raises(UserError, match="end it in .csv, .tsv, .jsonl, .parquet or .arrow"):
-        infer_format(write(tmp_path / "x.txt", ""))
-    with pytest.raises(UserError, match="has no folders: expected a folder of .txt files"):
-        list(read_table(tmp_path, TableFormat("folders")))
-    with pytest.raises(UserError, match="has no .txt files in neg, pos, expected"):
-        list(read_table(tmp_path, TableFormat("folders", folders=("neg", "pos"))))
-    with pytest.raises(UserError, match="files in a, b, c, d, e and 2 more, expected"):
-        list(read_table(tmp_path, TableFormat("folders", folders=tuple("abcdefg"))))
+    for there in ("x.csv.xz", "x.txt"):
+        write(tmp_path / there, "")
+    if "klingon" in message:
+        (tmp_path / "a").mkdir()
+        write(tmp_path / "a/b.txt", "")
+    with pytest.raises((UserError, FileNotFoundError), match=message):
+        list(read_table(tmp_path / name, table or infer_format(tmp_path / name)))
 
 
 def test_folders_of_any_names_are_labels_unless_hidden(tmp_path):
     """Names are no patterns, endings may be large; what programs hide next to the texts is none of them."""
-    for name in ("C*/A.TXT", "[x]/b.txt", "[x]/._b.txt", "[x]/notes.md", ".ipynb_checkpoints/c.txt", "d.txt"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        write(tmp_path / name, name)
-    found = [values for values, _ in rows(tmp_path, TableFormat("folders"))]
+    names = [b"C*/A.TXT", b"[x]/b.txt", b"[x]/._b.txt", b"[x]/notes.md", b".ipynb_checkpoints/c.txt"]
+    for name in (*names, b"d.txt", b"good\xff/1\xe9.txt"):
+        path = tmp_path / os.fsdecode(name)
+        path.parent.mkdir(exist_ok=True)
+        write(path, name)
+    found = [values for values, _ in rows(tmp_path, dataclasses.replace(FOLDERS, encoding="latin-1"))]
     assert found == [
         {"id": "C*/A", "text": "C*/A.TXT", "label": "C*"},
         {"id": "[x]/b", "text": "[x]/b.txt", "label": "[x]"},
+        {"id": r"good\udcff/1\udce9", "text": "good\xff/1\xe9.txt", "label": r"good\udcff"},  # spelt in UTF-8
     ]
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="has no .txt files in empty, expected a folder of them for each"):
-        next(read_table(tmp_path, TableFormat("folders")))
-    with pytest.raises(UserError, match="there is no encoding 'klingon': try utf-8"):
-        next(read_table(tmp_path, TableFormat("folders", encoding="klingon")))
+        next(read_table(tmp_path, FOLDERS))

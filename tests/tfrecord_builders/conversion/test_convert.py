@@ -35,8 +35,7 @@ from xlnet_tf.text.special_tokens import CLS_ID, EOD_ID, SEP_ID, UNK_ID
 def test_rows_of_the_original_become_streams(tmp_path, small_tokenizer, layout):
     records = make_original(tmp_path, small_tokenizer, **layout)
     manifest, lacking = convert(options(tmp_path))
-    assert len(manifest.shards) == ROWS and manifest.records == len(records["input"])
-    assert manifest.corpus[0]["converted_from"] == "original" and manifest.compat
+    assert len(manifest.shards) == ROWS and manifest.records == len(records["input"]) and manifest.compat
     special = np.isin(records["input"], (SEP_ID, CLS_ID))
     expected = records["is_masked"].astype(bool) & ~special
     cores, bidirectional = layout.get("num_cores", 2), layout.get("bidirectional", True)
@@ -46,12 +45,10 @@ def test_rows_of_the_original_become_streams(tmp_path, small_tokenizer, layout):
         np.testing.assert_array_equal(columns["segment_ids"], records["seg_id"][mine])
         np.testing.assert_array_equal(columns["next_sentence"], records["label"][mine, 0])
         np.testing.assert_array_equal(target_flags(columns, SEQ_LEN), expected[mine])
-        per_core = ROWS // cores
-        backward = bidirectional and row % per_core >= per_core // 2
+        backward = bidirectional and row % (ROWS // cores) >= ROWS // cores // 2
         assert (columns["direction"] == (-1 if backward else 1)).all()
         np.testing.assert_array_equal(columns["segment"], np.arange(len(columns["segment"])))
         assert len(np.unique(columns["stream"])) == 1
-    for shard, columns in zip(manifest.shards, columns_of(manifest)):
         text = columns["input_ids"][columns["direction"] == 1][:, :REUSE_LEN]
         counts = {
             "tokens": text.size,
@@ -59,15 +56,25 @@ def test_rows_of_the_original_become_streams(tmp_path, small_tokenizer, layout):
             "word_starts": small_tokenizer.word_starts[text].sum(),
             "documents": (text == EOD_ID).sum(),
         }
-        assert shard.statistics["text"].items() >= counts.items()
+        assert manifest.shards[row].statistics["text"].items() >= counts.items()
     report = check(manifest)
     assert report.sound, str(report)
     assert any("document borders" in line for line in lacking)
     batch = next(iter(pretraining_dataset(manifest, ROWS)))
     assert batch["stream_start"].numpy().all()
-    assert sorted(map(bytes, batch["input_word_ids"].numpy().astype("<i8"))) == sorted(
-        map(bytes, records["input"][:ROWS].astype("<i8"))
-    )
+    found = map(bytes, batch["input_word_ids"].numpy().astype("<i8"))
+    assert sorted(found) == sorted(map(bytes, records["input"][:ROWS].astype("<i8")))
+    if not layout:
+        (source,) = Manifest.load(tmp_path / "ours").corpus
+        assert source | {"sha256": "", "bytes": 0} == {
+            "file": "train-0-0.bsz-8.seqlen-32.reuse-16.bi.alpha-6.beta-1.fnp-6.tfrecords",
+            "bytes": 0,
+            "sha256": "",
+            "converted_from": "original",
+            "batch_size": 8,
+            "num_cores": 2,
+            "num_predict": 6,
+        }
 
 
 def test_orders_follow_from_the_seed_alone(tmp_path, small_tokenizer):
@@ -84,16 +91,16 @@ def test_orders_follow_from_the_seed_alone(tmp_path, small_tokenizer):
 
 
 def test_several_files_and_shorter_streams(tmp_path, small_tokenizer):
-    (tmp_path / "ours").mkdir()
-    (tmp_path / "ours/train-pass00-slice00900.tfrecord").write_bytes(b"of a conversion that was interrupted")
-    records = [make_original(tmp_path, small_tokenizer, seed=task, task=task) for task in (1, 0)]
-    manifest, _ = convert(options(tmp_path, stream_segments=4))
+    folder = tmp_path / "theirs [1]"
+    (folder / "ours").mkdir(parents=True)
+    (folder / "ours/train-pass00-slice00900.tfrecord").write_bytes(b"of a conversion that was interrupted")
+    records = [make_original(folder, small_tokenizer, seed=task, task=task) for task in (1, 0)]
+    manifest, _ = convert(options(folder, stream_segments=4))
     assert [source["file"][:7] for source in manifest.corpus] == ["train-0", "train-1"]
     found = np.concatenate([columns["input_ids"] for columns in columns_of(manifest)[ROWS:]])
     np.testing.assert_array_equal(found, np.concatenate([records[0]["input"][r::ROWS] for r in range(ROWS)]))
     assert max(columns["segment"].max() for columns in columns_of(manifest)) == 3
-    assert not (tmp_path / "ours/train-pass00-slice00900.tfrecord").exists()
-    assert check(manifest).sound
+    assert not (folder / "ours/train-pass00-slice00900.tfrecord").exists() and check(manifest).sound
 
 
 def rewrite(folder, change):
@@ -116,42 +123,39 @@ def without_b(records):
     return records
 
 
-def spoil(kind):
-    def change(folder):
-        (path,) = (folder / "tfrecords").glob("train*")
-        (info,) = (folder / "tfrecords").glob("record_info*")
-        data = path.read_bytes()
-        if kind == "no record_info":
-            info.unlink()
-        elif kind == "no file":
-            path.unlink()
-        elif kind == "truncated":
-            path.write_bytes(data[: len(data) // 2 + 9])
-        elif kind == "damaged":
-            path.write_bytes(data[:5000] + bytes([data[5000] ^ 1]) + data[5001:])
-        elif kind == "num_batch":
-            info.write_text(info.read_text().replace('"num_batch": ', '"num_batch": 1'))
-        elif kind == "no corpus_info":
-            (folder / "corpus_info.json").unlink()
-        elif kind == "another name":
-            info.rename(info.with_name("record_info-train.json"))
-        elif kind == "other settings":
-            shutil.copy(info, info.with_name(info.name.replace("alpha-6", "alpha-5")))
+def spoil(pattern, change):
+    """Returns what changes the bytes of the one file of a pattern; None removes it."""
 
-    return change
+    def spoil_in(folder):
+        (path,) = folder.glob(pattern)
+        data = change(path.read_bytes())
+        path.unlink() if data is None else path.write_bytes(data)
+
+    return spoil_in
+
+
+def rename_info(folder, name, copy=False):
+    (info,) = folder.glob(INFO)
+    (shutil.copy if copy else shutil.move)(info, info.with_name(name(info.name)))
+
+
+RECORDS, INFO = "tfrecords/train*", "tfrecords/record_info*"
 
 
 @pytest.mark.parametrize(
     "change,message",
     [
-        (spoil("no record_info"), "no record_info-.*copy it along"),
-        (spoil("another name"), "record_info-train.json: the name says how"),
-        (spoil("other settings"), "alpha is 5 of .* and 6 of"),
-        (spoil("no file"), "tfrecords is missing, which record_info"),
-        (spoil("truncated"), r"tfrecords ends inside record \d+: it is truncated"),
-        (spoil("damaged"), r"tfrecords is damaged in record \d+"),
-        (spoil("num_batch"), r"tfrecords has \d+ records, expected \d+: \d+ steps \(num_batch\) of 8 rows"),
-        (spoil("no corpus_info"), "give --num_cores"),
+        (spoil(INFO, lambda _: None), "no record_info-.*copy it along"),
+        (lambda folder: rename_info(folder, lambda _: "record_info-train.json"),
+         "record_info-train.json: the name says how"),
+        (lambda folder: rename_info(folder, lambda name: name.replace("alpha-6", "alpha-5"), copy=True),
+         "alpha is 5 of .* and 6 of"),
+        (spoil(RECORDS, lambda _: None), "tfrecords is missing, which record_info"),
+        (spoil(RECORDS, lambda d: d[: len(d) // 2 + 9]), r"ends inside record \d+: it is truncated"),
+        (spoil(RECORDS, lambda d: d[:5000] + bytes([d[5000] ^ 1]) + d[5001:]), r"is damaged in record \d+"),
+        (spoil(INFO, lambda data: data.replace(b'"num_batch": ', b'"num_batch": 1')),
+         r"tfrecords has \d+ records, expected \d+: \d+ steps \(num_batch\) of 8 rows"),
+        (spoil("corpus_info.json", lambda _: None), "give --num_cores"),
         (lambda folder: rewrite(folder, lambda r: r | {"input": r["input"][:, 1:]}),
          r"record 0 \(step 0, row 0\): feature input is int64_list of 31, expected int64_list of 32"),
         (lambda folder: rewrite(folder, lambda r: {n: v for n, v in r.items() if n != "seg_id"}),
@@ -189,13 +193,9 @@ def test_wrong_rows_and_options_are_refused(tmp_path, small_tokenizer):
     # Rows of another batch size: nearly no record continues the one before it.
     for path in (tmp_path / "tfrecords").iterdir():
         path.rename(path.with_name(path.name.replace("bsz-8", "bsz-4")))
-    (info,) = (tmp_path / "tfrecords").glob("record_info*")
-    values = json.loads(info.read_text())
-    values = {
-        "filenames": [values["filenames"][0].replace("bsz-8", "bsz-4")],
-        "num_batch": 2 * values["num_batch"],
-    }
-    info.write_text(json.dumps(values))
+    (info,) = tmp_path.glob(INFO)
+    values = json.loads(info.read_text().replace("bsz-8", "bsz-4"))
+    info.write_text(json.dumps(values | {"num_batch": 2 * values["num_batch"]}))
     with pytest.raises(UserError, match="is not the text that follows the row's record before it"):
         convert(options(tmp_path, num_cores=2))
 
@@ -223,19 +223,3 @@ def test_rows_that_break_off_become_several_streams(tmp_path, small_tokenizer):
     found = np.concatenate([columns["input_ids"] for columns in columns_of(again)])
     expected = np.concatenate([columns["input_ids"] for columns in columns_of(manifest)])
     np.testing.assert_array_equal(np.unique(found, axis=0), np.unique(expected, axis=0))
-
-
-def test_the_manifest_says_where_it_is_from(tmp_path, small_tokenizer):
-    tmp_path = tmp_path / "theirs [1]"
-    make_original(tmp_path, small_tokenizer)
-    convert(options(tmp_path))
-    (source,) = Manifest.load(tmp_path / "ours").corpus
-    assert source | {"sha256": "", "bytes": 0} == {
-        "file": "train-0-0.bsz-8.seqlen-32.reuse-16.bi.alpha-6.beta-1.fnp-6.tfrecords",
-        "bytes": 0,
-        "sha256": "",
-        "converted_from": "original",
-        "batch_size": 8,
-        "num_cores": 2,
-        "num_predict": 6,
-    }

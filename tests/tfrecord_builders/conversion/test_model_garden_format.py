@@ -10,7 +10,7 @@ import tensorflow as tf
 from etils import epath
 
 from tests.conftest import invent_texts
-from tests.helpers.records.external_sets import REUSE_LEN, ROWS, SEQ_LEN, options
+from tests.helpers.records.external_sets import REUSE_LEN, ROWS, SEQ_LEN, columns_of, options
 from tfrecord_builders.conversion import int64_records, model_garden_format
 from tfrecord_builders.conversion.convert import convert
 from tfrecord_builders.inspection.check import check
@@ -18,6 +18,10 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.records.reader import pretraining_dataset
 from xlnet_tf.records.shards import read_shard
 from xlnet_tf.text.training import train_tokenizer
+
+
+def other_tokenizer():
+    return train_tokenizer(invent_texts(300, seed=3), 95)
 
 
 @pytest.fixture(scope="module")
@@ -48,80 +52,76 @@ def model_garden(tmp_path_factory, small_tokenizer):
     return folder
 
 
-def test_model_gardens_records(tmp_path, model_garden):
-    tmp_path = tmp_path / "garden [1]"
-    shutil.copytree(model_garden, tmp_path)
-    manifest, lacking = convert(options(tmp_path, source_format="model_garden"))
+@pytest.fixture
+def garden(tmp_path, model_garden):
+    """A copy of the folder, and what converts it, by default into `ours`."""
+    shutil.copytree(model_garden, tmp_path / "garden [1]")
+    folder = tmp_path / "garden [1]"
+    return folder, lambda *output, **changes: convert(
+        options(folder, *output, source_format="model_garden", **changes)
+    )
+
+
+def test_model_gardens_records(garden):
+    folder, convert_all = garden
+    manifest, lacking = convert_all()
     assert (manifest.mask["alpha"], manifest.mask["beta"], manifest.split) == (6, 1, "train")
     assert manifest.num_predict == 5 and manifest.functional_tokens == "context"
     assert any("several cores" in line for line in lacking) and any("directions" in line for line in lacking)
     report = check(manifest)
     assert report.sound, str(report)
     assert len(manifest.shards) == 2 * ROWS
-    for number, path in enumerate(sorted(tmp_path.glob("*-of-2"))):
-        examples = [tf.train.Example.FromString(r).features.feature
-                    for r in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()]  # fmt: skip
+    for number, path in enumerate(sorted(folder.glob("*-of-2"))):
+        records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
+        examples = [tf.train.Example.FromString(record).features.feature for record in records]
         ids = np.array([example["input_word_ids"].int64_list.value for example in examples])
-        for row in range(ROWS):
-            shard = manifest.shards[number * ROWS + row]
+        for row, shard in enumerate(manifest.shards[number * ROWS : (number + 1) * ROWS]):
             columns = read_shard(manifest.path(shard), manifest.spec)
             np.testing.assert_array_equal(columns["input_ids"], ids[row::ROWS])
             assert (columns["direction"] == (-1 if row % 4 >= 2 else 1)).all()
             assert (columns["target_positions"] >= 0).all()
-    batches = list(pretraining_dataset(manifest, 4, permutation="online").take(2))
-    assert len(batches) == 2
-
-
-def test_incomplete_last_steps_are_reported(tmp_path, model_garden):
-    shutil.copytree(model_garden, tmp_path, dirs_exist_ok=True)
-    path = min(tmp_path.glob("*-of-2"))
-    records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
-    with tf.io.TFRecordWriter(str(path)) as writer:
+    assert len(list(pretraining_dataset(manifest, 4, permutation="online").take(2))) == 2
+    with tf.io.TFRecordWriter(str(path)) as writer:  # the last file, without its last record
         for record in records[:-1]:
             writer.write(record)
-    manifest, lacking = convert(options(tmp_path, source_format="model_garden"))
+    manifest, lacking = convert_all("less")
     assert any(f"{path.name}: its last {ROWS - 1} records are not a complete" in line for line in lacking)
-    assert [shard.records for shard in manifest.shards[:ROWS]] == [len(records) // ROWS - 1] * ROWS
+    assert [shard.records for shard in manifest.shards[ROWS:]] == [len(records) // ROWS - 1] * ROWS
 
 
-def test_wrong_records_of_model_garden_are_refused(tmp_path, model_garden, small_tokenizer):
-    def fresh(name):
-        shutil.copytree(model_garden, tmp_path / name)
-        return tmp_path / name
-
-    folder = fresh("a")
-    next(folder.glob("*.json")).unlink()
-    with pytest.raises(UserError, match="no meta file"):
-        convert(options(folder, source_format="model_garden"))
-    folder = fresh("b")
-    next(folder.glob("*-0-of-2")).unlink()
-    with pytest.raises(UserError, match="found 1 files .* expected all 2"):
-        convert(options(folder, source_format="model_garden"))
-    folder = fresh("of two builds")
-    shutil.copy(next(folder.glob("*-0-of-2")), str(next(folder.glob("*-0-of-2"))).replace("of-2", "of-3"))
-    with pytest.raises(UserError, match="found 3 files .* expected all 3"):
-        convert(options(folder, source_format="model_garden"))
-    folder = fresh("c")
-    meta = next(folder.glob("*.json"))
-    meta.write_text(meta.read_text().replace('"num_cores_per_host": 2', '"num_cores_per_host": 1'))
-    with pytest.raises(UserError, match="with 1 cores, rows . and . would be read in .*give the build's"):
-        convert(options(folder, source_format="model_garden"))
-    manifest, _ = convert(options(folder, "as asked", source_format="model_garden", num_cores=2))
-    assert {source["num_cores"] for source in manifest.corpus} == {2}
-    meta.write_text(meta.read_text().replace('"seq_length": 32', '"seq_length": 48'))
-    with pytest.raises(UserError, match="input_word_ids is int64_list of 32, .* of 48"):
-        convert(options(folder, "d", source_format="model_garden"))
-    meta.write_text(meta.read_text().replace('"seq_length": 48', '"seq_length": "48"'))
-    with pytest.raises(UserError, match="seq_length is '48', expected int"):
-        convert(options(folder, "e", source_format="model_garden"))
+@pytest.mark.parametrize(
+    ("files", "harm", "message"),
+    [
+        ("*.json", None, "no meta file"),
+        ("*-0-of-2", None, "found 1 files .* expected all 2"),
+        ("*-0-of-2", lambda path: shutil.copy(path, f"{path}"[:-1] + "3"), "found 3 files .* expected all 3"),
+        ("*.json", ('"seq_length": 32', '"seq_length": 48'), "input_word_ids is int64_list of 32, .* of 48"),
+        ("*.json", ('"seq_length": 32', '"seq_length": "48"'), "seq_length is '48', expected int"),
+        ("spiece.model", lambda path: path.write_bytes(other_tokenizer().model_proto),
+         "record 0 .* has boundary_indices elsewhere than the tokenizer"),
+        ("*.json", ('"num_cores_per_host": 2', '"num_cores_per_host": 1'),
+         "with 1 cores, rows . and . would be read in .*give the build's"),
+    ],
+)  # fmt: skip
+def test_wrong_records_of_model_garden_are_refused(garden, files, harm, message):
+    folder, convert_all = garden
+    path = next(folder.glob(files))
+    if harm is None:
+        path.unlink()
+    elif callable(harm):
+        harm(path)
+    else:
+        path.write_text(path.read_text().replace(*harm))
+    with pytest.raises(UserError, match=message):
+        convert_all()
+    if "cores" in message:
+        manifest, _ = convert_all("as asked", num_cores=2)
+        assert {source["num_cores"] for source in manifest.corpus} == {2}
 
 
-def test_offsets_in_documents_do_not_depend_on_how_many_records_are_read_at_a_time(
-    tmp_path, model_garden, monkeypatch
-):
-    folder = tmp_path / "garden"
-    shutil.copytree(model_garden, folder)
-    at_once, _ = convert(options(folder, "at once", source_format="model_garden"))
+def test_offsets_in_documents_do_not_depend_on_how_many_records_are_read_at_a_time(garden, monkeypatch):
+    _, convert_all = garden
+    at_once, _ = convert_all("at once")
     parse, sizes = int64_records._parse, []
 
     def parse_and_count(file, frames, *rest):
@@ -130,47 +130,28 @@ def test_offsets_in_documents_do_not_depend_on_how_many_records_are_read_at_a_ti
 
     monkeypatch.setattr(int64_records, "_parse", parse_and_count)
     monkeypatch.setattr(int64_records, "CHUNK_RECORDS", 2 * ROWS)
-    step_by_step, _ = convert(options(folder, "step by step", source_format="model_garden"))
+    step_by_step, _ = convert_all("step by step")
     assert max(sizes) == 2 * ROWS and len(sizes) > 4
-    for expected, found in zip(at_once.shards, step_by_step.shards, strict=True):
-        expected = read_shard(at_once.path(expected), at_once.spec)["document_offset"]
-        found = read_shard(step_by_step.path(found), step_by_step.spec)["document_offset"]
+    offsets = [[columns["document_offset"] for columns in columns_of(one)] for one in (at_once, step_by_step)]
+    for expected, found in zip(*offsets, strict=True):
         np.testing.assert_array_equal(found, expected)
     assert expected.any() and len(expected) > 2
 
 
 def test_files_come_in_the_order_of_their_numbers(tmp_path):
-    meta = {
-        "per_host_batch_size": 8,
-        "num_cores_per_host": 2,
-        "seq_length": 32,
-        "reuse_length": 16,
-        "do_lower_case": False,
-        "bi_data": True,
-    }
+    meta = {"per_host_batch_size": 8, "num_cores_per_host": 2, "seq_length": 32, "reuse_length": 16}
+    meta |= {"do_lower_case": False, "bi_data": True}
     (tmp_path / "a.tfrecord-0-of-12.json").write_text(json.dumps(meta))
     names = [f"a.tfrecord-{number}-of-12" for number in range(12)]
     for name in names:
         (tmp_path / name).touch()
-    assert [file.path.name for file in model_garden_format.find([str(tmp_path)]).files] == names
-    twice = [str(tmp_path), f"{tmp_path}/a.*.json"]
-    assert [file.path.name for file in model_garden_format.find(twice).files] == names
-
-
-def test_another_tokenizer_is_noticed(tmp_path, model_garden):
-    shutil.copytree(model_garden, tmp_path, dirs_exist_ok=True)
-    other = train_tokenizer(invent_texts(300, seed=3), 95)
-    (tmp_path / "spiece.model").write_bytes(other.model_proto)
-    with pytest.raises(UserError, match="record 0 .* has boundary_indices elsewhere than the tokenizer"):
-        convert(options(tmp_path, source_format="model_garden"))
+    for paths in ([str(tmp_path)], [str(tmp_path), f"{tmp_path}/a.*.json"]):
+        assert [file.path.name for file in model_garden_format.find(paths).files] == names
+    with pytest.raises(UserError, match=f"cannot read {tmp_path}: Is a directory"):
+        next(int64_records.read_frames(epath.Path(tmp_path)))
 
 
 def test_borders_outside_a_row_are_no_borders():
     ids, is_border = np.array([[[1, 0, 1]]]), np.array([False, True])
     for borders, agree in (([0, 2, 3, -1], True), ([0, 3, 99, -7], False), ([0, 2, 99, -1], False)):
         assert model_garden_format.borders_agree(np.array([[borders]]), ids, is_border).tolist() == [[agree]]
-
-
-def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    with pytest.raises(UserError, match=f"cannot read {tmp_path}: Is a directory"):
-        next(int64_records.read_frames(epath.Path(tmp_path)))

@@ -22,21 +22,19 @@ from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 
-def unused(records):
-    """Bool [N, T] of the original's records: what its reader never uses: next tokens behind A and B."""
-    special = np.isin(records["input"], (SEP_ID, CLS_ID))
-    return np.append(special[:, 1:], special[:, :1], axis=1)
-
-
 def assert_same_records(found, expected):
-    """Asserts that records are the same but for what the original's reader drops."""
+    """Asserts that records are the same, but for what the original's reader drops."""
     special = np.isin(expected["input"], (SEP_ID, CLS_ID))
-    for name in ("input", "seg_id", "label"):
-        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
-    for name, dropped in (("is_masked", special), ("target", unused(expected))):
-        np.testing.assert_array_equal(
-            np.where(dropped, 0, found[name]), np.where(dropped, 0, expected[name]), err_msg=name
-        )
+    unused = np.append(special[:, 1:], special[:, :1], axis=1)
+    for name, dropped in {
+        "input": 0,
+        "seg_id": 0,
+        "label": 0,
+        "is_masked": special,
+        "target": unused,
+    }.items():
+        values = (np.where(dropped, 0, records[name]) for records in (found, expected))
+        np.testing.assert_array_equal(*values, err_msg=name)
 
 
 @pytest.mark.parametrize("layout", [{}, {"bidirectional": False, "num_cores": 1}])
@@ -77,14 +75,11 @@ def test_records_of_the_original_code(tmp_path, shared, run):
 
 
 def test_our_sets_are_read_by_the_originals_reader(tmp_path, small_tokenizer, monkeypatch):
-    reader = pytest.importorskip(
-        "official.legacy.xlnet.preprocess_pretrain_data"
-    )  # Model Garden's copy of it
+    name = "official.legacy.xlnet.preprocess_pretrain_data"  # Model Garden's copy of it
+    reader = pytest.importorskip(name)
     monkeypatch.setattr(reader, "tf_keras", tf_keras, raising=False)  # which it forgets to import
-    counts = [[(41, 40), (30, 31)]]
-    manifest = make_text_set(
-        tmp_path / "ours", small_tokenizer, counts, seq_len=32, reuse_len=16, num_predict=6
-    )
+    sizes = {"seq_len": 32, "reuse_len": 16, "num_predict": 6}
+    manifest = make_text_set(tmp_path / "ours", small_tokenizer, [[(41, 40), (30, 31)]], **sizes)
     original_format.write(manifest, tmp_path / "in order", 4, num_tasks=2)
     manifest = dataclasses.replace(manifest, shards=manifest.shards[::-1])
     monkeypatch.setattr(original_format, "_WRITE_RECORDS", 32)
@@ -97,29 +92,18 @@ def test_our_sets_are_read_by_the_originals_reader(tmp_path, small_tokenizer, mo
     assert (written.records, written.dropped) == (40 * 2 + 30 * 2, 2)
     assert (sum(reported), max(reported)) == (written.records, 32)
     assert any("2 records of 142 fill no step" in line for line in original_format.lost(manifest, written))
-    input_fn, info = reader.get_input_fn(
-        str(tmp_path / "original/tfrecords"),
-        split="train",
-        bsz_per_host=4,
-        seq_len=32,
-        reuse_len=16,
-        bi_data=True,
-        perm_size=16,
-        mask_alpha=6,
-        mask_beta=1,
-        num_predict=6,
-    )
+    settings = {"bsz_per_host": 4, "bi_data": True, "perm_size": 16, "mask_alpha": 6, "mask_beta": 1}
+    input_fn, info = reader.get_input_fn(f"{tmp_path}/original/tfrecords", split="train", **sizes, **settings)
     assert info["num_batch"] == written.steps == 35
-    batches = list(input_fn({"batch_size": 4}).take(written.steps).as_numpy_iterator())
-    ours = {}
-    for columns in columns_of(manifest):
-        for ids, positions in zip(columns["input_ids"], columns["target_positions"], strict=True):
-            ours[ids.astype(np.int32).tobytes()] = positions
+    ours = {
+        ids.astype(np.int32).tobytes(): positions
+        for columns in columns_of(manifest)
+        for ids, positions in zip(columns["input_ids"], columns["target_positions"], strict=True)
+    }
     seen = 0
-    for batch in batches:
-        for ids, target, mask, mapping in zip(
-            batch["input_k"], batch["target"], batch["target_mask"], batch["target_mapping"], strict=True
-        ):
+    for batch in input_fn({"batch_size": 4}).take(written.steps).as_numpy_iterator():
+        names = ("input_k", "target", "target_mask", "target_mapping")
+        for ids, target, mask, mapping in zip(*(batch[name] for name in names), strict=True):
             positions = ours[ids.astype(np.int32).tobytes()]
             assert mask.all()
             np.testing.assert_array_equal(np.argmax(mapping, axis=1), positions)
@@ -145,26 +129,25 @@ def test_kept_accents_are_named_and_come_back(tmp_path, small_tokenizer):
 
 def test_sets_that_the_original_cannot_hold(tmp_path, small_tokenizer):
     manifest = make_text_set(tmp_path, small_tokenizer, [[(9, 9)]])
-    with pytest.raises(UserError, match="9 records read forward and 9 .*, too few .* 20"):
-        original_format.write(manifest, tmp_path / "a", 20)
-    with pytest.raises(UserError, match="expected a multiple of 4"):
-        original_format.write(manifest, tmp_path / "a", 6, num_cores=2)
-    with pytest.raises(UserError, match="denoising objective, expected permutation"):
-        original_format.write(dataclasses.replace(manifest, objective="denoising"), tmp_path / "a", 2)
+    for changes, rows, cores, message in (
+        ({}, 20, 1, "9 records read forward and 9 .*, too few .* 20"),
+        ({}, 6, 2, "expected a multiple of 4"),
+        ({"objective": "denoising"}, 2, 1, "denoising objective, expected permutation"),
+    ):
+        with pytest.raises(UserError, match=message):
+            original_format.write(dataclasses.replace(manifest, **changes), tmp_path / "a", rows, cores)
 
 
 def test_a_record_may_lack_as_many_targets_as_it_has_special_tokens(tmp_path, small_tokenizer, monkeypatch):
-    manifest = make_text_set(
-        tmp_path / "set", small_tokenizer, [[(9, 9)]], seq_len=32, reuse_len=16, num_predict=6
-    )
+    sizes = {"seq_len": 32, "reuse_len": 16, "num_predict": 6}
+    manifest = make_text_set(tmp_path / "set", small_tokenizer, [[(9, 9)]], **sizes)
     write_file = original_format._write_file
 
     def write(lacking):
-        monkeypatch.setattr(
-            original_format,
-            "_write_file",
-            lambda rows, path, fixed, report: write_file(rows, path, fixed + lacking, report),
-        )
+        def write_lacking(rows, path, fixed, report):
+            return write_file(rows, path, fixed + lacking, report)
+
+        monkeypatch.setattr(original_format, "_write_file", write_lacking)
         original_format.write(manifest, tmp_path / str(lacking), 4)
 
     write(3)  # SEP, SEP and CLS are marked instead

@@ -36,13 +36,10 @@ def read(path, slice_bytes=10**6, **options):
 
 
 def write_jsonl(path, documents):
-    text = "".join(json.dumps({"id": i, "text": d}) + "\n" for i, d in enumerate(documents))
-    if path.suffix == ".gz":  # two members
-        path.write_bytes(gzip.compress(text[:500].encode()) + gzip.compress(text[500:].encode()))
-    elif path.suffix == ".zst":  # two frames
-        path.write_bytes(zstandard.compress(text[:500].encode()) + zstandard.compress(text[500:].encode()))
-    else:
-        path.write_text(text)
+    """Writes documents; compressed ones in two members, or frames."""
+    text = "".join(json.dumps({"id": i, "text": d}) + "\n" for i, d in enumerate(documents)).encode()
+    pack = {".gz": gzip.compress, ".zst": zstandard.compress}.get(path.suffix, bytes)
+    path.write_bytes(pack(text[:500]) + pack(text[500:]))
     return path
 
 
@@ -52,17 +49,13 @@ def write_parquet(path, documents, row_group_size):
     return path
 
 
-@pytest.fixture
-def small_blocks(monkeypatch):
-    monkeypatch.setattr(streams, "BLOCK_BYTES", 100)
-    monkeypatch.setattr(streams, "_COMPRESSED_BLOCK_BYTES", 64)
-
-
 @pytest.mark.parametrize("slice_bytes", [1000, 3000, 10**6])
 @pytest.mark.parametrize(
     "name", ["a.jsonl", "a.json.gz", "a.jsonl.zst", "few.parquet", "many.parquet", "a.txt.zst"]
 )
-def test_formats_give_the_documents_of_the_plain_text(tmp_path, small_blocks, name, slice_bytes):
+def test_formats_give_the_documents_of_the_plain_text(tmp_path, monkeypatch, name, slice_bytes):
+    monkeypatch.setattr(streams, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(streams, "_COMPRESSED_BLOCK_BYTES", 64)
     path = tmp_path / name
     if ".json" in name:
         write_jsonl(path, DOCUMENTS)
@@ -77,8 +70,7 @@ def test_formats_give_the_documents_of_the_plain_text(tmp_path, small_blocks, na
     whole = [corpus.read_lines(one) for one in slices]
     assert whole == [corpus.read_lines(one.without_text()) for one in slices]
     assert sum(lines.documents for lines in whole) == len(DOCUMENTS)
-    for one in slices[:-1]:
-        assert one.num_bytes >= slice_bytes
+    assert all(one.num_bytes >= slice_bytes for one in slices[:-1])
 
 
 def test_a_folder_with_many_formats_is_read_in_order(tmp_path):
@@ -113,18 +105,15 @@ def test_blank_lines_inside_documents_are_paragraph_marks(tmp_path):
     assert read(tmp_path / "*.txt") == [["A one.", "A two."], ["B.<eop>"], ["C."], ["D."]]
 
 
-def test_empty_documents_are_counted(tmp_path):
+def test_empty_documents_are_counted_and_half_characters_replaced(tmp_path):
     documents = ["One.", "", " \n\n", "Two."]
     write_jsonl(tmp_path / "1.jsonl", documents)
     write_parquet(tmp_path / "2.parquet", [*documents, None], 2)
     (tmp_path / "3.txt").write_text("\n \n")
     (one,) = plan(tmp_path / "*", 10**6, documents="files")
     lines = corpus.read_lines(one)
-    assert lines.lines == ["One.", "", "Two.", "", "One.", "", "Two.", ""]
+    assert lines.lines == ["One.", "", "Two.", ""] * 2
     assert (lines.documents, lines.empty_documents) == (4, 6)
-
-
-def test_half_of_a_surrogate_pair_is_replaced(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "x\\ud83d y"}\n{"text": "\\ud83d\\ude00"}\n')
     assert read(tmp_path / "a.jsonl") == [["x\ufffd y"], ["\U0001f600"]]
 
@@ -135,10 +124,7 @@ def test_half_of_a_surrogate_pair_is_replaced(tmp_path):
         (b"{'text': 1}", r"line 3 \(byte 28\) is not json .*, expected an object .*; found \{'text': 1\}"),
         (b'["x"]', r"line 3 .* is a json list, expected an object with a document's text, .*; found \["),
         (b"[" * 100_000, r"line 3 .* is not json \(.*recursion.*; found \[\["),
-        (
-            b'{"body": "x", "n": 1}',
-            "line 3 .*: found .* the fields body, n, expected a field 'text': .*--text_field",
-        ),
+        (b'{"body": "x", "n": 1}', "line 3 .* the fields body, n, expected a field 'text': .*--text_field"),
         (b'{"text": 5}', "line 3 .*: 'text' is 5, expected a string"),
         (b'{"text": null}', "line 3 .*: 'text' is null, expected a string"),
         (b'{"text": "caf\xe9"}', r"line 3 \(byte 41\) is not UTF-8 \(byte 0xe9\)"),
@@ -258,19 +244,22 @@ def test_compressed_files_with_another_name_are_named(tmp_path, pack, advice):
 
 def test_zstd_with_skippable_frames(tmp_path):
     skipped = b"\x50\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"hello"
-    texts = [zstandard.compress(b"One.\n"), zstandard.compress(b"Two.\n")]
+    texts = map(zstandard.compress, (b"One.\n", b"Two.\n"))
     (tmp_path / "a.txt.zst").write_bytes(skipped + skipped.join(texts) + skipped)
     assert read(tmp_path / "a.txt.zst") == [["One.", "Two."]]
 
 
-def test_options_are_checked():
-    for options, message in [
-        (corpus.CorpusOptions(), "there is no corpus: give --input .* or --tfds_name"),
-        (corpus.CorpusOptions(input=["x"], documents="pages"), "documents is 'pages', expected one of"),
-        (corpus.CorpusOptions(input=["x"], text_field=""), "text_field is empty"),
-    ]:
-        with pytest.raises(UserError, match=message):
-            corpus.find_sources(options)
+@pytest.mark.parametrize(
+    "options,message",
+    [
+        ({}, "there is no corpus: give --input .* or --tfds_name"),
+        ({"input": ["x"], "documents": "pages"}, "documents is 'pages', expected one of"),
+        ({"input": ["x"], "text_field": ""}, "text_field is empty"),
+    ],
+)
+def test_options_are_checked(options, message):
+    with pytest.raises(UserError, match=message):
+        corpus.find_sources(corpus.CorpusOptions(**options))
 
 
 def prepare_dataset(folder, texts):
@@ -290,8 +279,7 @@ def prepare_dataset(folder, texts):
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("datasets")
-    return prepare_dataset(folder, [f"Text {i}.\n\nMore." for i in range(40)])
+    return prepare_dataset(tmp_path_factory.mktemp("datasets"), [f"Text {i}.\n\nMore." for i in range(40)])
 
 
 def test_a_prepared_data_set(dataset):
@@ -303,15 +291,18 @@ def test_a_prepared_data_set(dataset):
     assert lines == [line for i in range(40) for line in (f"Text {i}.<eop>", "More.", "")]
 
 
-def test_bad_texts_of_a_data_set(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "text,message",
+    [
+        (b"x" * 1001, "example 2, 'body' has 1,001 bytes, expected at most 1,000"),
+        (b"caf\xe9", r"example 2, 'body' is not UTF-8 \(byte 0xe9 at byte 4 of its"),
+    ],
+)
+def test_bad_texts_of_a_data_set(tmp_path, monkeypatch, text, message):
     monkeypatch.setattr(corpus.datasets, "MAX_DOCUMENT_BYTES", 1000)
-    for name, text, message in [
-        ("long", b"x" * 1001, "tiny_texts, example 2, 'body' has 1,001 bytes, expected at most 1,000"),
-        ("not_utf8", b"caf\xe9", r"tiny_texts, example 2, 'body' is not UTF-8 \(byte 0xe9 at byte 4 of its"),
-    ]:
-        options = prepare_dataset(tmp_path / name, ["Fine.", text])
-        with pytest.raises(UserError, match=message):
-            [corpus.read_lines(one) for one in corpus.plan_shards(corpus.find_sources(options), 300)]
+    sources = corpus.find_sources(prepare_dataset(tmp_path, ["Fine.", text]))
+    with pytest.raises(UserError, match=f"tiny_texts, {message}"):
+        [corpus.read_lines(one) for one in corpus.plan_shards(sources, 300)]
 
 
 @pytest.mark.parametrize(

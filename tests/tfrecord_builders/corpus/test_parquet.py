@@ -30,17 +30,17 @@ def test_parquet_with_any_type_of_strings(tmp_path, kind):
 
 def test_bad_parquet(tmp_path):
     path = write_parquet(tmp_path / "a.parquet", DOCUMENTS, 10)
-    with pytest.raises(UserError, match="a.parquet has the columns n, text, expected 'body': .*--text_field"):
-        plan(path, 1000, text_field="body")
-    with pytest.raises(UserError, match="column 'n' holds struct.*, expected strings"):
-        plan(path, 1000, text_field="n")
+    for field, message in (
+        ("body", "a.parquet has the columns n, text, expected 'body': .*--text_field"),
+        ("n", "column 'n' holds struct.*, expected strings"),
+    ):
+        with pytest.raises(UserError, match=message):
+            plan(path, 1000, text_field=field)
     whole = path.read_bytes()
-    path.write_bytes(whole[:-20])
-    with pytest.raises(UserError, match="a.parquet cannot be read as parquet .*damaged"):
-        plan(path, 1000)
-    path.write_bytes(whole[:100] + b"\0" * 2000 + whole[2100:])
-    with pytest.raises(UserError, match="a.parquet cannot be read as parquet .*damaged"):
-        read(path)
+    for damaged in (whole[:-20], whole[:100] + b"\0" * 2000 + whole[2100:]):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match="a.parquet cannot be read as parquet .*damaged"):
+            read(path)
     (tmp_path / "b.parquet.gz").write_bytes(gzip.compress(whole))
     with pytest.raises(UserError, match="parquet inside of gzip"):
         plan(tmp_path / "b.parquet.gz", 1000)
@@ -74,32 +74,30 @@ def test_parquet_slices_follow_the_stored_sizes(tmp_path):
     assert starts == [0, 202, 500, 698, 1000, 1183, 1500, 1684, 2000, 2183, 2500, 2683]
 
 
-def test_a_text_of_parquet_that_is_too_long(tmp_path, monkeypatch):
+def test_a_text_or_pages_of_parquet_that_are_too_long(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus.parquet, "MAX_DOCUMENT_BYTES", 1000)
     path = write_parquet(tmp_path / "a.parquet", ["Short.", None, "x" * 1001, "Short."], 3)
     with pytest.raises(UserError, match="a.parquet, row 3: a text of 1,001 bytes, expected at most 1,000"):
         plan(path, 10)
-
-
-def test_parquet_pages_that_unpack_to_too_much(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus.parquet, "_SUSPICIOUS_BYTES", 10**6)
     table = pyarrow.table({"text": ["word " * 100_000] * 10})
-    pyarrow.parquet.write_table(table, tmp_path / "a.parquet", use_dictionary=False, compression="zstd")
+    pyarrow.parquet.write_table(table, path, use_dictionary=False, compression="zstd")
     with pytest.raises(UserError, match="a.parquet, row group 1: [0-9,]+ bytes unpack to 5,000,[0-9]+, over"):
-        plan(tmp_path / "a.parquet", 10)
+        plan(path, 10)
 
 
 def test_parquet_that_is_not_utf8(tmp_path):
     values = pyarrow.array([b"Fine."] * 20 + [b"caf\xe9"] + [b"Fine."])
     texts = pyarrow.StringArray.from_buffers(len(values), *values.buffers()[1:])
-    pyarrow.parquet.write_table(pyarrow.table({"id": range(22), "text": texts}), tmp_path / "a.parquet")
-    message = r"a.parquet, row 21, column 'text' is not UTF-8 \(byte 0xe9 at byte 4 of its text\)"
-    with pytest.raises(UserError, match=message):
-        read(tmp_path / "a.parquet")
-    texts = pyarrow.DictionaryArray.from_arrays(list(range(22)), texts)
-    pyarrow.parquet.write_table(pyarrow.table({"id": range(22), "text": texts}), tmp_path / "a.parquet")
-    with pytest.raises(UserError, match="a.parquet cannot be read as parquet .*column 'text': Invalid UTF8"):
-        read(tmp_path / "a.parquet")
+    packed = pyarrow.DictionaryArray.from_arrays(list(range(22)), texts)
+    for column, message in (
+        (texts, r", row 21, column 'text' is not UTF-8 \(byte 0xe9 at byte 4 of its text\)"),
+        (packed, " cannot be read as parquet .*column 'text': Invalid UTF8"),
+    ):
+        table = pyarrow.table({"id": range(22), "text": column})
+        pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+        with pytest.raises(UserError, match=f"a.parquet{message}"):
+            read(tmp_path / "a.parquet")
 
 
 def test_two_columns_of_parquet_with_the_same_name(tmp_path):

@@ -78,23 +78,14 @@ def test_lines_and_documents_of_text(tmp_path):
     assert found[3].location == {"source": str(path), "line": 7, "byte": 23}
     assert [row.values.get("text") for row in rows_of(path)] == ["one\n two", None]
     assert [row.error != "" for row in rows_of(path, documents="files")] == [True]
-
-
-def test_rows_begin_after_any_number_of_blank_lines(tmp_path):
-    (tmp_path / "a.txt").write_text("\n\none\n\n\n two\n\n \n\nthree\n\n\n\n\nfour\n\n\n")
-    found = rows_of(tmp_path / "a.txt")
-    assert [(row.location["line"], row.values["text"]) for row in found] == [
-        (3, "one"),
-        (6, "two"),
-        (10, "three"),
-        (15, "four"),
-    ]
-
-
-def test_text_in_utf16_has_no_rows_that_seem_right(tmp_path):
-    (tmp_path / "a.txt").write_bytes("one row\nanother\n".encode("utf-16"))
-    first, second, *rest = rows_of(tmp_path / "a.txt", documents="lines")
+    path.write_text("\n\none\n\n\n two\n\n \n\nthree\n\n\n\n\nfour\n\n\n")
+    found = [(row.location["line"], row.values["text"]) for row in rows_of(path)]
+    assert found == [(3, "one"), (6, "two"), (10, "three"), (15, "four")]
+    path.write_bytes("one row\nanother\n".encode("utf-16"))
+    first, second, *rest = rows_of(path, documents="lines")
     assert "UTF-16" in first.error and "UTF-16" in second.error and all(row.error for row in rest)
+    (tmp_path / "a.csv").write_bytes('"text\nof a row",n\n"a, b",1\n'.encode("utf-8-sig"))
+    assert [row.values for row in rows_of(tmp_path / "a.csv")] == [{"text\nof a row": "a, b", "n": "1"}]
 
 
 def test_a_document_that_is_cut_is_one_error(tmp_path):
@@ -103,11 +94,6 @@ def test_a_document_that_is_cut_is_one_error(tmp_path):
     found = rows_of(path, 50)
     assert [row.values.get("text") for row in found] == ["short", None, "last"]
     assert found[1].error.startswith("a document of more than") and "--shard_mb" in found[1].error
-
-
-def test_a_csv_file_may_begin_with_a_byte_order_mark(tmp_path):
-    (tmp_path / "a.csv").write_bytes('"text\nof a row",n\n"a, b",1\n'.encode("utf-8-sig"))
-    assert [row.values for row in rows_of(tmp_path / "a.csv")] == [{"text\nof a row": "a, b", "n": "1"}]
 
 
 @pytest.mark.parametrize(
@@ -146,9 +132,8 @@ def test_a_damaged_row_spoils_no_other(tmp_path, name, data, errors):
 
 def test_a_damaged_row_of_parquet_has_its_number(tmp_path):
     column = pyarrow.array([b"a", b"b\xff", b"c"]).cast(pyarrow.binary()).view(pyarrow.string())
-    table = pyarrow.table(
-        {"text": column, "day": pyarrow.array([0, 1, 2], pyarrow.date32()), "x": [1.5, None, 2]}
-    )
+    days = pyarrow.array([0, 1, 2], pyarrow.date32())
+    table = pyarrow.table({"text": column, "day": days, "x": [1.5, None, 2]})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
     first, second, third = rows_of(tmp_path / "a.parquet")
     assert first.values == {"text": "a", "day": "1970-01-01", "x": 1.5} and third.values["text"] == "c"

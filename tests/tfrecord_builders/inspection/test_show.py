@@ -27,45 +27,21 @@ def test_show(small_records):
     assert f"record {number} of {small_records.records:,}: {small_records.shards[1].file}, record 7" in text
     assert "segment 1 of the stream" in text and "read forward" in text
     head, view = text.split("target 1 in the order")
-    laid_out = head.split("order of prediction")[0]
+    laid_out, listed = head.split("order of prediction")
     assert len(re.findall(r"\[\S+\]", laid_out)) == 5
-    listed = [int(n) for n in re.findall(r"(\d+):\S", head.split("order of prediction")[1].split("\n", 1)[1])]
-    assert listed == order.tolist()
+    assert [int(n) for n in re.findall(r"(\d+):\S", listed.split("\n", 1)[1])] == order.tolist()
     assert f"position {order[1]}," in view and "1 targets predicted before" in view
     assert view.count("<?>") == 2  # the legend's and the target's
     last = inspect_show.describe(small_records, number, target=4)
     assert "4 targets predicted before" in last and "reused" in last
-    backward = inspect_show.describe(small_records, small_records.shards[0].forward_segments)
-    assert "read backward" in backward
-    with pytest.raises(UserError, match="target is 5, expected 0 to 4"):
-        inspect_show.describe(small_records, 0, target=5)
-    with pytest.raises(
-        UserError, match=f"record is {small_records.records}, expected 0 to {small_records.records - 1}"
+    assert "read backward" in inspect_show.describe(small_records, small_records.shards[0].forward_segments)
+    most = small_records.records
+    for record, target, message in (
+        (0, 5, "target is 5, expected 0 to 4"),
+        (most, None, f"record is {most}, expected 0 to {most - 1}"),
     ):
-        inspect_show.describe(small_records, small_records.records)
-
-
-def test_show_groups_targets_that_are_independent(build, tmp_path):
-    text = inspect_show.describe(build(tmp_path, objective="denoising"), 3, target=2)
-    assert re.search(r"\{\d+:\S+( \d+:\S+){4}\}", text)
-    assert " 0 targets predicted before" in text
-
-
-def test_draw(small_records, tmp_path):
-    from matplotlib import image
-    from matplotlib.figure import Figure
-
-    titles = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Figure, "suptitle", lambda _, title, **__: titles.append(title))
-        plot_mask.draw(small_records, 3, str(tmp_path / "mask.png"), first=8, count=20)
-    assert "record 3 " in titles[0] and "the order in which the targets are predicted" in titles[0]
-    picture = image.imread(tmp_path / "mask.png")
-    assert picture.shape[0] > 500 and picture.shape[1] > 1000
-    colors = (picture[..., :3] * 255).round().astype(int) @ [0x10000, 0x100, 1]
-    assert {0x9ECAE1, 0xE6550D, 0x222222} <= set(np.unique(colors).tolist())
-    with pytest.raises(UserError, match="window of 8 positions from 32"):
-        plot_mask.draw(small_records, 3, str(tmp_path / "none.png"), first=32, count=8)
+        with pytest.raises(UserError, match=message):
+            inspect_show.describe(small_records, record, target)
 
 
 def run(records, **given):
@@ -77,19 +53,26 @@ def run(records, **given):
 
 
 def test_what_is_asked_for_is_done(small_records, tmp_path, capsys):
+    from matplotlib import image
+
     shutil.copytree(small_records.folder, tmp_path / "damaged")
     path = tmp_path / "damaged" / small_records.shards[1].file
     path.write_bytes(path.read_bytes()[::-1])
     assert run(tmp_path / "damaged", check=True, json=True) == 1
     report = json.loads(capsys.readouterr().out)
     assert not report["sound"] and report["failures"][0]["first"][0]["file"] == path.name
-    assert run(small_records.folder, check=True) == 0 and "are sound" in capsys.readouterr().out
-    assert run(small_records.folder, diff=small_records.folder) == 0
-    assert "the sets are the same" in capsys.readouterr().out
-    assert run(small_records.folder, stats=True, json=True) == 0
-    assert json.loads(capsys.readouterr().out)["set"]["records"] == small_records.records
-    assert run(small_records.folder, record=2, png=str(tmp_path / "mask.png"), count=4) == 0
-    assert "record 2 of" in capsys.readouterr().out and (tmp_path / "mask.png").exists()
+    for options, printed in (
+        ({"check": True}, "are sound"),
+        ({"diff": small_records.folder}, "the sets are the same"),
+        ({"stats": True, "json": True}, f'"records": {small_records.records}'),
+        ({"record": 3, "png": str(tmp_path / "mask.png"), "first": 8, "count": 12}, "record 3 of"),
+    ):
+        assert run(small_records.folder, **options) == 0
+        assert printed in capsys.readouterr().out
+    picture = image.imread(tmp_path / "mask.png")
+    assert picture.shape[0] > 300 and picture.shape[1] > 700
+    colors = (picture[..., :3] * 255).round().astype(int) @ [0x10000, 0x100, 1]
+    assert {0x9ECAE1, 0xE6550D, 0x222222} <= set(np.unique(colors).tolist())
 
 
 @pytest.mark.parametrize(
@@ -143,15 +126,14 @@ def test_the_mask_picture_explains_itself(small_records, drawn):
     assert dict(matplotlib.rcParams) == settings
     _, _, record = inspect_show.load_record(small_records, 3)
     turns = {int(step[0]): f" ({turn})" for turn, step in enumerate(record.steps(), 1)}
-    assert len(turns) == 5
-    tokenizer = XLNetTokenizer(model_file=small_records.tokenizer_path)
-    expected = [tokenizer.id_to_piece(int(i)) + turns.get(n, "") for n, i in enumerate(record.ids)]
-    for axis in figure.axes:
+    pieces = map(XLNetTokenizer(model_file=small_records.tokenizer_path).id_to_piece, record.ids.tolist())
+    expected = [piece + turns.get(n, "") for n, piece in enumerate(pieces)]
+    for axis, title in zip(figure.axes, ("content", "query"), strict=True):
+        assert axis.get_title().split()[0] == title
         assert axis.get_xlabel().startswith("key") and axis.get_ylabel().startswith("query")
         for labels in (axis.get_xticklabels(), axis.get_yticklabels()):
             assert [label.get_text() for label in labels] == expected
-    assert [axis.get_title().split()[0] for axis in figure.axes] == ["content", "query"]
-    assert [text.get_text() for text in figure.legends[0].texts] == list(plot_mask.LEGEND)
+    assert len(turns) == 5 and [t.get_text() for t in figure.legends[0].texts] == list(plot_mask.LEGEND)
     figure.draw_without_rendering()
     for artist in (figure._suptitle, *(axis.title for axis in figure.axes), *figure.legends):
         box = artist.get_window_extent()
@@ -166,8 +148,11 @@ def test_targets_that_are_predicted_together_have_one_number(build, drawn, tmp_p
 
 def test_a_mask_too_large_for_labels_says_how_to_see_them(small_records, drawn, monkeypatch):
     monkeypatch.setattr(plot_mask, "MOST_LABELLED", 8)
-    assert "draw up to 8 positions (--count)" in drawn(small_records, 3).get_suptitle()
-    assert "the order in which" in drawn(small_records, 3, count=8).get_suptitle()
+    assert "draw up to 8 positions (--count)" in drawn(small_records, 3, count=9).get_suptitle()
+    title = drawn(small_records, 3, count=8).get_suptitle()
+    assert "record 3 " in title and "the order in which the targets are predicted" in title
+    with pytest.raises(UserError, match="window of 8 positions from 32"):
+        drawn(small_records, 3, first=32, count=8)
 
 
 def test_fonts_are_found_by_their_characters(only_dejavu, monkeypatch):
@@ -189,8 +174,8 @@ def test_pictures_say_which_characters_no_font_has(only_dejavu, tmp_path, caplog
     figure = Figure()
     figure.subplots().barh(["\u65e5\u672c $x$"], [1])
     figures.save(figure, tmp_path / "labels.svg", dpi=100)
-    assert "sans-serif" in (tmp_path / "labels.svg").read_text()
-    assert "\u65e5\u672c $x$</text>" in (tmp_path / "labels.svg").read_text() and not caplog.text
+    shown = (tmp_path / "labels.svg").read_text()
+    assert "sans-serif" in shown and "\u65e5\u672c $x$</text>" in shown and not caplog.text
     figures.save(figure, tmp_path / "labels.png", dpi=100)
     assert "labels.png: no installed font has \u65e5 \u672c. Install a font" in caplog.text
 
@@ -199,29 +184,26 @@ def test_labels_use_the_fonts_that_were_found(small_records, only_dejavu, drawn,
     from matplotlib import font_manager
 
     tokenizer = XLNetTokenizer(model_file=small_records.tokenizer_path)
-    ids = inspect_show.load_record(small_records, 3)[2].ids
+    ids = inspect_show.load_record(small_records, 3)[2].ids[:8]
     common = np.bincount(ids).argmax()
-    there = np.flatnonzero(ids == common)
-    piece = tokenizer.id_to_piece(int(common))
+    there, piece = np.flatnonzero(ids == common).tolist(), tokenizer.id_to_piece(int(common))
     monkeypatch.setattr(plot_mask, "visible_piece", lambda p: "\u1d81" if p == piece else p)
 
-    labels = drawn(small_records, 3).axes[0].get_xticklabels()
-    assert [n for n, label in enumerate(labels) if label.get_text().startswith(f"id {common}")] == list(there)
+    labels = drawn(small_records, 3, count=8).axes[0].get_xticklabels()
+    assert [n for n, label in enumerate(labels) if label.get_text().startswith(f"id {common}")] == there
     assert caplog.text.count("fonts-noto-cjk") == 1
 
     monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [only_dejavu["STIXGeneral"]])
-    labels = drawn(small_records, 3).axes[0].get_xticklabels()
+    labels = drawn(small_records, 3, count=8).axes[0].get_xticklabels()
     assert {labels[n].get_text()[0] for n in there} == {"\u1d81"}
     assert labels[0].get_fontfamily() == ["DejaVu Sans", "STIXGeneral", "sans-serif"]
     assert caplog.text.count("fonts-noto-cjk") == 1
 
 
 def test_a_picture_that_cannot_be_written(small_records, tmp_path):
-    with (
-        files_of_at_most(1000),
-        pytest.raises(UserError, match=r"^cannot write .*mask.png: File too large. Make"),
-    ):
-        plot_mask.draw(small_records, 3, str(tmp_path / "mask.png"))
+    full = pytest.raises(UserError, match=r"^cannot write .*mask.png: File too large. Make")
+    with files_of_at_most(1000), full:
+        plot_mask.draw(small_records, 3, str(tmp_path / "mask.png"), count=4)
     with pytest.raises(UserError, match=r"mask.txt: expected a name that ends in .*\.pdf, .*\.png"):
-        plot_mask.draw(small_records, 3, str(tmp_path / "mask.txt"))
+        plot_mask.draw(small_records, 3, str(tmp_path / "mask.txt"), count=4)
     assert not list(tmp_path.iterdir())

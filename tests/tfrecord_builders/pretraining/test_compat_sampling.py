@@ -58,17 +58,11 @@ def test_another_text_lies_anywhere_but_on_the_last_token():
 
 def test_sample_mask(golden, tokenizer):
     arrays, meta = load(golden("data_sample_mask.npz"))
+    names = ("goal_num_predict", "mask_alpha", "mask_beta", "max_gram", "reverse")
     for case in meta["cases"]:
         numbers = np.random.RandomState(case["np_seed"])
-        mask = compat_sampling.sample_mask(
-            numbers,
-            tokenizer.original_word_starts[arrays[f"seg_{case['case']}"]],
-            case["goal_num_predict"],
-            case["mask_alpha"],
-            case["mask_beta"],
-            case["max_gram"],
-            case["reverse"],
-        )
+        starts = tokenizer.original_word_starts[arrays[f"seg_{case['case']}"]]
+        mask = compat_sampling.sample_mask(numbers, starts, *(case[name] for name in names))
         np.testing.assert_array_equal(mask, arrays[f"mask_{case['case']}"])
         assert numbers.random_sample() == case["np_random_after"]
 
@@ -88,31 +82,18 @@ def test_token_stream(golden, shared, tokenizer):
 @pytest.mark.parametrize("run", RUNS)
 def test_records(golden, shared, run):
     arrays, meta = load(golden(f"data_records_{run}.npz"))
-    settings = meta["flags"]
-    tokenizer = XLNetTokenizer(
-        shared("golden/data/sp300.model"), cleaning=CleaningConfig(lower=settings["uncased"])
-    )
+    flags = meta["flags"]
+    cleaning = CleaningConfig(lower=flags["uncased"])
+    tokenizer = XLNetTokenizer(shared("golden/data/sp300.model"), cleaning=cleaning)
     choices = random.Random(meta["python_random_seed"])
     numbers = np.random.RandomState(meta["np_random_seed"])
-    stream = original_records.token_stream(tokenizer, corpus(shared), numbers, settings["use_eod"])
-    layout = (settings["bsz_per_host"], settings["num_core_per_host"], settings["bi_data"])
-    tokens, flags = (original_records.batch_rows(part, *layout) for part in stream)
-    batches = list(
-        original_records.batches(
-            choices,
-            numbers,
-            tokens,
-            flags,
-            settings["seq_len"],
-            settings["reuse_len"],
-            settings["num_predict"],
-            piece_starts=tokenizer.original_word_starts,
-            alpha=settings["mask_alpha"],
-            beta=settings["mask_beta"],
-            num_cores=settings["num_core_per_host"],
-            bidirectional=settings["bi_data"],
-        )
-    )
+    stream = original_records.token_stream(tokenizer, corpus(shared), numbers, flags["use_eod"])
+    layout = (flags["bsz_per_host"], flags["num_core_per_host"], flags["bi_data"])
+    rows = (original_records.batch_rows(part, *layout) for part in stream)
+    sizes = (flags["seq_len"], flags["reuse_len"], flags["num_predict"])
+    settings = {"alpha": flags["mask_alpha"], "beta": flags["mask_beta"], "bidirectional": flags["bi_data"]}
+    settings |= {"num_cores": flags["num_core_per_host"], "piece_starts": tokenizer.original_word_starts}
+    batches = list(original_records.batches(choices, numbers, *rows, *sizes, **settings))
     assert len(batches) == meta["record_info"]["num_batch"]
     for name in ("input", "target", "seg_id", "is_masked", "label"):
         np.testing.assert_array_equal(np.concatenate([batch[name] for batch in batches]), arrays[name])
@@ -159,30 +140,20 @@ def test_ranks_expand_to_the_masks_of_training(golden, name):
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_slice_equals_one_row_of_the_original(golden, tokenizer, reverse):
+    """The reversed row is the second of a bidirectional core; alone it is drawn with the same generators."""
     arrays, _ = load(golden("data_tokens.npz"))
-    tokens, flags = arrays["input_data"], arrays["sent_ids"]
-    if reverse:
-        tokens, flags = tokens[::-1], flags[::-1]
-    # The reversed row is the second of a bidirectional core; alone it is drawn with the same generators.
+    tokens, flags = (arrays[name][:: -1 if reverse else 1] for name in ("input_data", "sent_ids"))
     ends = np.append(original_records.sentence_borders(flags), len(tokens))
-    starts = tokenizer.original_word_starts
+    starts, settings = tokenizer.original_word_starts, {"reverse": reverse}
+    choices, numbers = random.Random(5), np.random.RandomState(6)
     found, is_target = compat_sampling.segments_and_targets(
-        random.Random(5),
-        np.random.RandomState(6),
-        tokens,
-        ends,
-        64,
-        32,
-        10,
-        piece_starts=starts,
-        reverse=reverse,
+        choices, numbers, tokens, ends, 64, 32, 10, piece_starts=starts, **settings
     )
     choices, numbers = random.Random(5), np.random.RandomState(6)
-    borders = ends[:-1]
     for row in range(len(found)):
-        cut = compat_sampling.split_a_and_b(choices, borders, len(tokens), row * 32 + 32, 29)
+        cut = compat_sampling.split_a_and_b(choices, ends[:-1], len(tokens), row * 32 + 32, 29)
         halves = found.ids[row, :32], found.ids[row, 32:]
-        masks = [compat_sampling.sample_mask(numbers, starts[half], 5, reverse=reverse) for half in halves]
+        masks = [compat_sampling.sample_mask(numbers, starts[half], 5, **settings) for half in halves]
         text = [tokens[row * 32 : cut.a_end], [SEP_ID], tokens[cut.b_begin : cut.b_end], [SEP_ID, CLS_ID]]
         np.testing.assert_array_equal(found.ids[row], np.concatenate(text))
         np.testing.assert_array_equal(is_target[row], np.concatenate(masks) & ~found.special[row])
@@ -202,17 +173,11 @@ def test_a_slice_equals_one_row_of_the_original(golden, tokenizer, reverse):
 @pytest.mark.parametrize("num_tokens", [20, 61, 63])
 def test_a_stream_too_short_gives_no_segments(num_tokens):
     """The original wants as many tokens as a segment has, SEP and CLS included."""
-    found, is_target = compat_sampling.segments_and_targets(
-        random.Random(0),
-        np.random.RandomState(0),
-        np.arange(20, 20 + num_tokens),
-        np.append(np.arange(5, num_tokens, 5), num_tokens),
-        64,
-        32,
-        10,
-        piece_starts=np.ones(100, bool),
-    )
-    assert found.ids.shape == is_target.shape == (0, 64)
+    draws = random.Random(0), np.random.RandomState(0)
+    tokens, ends = np.arange(20, 20 + num_tokens), np.append(np.arange(5, num_tokens, 5), num_tokens)
+    starts = np.ones(100, bool)
+    found = compat_sampling.segments_and_targets(*draws, tokens, ends, 64, 32, 10, piece_starts=starts)
+    assert found[0].ids.shape == found[1].shape == (0, 64)
 
 
 def test_impossible_settings_are_refused():

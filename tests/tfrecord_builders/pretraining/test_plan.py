@@ -40,17 +40,14 @@ def options(tmp_path_factory, tokenizer_file):
     return make
 
 
+def hashes(folder):
+    paths = [path for path in pathlib.Path(folder).rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): files.sha256(path) for path in paths}
+
+
 @pytest.fixture(scope="module")
 def sets(options, tmp_path_factory):
     return build_sets(options(tmp_path_factory.mktemp("records")))
-
-
-def hashes(folder):
-    return {
-        str(path.relative_to(folder)): files.sha256(path)
-        for path in pathlib.Path(folder).rglob("*")
-        if path.is_file()
-    }
 
 
 def test_two_whole_sets(sets):
@@ -71,13 +68,9 @@ def test_two_whole_sets(sets):
 def test_every_document_is_accounted_for(sets, options, tmp_path):
     train, dev = (manifest.statistics for manifest in sets)
     for statistics in (train, dev):
-        assert (
-            statistics["documents_in"]
-            == 652
-            == statistics["documents"] + sum(statistics["documents_dropped"].values())
-        )
-        assert statistics["documents_dropped"]["empty"] == 2
-        assert 0 < statistics["short_documents"] < statistics["documents"]
+        left_out = statistics["documents_dropped"]
+        assert statistics["documents_in"] == 652 == statistics["documents"] + sum(left_out.values())
+        assert left_out["empty"] == 2 and 0 < statistics["short_documents"] < statistics["documents"]
         short = sum(n for length, n in statistics["document_lengths"].items() if int(length) < 16)
         assert statistics["short_documents"] >= short
     assert train["documents"] + dev["documents"] == 600
@@ -117,7 +110,7 @@ def test_a_document_that_slices_cut_counts_once(options, tmp_path, borders):
 
 
 def test_each_set_resumes_after_an_interruption(sets, options, tmp_path, monkeypatch):
-    real, calls = worker.build_job, []
+    real, build_shard, calls, built = worker.build_job, worker._build_shard, [], []
 
     def interrupted(job):
         calls.append((job.manifest.split, job.corpus_shard.index))
@@ -125,58 +118,45 @@ def test_each_set_resumes_after_an_interruption(sets, options, tmp_path, monkeyp
             raise KeyboardInterrupt
         return real(job)
 
-    monkeypatch.setattr(worker, "build_job", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(worker, "build_job", interrupted)
         build_sets(options(tmp_path))
-    assert {split for split, _ in calls} == {"train", "dev"}
-    assert not list(tmp_path.rglob("manifest.json"))
-    built = []
-    build_shard = worker._build_shard
+    assert {split for split, _ in calls} == {"train", "dev"} and not list(tmp_path.rglob("manifest.json"))
     monkeypatch.setattr(worker, "_build_shard", lambda *a: built.append(a[0].split) or build_shard(*a))
     build_sets(options(tmp_path))
     assert len(built) == len(sets[0].shards) + len(sets[1].shards) - 7
     assert hashes(tmp_path) == hashes(sets[0].folder.parent)
     built.clear()
     (tmp_path / "dev" / sets[1].shards[0].file).unlink()  # the other set is whole and stays as it is
-    (before,) = {path.stat().st_mtime_ns for path in (tmp_path / "train").glob("manifest.json")}
-    train, dev = build_sets(options(tmp_path))
+    before = (tmp_path / "train" / "manifest.json").stat().st_mtime_ns
+    assert [manifest.split for manifest in build_sets(options(tmp_path))] == ["train", "dev"]
     assert built == ["dev"] and (tmp_path / "train" / "manifest.json").stat().st_mtime_ns == before
-    assert (train.split, dev.split) == ("train", "dev")
     assert hashes(tmp_path) == hashes(sets[0].folder.parent)
-
-
-def test_other_choices_are_refused_with_the_difference(options, tmp_path):
-    build_sets(options(tmp_path))
-    with pytest.raises(UserError, match=r"documents.dev_fraction: 0.2 there, 0.1 now"):
-        build_sets(options(tmp_path, dev_fraction=0.1))
-    with pytest.raises(UserError, match=r"documents.dedup: True there, False now"):
-        build_sets(options(tmp_path, dedup=False))
-    train, dev = build_sets(options(tmp_path, dev_fraction=0.3, overwrite=True))
-    assert train.documents["dev_fraction"] == dev.documents["dev_fraction"] == 0.3
 
 
 def test_one_set_and_two_do_not_share_a_folder(options, tmp_path):
     small = {"input": [str(tmp_path / "a.txt")], "dedup": False}
     (tmp_path / "a.txt").write_text(make_text(60))
-    (one,) = build_sets(options(tmp_path / "one [1]", dev_fraction=0, **small))
-    before = hashes(tmp_path / "one [1]")
-    with pytest.raises(UserError, match=r"one \[1\] holds a set of its own, built without --dev_fraction"):
-        build_sets(options(tmp_path / "one [1]", **small))
-    assert hashes(tmp_path / "one [1]") == before
-    (one.folder / "manifest.json").rename(one.folder / "build.json")  # it has not ended
-    with pytest.raises(UserError, match=r"one \[1\] holds a set of its own"):
-        build_sets(options(tmp_path / "one [1]", **small))
+    one, two = tmp_path / "one [1]", tmp_path / "two"
 
-    build_sets(options(tmp_path / "two", **small))
-    before = hashes(tmp_path / "two")
+    def refused(folder, message, **options_):
+        before = hashes(folder)
+        with pytest.raises(UserError, match=message):
+            build_sets(options(folder, **small | options_))
+        assert hashes(folder) == before
+
+    build_sets(options(one, dev_fraction=0, **small))
+    refused(one, r"one \[1\] holds a set of its own, built without --dev_fraction")
+    (one / "manifest.json").rename(one / "build.json")  # it has not ended
+    refused(one, r"one \[1\] holds a set of its own")
+    build_sets(options(two, **small))
     message = r"two holds a training set and a held-out set \(.*dev\) of a build with --dev_fraction=0.2"
     for overwrite in (False, True):
-        with pytest.raises(UserError, match=message):
-            build_sets(options(tmp_path / "two", dev_fraction=0, overwrite=overwrite, **small))
-    assert hashes(tmp_path / "two") == before
-    (tmp_path / "two" / "dev" / "manifest.json").rename(tmp_path / "two" / "dev" / "build.json")
-    with pytest.raises(UserError, match=message):
-        build_sets(options(tmp_path / "two", dev_fraction=0, **small))
+        refused(two, message, dev_fraction=0, overwrite=overwrite)
+    (two / "dev" / "manifest.json").rename(two / "dev" / "build.json")
+    refused(two, message, dev_fraction=0)
+    train, dev = build_sets(options(two, **small | {"dev_fraction": 0.3}, overwrite=True))
+    assert train.documents["dev_fraction"] == dev.documents["dev_fraction"] == 0.3
     # A set that was made by itself in a folder of that name is none of a build's two.
     build_sets(options(tmp_path / "three" / "dev", dev_fraction=0, split="dev", **small))
     assert build_sets(options(tmp_path / "three", dev_fraction=0, **small))[0].records
@@ -202,16 +182,19 @@ def test_one_document_cannot_be_held_out_in_part(options, tmp_path, name, monkey
     """It is refused before anything is built; with blank lines, the same command builds both sets."""
     lines = [f"Ka tomi {number} ren sol du velan quibor." for number in range(800)]
     path = tmp_path / name
-    path.write_text(json.dumps({"text": "\n".join(lines)}) if name == "a.jsonl" else "\n".join(lines))
+
+    def write(*texts):
+        rows = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+        path.write_text(rows if name == "a.jsonl" else "\n\n".join(texts))
+
+    write("\n".join(lines))
     one = options(tmp_path / "out", input=[str(path)], dev_fraction=0.3)
     message = "documents in the corpus: 1, held out by --dev_fraction=0.3: [01]; expected some to train on"
     with monkeypatch.context() as patched, pytest.raises(UserError, match=message):
         patched.setattr(worker, "build_job", None)
         build_sets(one)
-    path.write_text('{"text": ""}\n' if name == "a.jsonl" else "\n \n")
+    write("\n \n" if name == "a.txt" else "")
     with pytest.raises(UserError, match="the corpus is too small for one stream: it has 0 tokens"):
         build_sets(one)
-    texts = ["\n".join(lines[begin : begin + 40]) for begin in range(0, 800, 40)]
-    rows = "".join(json.dumps({"text": text}) + "\n" for text in texts)
-    path.write_text(rows if name == "a.jsonl" else "\n\n".join(texts))
+    write(*("\n".join(lines[begin : begin + 40]) for begin in range(0, 800, 40)))
     assert [manifest.records > 0 for manifest in build_sets(one)] == [True, True]

@@ -4,17 +4,14 @@ import json
 
 import pytest
 
-from tests.tfrecord_builders.ranking.test_build import build, slots, write
+from tests.helpers.records import builders
+from tests.tfrecord_builders.ranking.test_build import build, slots, write  # noqa: F401
 from tfrecord_builders.ranking.queries import read_judgements
 from xlnet_tf.errors import UserError
 
-QUERIES = [
-    {"_id": f"q{i}", "text": f"ka {word}", "metadata": {}} for i, word in enumerate(["ren", "sol", "du"])
-]
-CORPUS = [
-    {"_id": f"d{i}", "title": "tomi" * (i == 0), "text": word}
-    for i, word in enumerate(["qui", "bor", "mi", "to"])
-]
+QUERIES = [{"_id": f"q{i}", "text": f"ka {w}", "metadata": {}} for i, w in enumerate(["ren", "sol", "du"])]
+WORDS = ["qui", "bor", "mi", "to"]
+CORPUS = [{"_id": f"d{i}", "title": "tomi" * (i == 0), "text": word} for i, word in enumerate(WORDS)]
 HEADER = "query-id\tcorpus-id\tscore"
 
 
@@ -30,22 +27,22 @@ def beir(tmp_path):
 
 
 def test_a_folder_has_the_queries_of_each_split(tmp_path, tokenizer_file, beir):
-    sets = build(tmp_path, tokenizer_file, format="beir", train=beir, test=beir, depth=4)
-    assert {query for query, _ in slots(sets["train"])} == {"ka ren", "ka sol"}
+    options = {"format": "beir", "train": beir, "test": beir, "depth": 4}
+    sets = builders.build("ranking", tmp_path, tokenizer_file, **options)
+    train = slots(sets["train"])
+    assert {query for query, _ in train} == {"ka ren", "ka sol"}
     [(query, passages)] = slots(sets["test"])
-    assert query == "ka du"
-    assert passages[0] == ("mi", 1)
+    assert query == "ka du" and passages[0] == ("mi", 1)
     assert sorted(passages) == [("bor", 0), ("mi", 1), ("to", 0), ("tomi qui", 0)]
-    again = build(tmp_path, tokenizer_file, format="beir", train=beir, test=beir, depth=4)
-    assert slots(sets["train"]) == slots(again["train"])
+    assert slots(builders.build("ranking", tmp_path, tokenizer_file, **options)["train"]) == train
 
 
-def test_a_run_has_the_candidates(tmp_path, tokenizer_file, beir):
+def test_a_run_has_the_candidates(build, tmp_path, beir):  # noqa: F811
     run = write(tmp_path / "run.txt", "q2 Q0 d3 1 9 bm25", "q2 Q0 d2 2 8 bm25")
-    [(_, passages)] = slots(build(tmp_path, tokenizer_file, format="beir", test=beir, run=run)["test"])
+    [(_, passages)] = slots(build(format="beir", test=beir, run=run))
     assert passages == [("to", 0), ("mi", 1)]
     with pytest.raises(UserError, match="format=beir has no candidates: give --run.* or --depth=50"):
-        build(tmp_path, tokenizer_file, format="beir", test=beir)
+        build(format="beir", test=beir)
 
 
 @pytest.mark.parametrize(

@@ -7,17 +7,11 @@ import json
 import re
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet
 import pytest
 
 from tests.helpers.records.builders import PASSAGE, question
 from tests.helpers.records.builders import squad_file as write
-from tfrecord_builders.squad.build import (
-    SKIPPED_FILE,
-    SquadOptions,
-    build_squad,
-)
+from tfrecord_builders.squad.build import SKIPPED_FILE, SquadOptions, build_squad
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.passages import Passage
 from xlnet_tf.text.graph.passage_windows import window_tokens
@@ -53,27 +47,27 @@ def marked_text(examples, record):
 
 def test_positions_mark_the_answer_in_each_window_that_holds_it(build):
     begin = PASSAGE.index("5,000", 60)
-    examples = build(train=[question("Ka?", "5,000", begin), question("Mi?", "to!")])["train"]
+    asked = [question("Ka?", "5,000", begin), question("Mi?", "to!"), question("To?", "!")]
+    examples = build(train=asked)["train"]
     arrays, lines = examples.arrays(), list(examples.sidecar())
     encoded = encode_with_offsets(examples.load_tokenizer(), PASSAGE)
-    assert len(lines) > 6 and examples.settings["unanswerable"] is False
-    texts = {"Ka?": set(), "Mi?": set()}
+    assert len(lines) > 9 and examples.settings["unanswerable"] is False
+    texts = {"Ka?": set(), "Mi?": set(), "To?": set()}
     for record, line in enumerate(lines):
         window = Window(line["first"], line["length"])
-        ids = arrays["input_ids"][record].tolist()
+        ids, segments = (arrays[name][record].tolist() for name in ("input_ids", "segment_ids"))
         assert ids[: window.length] == encoded.ids[window.first : window.first + window.length]
         cls = ids.index(CLS_ID)
         assert set(ids[cls + 1 :]) <= {PAD_ID} and ids[window.length] == ids[cls - 1] == SEP_ID
-        segments = arrays["segment_ids"][record].tolist()
-        assert set(segments[: window.length + 1]) == {0}
-        assert set(segments[window.length + 1 : cls]) == {1} and segments[cls] == 2
-        allowed = [*range(window.length), cls]
-        assert np.flatnonzero(arrays["answer_mask"][record]).tolist() == allowed
+        question_len = cls - window.length - 1
+        assert segments[: cls + 1] == [0] * (window.length + 1) + [1] * question_len + [2]
+        assert np.flatnonzero(arrays["answer_mask"][record]).tolist() == [*range(window.length), cls]
         text = marked_text(examples, record)
         texts[line["id"]].add(text)
         if text is None:
             assert arrays["answer_first"][record] == arrays["answer_last"][record] == cls
-    assert texts == {"Ka?": {"5,000", None}, "Mi?": {"to!", None}}
+    assert texts == {"Ka?": {"5,000", None}, "Mi?": {"to!", None}, "To?": {"!", None}}
+    assert arrays["answer_last"][-1] == lines[-1]["length"] - 1  # the last token of the passage
 
 
 def test_answers_in_segments_are_the_characters_that_were_marked(build):
@@ -85,51 +79,35 @@ def test_answers_in_segments_are_the_characters_that_were_marked(build):
     examples = build(train=asked, sizes=sizes)["train"]
     assert examples.settings["segment_len"] == 16 and not examples.skipped
     arrays, [passage] = examples.arrays(), Passage.read_all(examples.folder)
-    tokens = window_tokens(
-        arrays["answer_mask"], np.stack([arrays["answer_first"], arrays["answer_last"]], 1)
-    )
+    positions = np.stack([arrays["answer_first"], arrays["answer_last"]], 1)
+    tokens = window_tokens(arrays["answer_mask"], positions).numpy()
     found, crossing = set(), 0
-    for line, (first, last), impossible, begin, end in zip(
-        examples.sidecar(),
-        tokens.numpy(),
-        arrays["is_impossible"],
-        arrays["answer_first"],
-        arrays["answer_last"],
-    ):
-        if impossible:
+    for record, (line, (first, last)) in enumerate(zip(examples.sidecar(), tokens)):
+        if arrays["is_impossible"][record]:
             assert first == last == line["length"]
             continue
         text = passage.text[passage.begins[line["first"] + first] : passage.ends[line["first"] + last]]
         assert [text] == line["answers"]
         found.add(line["id"])
-        crossing += begin // 16 != end // 16
+        crossing += len({*positions[record] // 16}) > 1
     assert len(found) == len(asked) and crossing > 5
 
 
-def test_the_last_token_of_a_passage_can_be_the_answer(build):
-    examples = build(train=[question("Ka?", "!")])["train"]
-    last = examples.records - 1
-    line = list(examples.sidecar())[last]
-    assert marked_text(examples, last) == "!"
-    assert examples.arrays()["answer_last"][last] == line["length"] - 1
-
-
 def test_unusable_training_questions_are_listed(build):
-    long_answer = PASSAGE[:150]
-    train = [
-        question("good?", "sol"),
-        question("moved?", "sol", 20),
-        question("elsewhere?", "nowhere", 3),
-        question("empty?", " ", 3),
-        question("unmarked?"),
-        question("marked?", is_impossible=True),
-        question("both?", "sol", is_impossible=True),
-        question("long?", long_answer),
-        question(" ", "sol"),
-    ]
-    examples = build(train=train)["train"]
-    reasons = {reason: skipped["count"] for reason, skipped in examples.skipped.items()}
-    assert reasons == {
+    examples = build(
+        train=[
+            question("good?", "sol"),
+            question("moved?", "sol", 20),
+            question("elsewhere?", "nowhere", 3),
+            question("empty?", " ", 3),
+            question("unmarked?"),
+            question("marked?", is_impossible=True),
+            question("both?", "sol", is_impossible=True),
+            question("long?", PASSAGE[:150]),
+            question(" ", "sol"),
+        ]
+    )["train"]
+    assert {reason: skipped["count"] for reason, skipped in examples.skipped.items()} == {
         "answer not in the passage": 2,
         "no answer to a question that is not marked is_impossible": 1,
         "answer to a question marked is_impossible": 1,
@@ -138,34 +116,34 @@ def test_unusable_training_questions_are_listed(build):
     }
     listed = [json.loads(line) for line in (examples.folder / SKIPPED_FILE).read_text().splitlines()]
     assert [entry["id"] for entry in listed] == ["elsewhere?", "empty?", "unmarked?", "both?", "long?", " "]
-    assert listed[0] == {
-        "reason": "answer not in the passage",
-        "id": "elsewhere?",
-        "question": "elsewhere?",
-        "answers": ["nowhere"],
-    }
+    names = {"id": "elsewhere?", "question": "elsewhere?", "answers": ["nowhere"]}
+    assert listed[0] == {"reason": "answer not in the passage", **names}
     assert "data[0].paragraphs[0].qas[2]" in examples.skipped["answer not in the passage"]["places"][0]
-    assert {line["id"] for line in examples.sidecar()} == {"good?", "moved?", "marked?"}
+    lines = list(examples.sidecar())
+    assert {line["id"] for line in lines} == {"good?", "moved?", "marked?"}
     assert examples.statistics["questions with a wrong answer_start, repaired"] == 1
-    assert examples.statistics["questions"] == 9
-    assert examples.settings["unanswerable"] is True
-    marked = [record for record, line in enumerate(examples.sidecar()) if line["id"] == "marked?"]
+    assert examples.statistics["questions"] == 9 and examples.settings["unanswerable"] is True
+    marked = [record for record, line in enumerate(lines) if line["id"] == "marked?"]
     assert {marked_text(examples, record) for record in marked} == {None}
 
 
 def test_questions_to_predict_are_all_kept(build):
+    long = "ka to mi ren sol du ve lan qui bor?"
     dev = [question("elsewhere?", "nowhere", 3), question("none?"), question(" ", "sol")]
-    dev.append({"id": "unknown?", "question": "unknown?"})
-    examples = build(dev=dev)["dev"]
-    lines = {line["id"]: line for line in examples.sidecar()}
-    assert {key: line["answers"] for key, line in lines.items()} == {
-        "elsewhere?": ["nowhere"],
-        "none?": [],
-        " ": ["sol"],
-        "unknown?": None,
-    }
+    dev += [question(long, "sol"), {"id": "unknown?", "question": "unknown?"}]
+    sets = build(dev=dev, train=[question("b?", is_impossible=True)])
+    examples = sets["dev"]
+    answers = {line["id"]: line["answers"] for line in examples.sidecar()}
+    expected = {"elsewhere?": ["nowhere"], "none?": [], " ": ["sol"], long: ["sol"], "unknown?": None}
+    pieces = [len(examples.load_tokenizer().encode(one["question"])) for one in dev]
+    assert answers == expected and examples.statistics["questions cut"] == sum(np.array(pieces) > 8)
+    rows = zip(examples.sidecar(), examples.arrays()["input_ids"].tolist())
+    ids = next(ids for line, ids in rows if line["id"] == long)
+    assert ids.index(SEP_ID, ids.index(SEP_ID) + 1) == ids.index(SEP_ID) + 9
     assert set(examples.arrays()) == {"input_ids", "segment_ids", "index", "answer_mask"}
-    assert examples.settings["answered"] and not build(test=dev[3:])["test"].settings["answered"]
+    assert sets["train"].settings["unanswerable"] and examples.settings["unanswerable"]
+    test = build(version="v2.0", test=dev[-1:])["test"]
+    assert examples.settings["answered"] and not test.settings["answered"] and test.settings["unanswerable"]
 
 
 def test_passages_that_were_changed_are_refused(build):
@@ -179,30 +157,12 @@ def test_passages_that_were_changed_are_refused(build):
         Passage.read_all(folder)
 
 
-def test_a_passage_without_text(build):
-    examples = build(context=" \n", dev=[question("Ka?", "sol")])["dev"]
-    arrays = examples.arrays()
-    assert examples.records == 1 and arrays["input_ids"][0, 0] == SEP_ID
-    assert arrays["answer_mask"].sum() == 1  # CLS
-
-
 def test_nothing_is_learned_from_a_passage_without_text(build):
+    arrays = build(context=" \n", dev=[question("Ka?", "sol")])["dev"].arrays()
+    assert arrays["input_ids"].shape[0] == 1 and arrays["input_ids"][0, 0] == SEP_ID
+    assert arrays["answer_mask"].sum() == 1  # CLS
     with pytest.raises(UserError, match=r"train.json gives no examples: empty passage \(1\)"):
         build(context=" \n", train=[question("Ka?", "sol")])
-
-
-def test_long_questions_are_cut(build):
-    examples = build(dev=[question("ka to mi ren sol du ve lan qui bor?", "sol")])["dev"]
-    assert examples.statistics["questions cut"] == 1
-    ids = examples.arrays()["input_ids"][0].tolist()
-    first = ids.index(SEP_ID)
-    assert ids.index(SEP_ID, first + 1) == first + 9
-
-
-def test_splits_agree_on_the_version(build):
-    sets = build(train=[question("a?", "sol")], dev=[question("b?", is_impossible=True)])
-    assert sets["train"].settings["unanswerable"] and sets["dev"].settings["unanswerable"]
-    assert build(version="v2.0", test=[{"id": "c", "question": "c"}])["test"].settings["unanswerable"]
 
 
 def test_answers_that_differ_in_white_space_are_learned_and_counted(build):
@@ -216,9 +176,8 @@ def test_answers_that_differ_in_white_space_are_learned_and_counted(build):
     assert counts["questions with a wrong answer_start, repaired"] == 1 and not examples.skipped
 
 
-@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet"])
 @pytest.mark.parametrize("column", ["answer", "answers", "reply"])
-def test_a_column_of_one_answer_is_located_in_the_passage(tmp_path, tokenizer_file, name, column):
+def test_a_column_of_one_answer_is_located_in_the_passage(tmp_path, tokenizer_file, column):
     rows = [
         {"context": "Katomi ren sol du ren.", "question": "a?", column: "ren"},
         {"context": "Katomi ren sol du 5 ren.", "question": "b?", column: "5"},
@@ -227,19 +186,12 @@ def test_a_column_of_one_answer_is_located_in_the_passage(tmp_path, tokenizer_fi
         {"context": "Katomi ren sol.", "question": "e?", column: "velan"},
         {"context": "Katomi ren sol.", "question": "f?", column: ""},
     ]
-    path = tmp_path / name
-    if name == "t.csv":
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, ["context", "question", column])
-            writer.writeheader()
-            writer.writerows(rows)
-    elif name == "t.jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    else:
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-    options = SquadOptions(
-        str(tokenizer_file), str(tmp_path / "out"), train=str(path), seq_len=40, max_question_len=8
-    )
+    with (tmp_path / "t.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["context", "question", column])
+        writer.writeheader()
+        writer.writerows(rows)
+    options = {"train": str(tmp_path / "t.csv"), "seq_len": 40, "max_question_len": 8}
+    options = SquadOptions(str(tokenizer_file), str(tmp_path / "out"), **options)
     if column == "reply":
         with pytest.raises(UserError, match="the columns context, question, reply, .*--answers_column"):
             build_squad(options)
@@ -253,29 +205,32 @@ def test_a_column_of_one_answer_is_located_in_the_passage(tmp_path, tokenizer_fi
     }
 
 
-@pytest.mark.parametrize("name", ["dev-v1.1.from-explorer", "dev-v2.0.from-explorer", "cs224n_dev-v2.0"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cs224n_dev-v2.0",
+        pytest.param("dev-v1.1.from-explorer", marks=pytest.mark.integration),
+        pytest.param("dev-v2.0.from-explorer", marks=pytest.mark.integration),
+    ],
+)
 def test_real_answers_are_aligned(shared, tmp_path, name):
     """Of every 15th passage: each answerable question has its answer in a window, letter by letter."""
-    with gzip.open(shared(f"data/squad/{name}.json.gz"), "rt") as file:
-        content = json.load(file)
+    content = json.loads(gzip.decompress(shared(f"data/squad/{name}.json.gz").read_bytes()))
     for article in content["data"]:
         article["paragraphs"] = article["paragraphs"][::15]
-    path = tmp_path / "part.json"
-    path.write_text(json.dumps(content))
-    tokenizer = shared("data/xlnet_cased/spiece.model")
-    examples = build_squad(SquadOptions(str(tokenizer), str(tmp_path), train=str(path)))["train"]
+    (tmp_path / "part.json").write_text(json.dumps(content))
+    options = str(shared("data/xlnet_cased/spiece.model")), str(tmp_path)
+    examples = build_squad(SquadOptions(*options, train=f"{tmp_path}/part.json"))["train"]
     assert examples.skipped == {}
     arrays, passages = examples.arrays(), Passage.read_all(examples.folder)
     found, exact = set(), 0
     for record, line in enumerate(examples.sidecar()):
-        if arrays["is_impossible"][record]:
-            continue
-        found.add(line["id"])
-        passage = passages[line["passage"]]
-        first, last = (line["first"] + arrays[n][record] for n in ("answer_first", "answer_last"))
-        text = passage.text[passage.begins[first] : passage.ends[last]]
-        assert line["answers"][0].strip() in text
-        exact += text == line["answers"][0].strip()
+        if not arrays["is_impossible"][record]:
+            found.add(line["id"])
+            passage = passages[line["passage"]]
+            first, last = (line["first"] + arrays[n][record] for n in ("answer_first", "answer_last"))
+            text = passage.text[passage.begins[first] : passage.ends[last]]
+            assert line["answers"][0].strip() in text
+            exact += text == line["answers"][0].strip()
     answerable = examples.statistics["questions"] - examples.statistics["questions without an answer"]
-    assert len(found) == answerable > 100
-    assert exact >= 0.98 * answerable
+    assert len(found) == answerable > 100 and exact >= 0.98 * answerable

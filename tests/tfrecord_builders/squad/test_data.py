@@ -51,24 +51,19 @@ def test_whole_numbers_are_ids_and_offsets(tmp_path):
 
 
 def test_answers_of_a_table_are_near_their_start_if_it_is_given(tmp_path):
-    rows = [
-        {"context": "ka to ka", "question": "a?", "answer": "ka", "answer_start": 6},
-        {"context": "ka to ka", "question": "b?", "answers": ["to", "ka"]},
-        {"context": "ka to ka", "question": "c?", "answers": {"text": ["to", "ka"]}},
-        {
-            "context": "ka to ka",
-            "question": "d?",
-            "answers": [{"text": "to"}, {"text": "ka", "answer_start": 0}],
-        },
-        {"context": "ka to ka", "question": "e?", "answer": None, "is_impossible": True},
-        {"context": "ka to ka", "question": "f?", "answer": "to", "is_impossible": False},
+    both = [("to", None), ("ka", None)]
+    cases = [
+        ({"answer": "ka", "answer_start": 6}, [("ka", 6)]),
+        ({"answers": ["to", "ka"]}, both),
+        ({"answers": {"text": ["to", "ka"]}}, both),
+        ({"answers": [{"text": "to"}, {"text": "ka", "answer_start": 0}]}, [("to", None), ("ka", 0)]),
+        ({"answer": None, "is_impossible": True}, []),
+        ({"answer": "to", "is_impossible": False}, [("to", None)]),
     ]
+    rows = [{"context": "ka to ka", "question": f"{n}?", **row} for n, (row, _) in enumerate(cases)]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     [passage] = read_squad(tmp_path / "t.jsonl").passages
-    both = [("to", None), ("ka", None)]
-    assert [one.answers for one in passage.questions] == [
-        [("ka", 6)], both, both, [("to", None), ("ka", 0)], [], [("to", None)],
-    ]  # fmt: skip
+    assert [one.answers for one in passage.questions] == [expected for _, expected in cases]
     assert [one.impossible for one in passage.questions] == [False, False, False, False, True, False]
 
 
@@ -102,11 +97,12 @@ def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
 
 def test_wrong_answers_and_ids_are_named(tmp_path):
     bad = {"id": "q", "question": "q", "answers": [{"text": "sol"}]}
-    with pytest.raises(UserError, match=r"qas\[0\].answers: answer_start is None, expected .* a int"):
-        read_squad(write(tmp_path / "a.json", bad))
-    with pytest.raises(UserError, match=r"qas\[1\]: id 'a' is that of .*qas\[0\], too"):
-        read_squad(write(tmp_path / "b.json", question("a"), question("a")))
-    (tmp_path / "c.json.gz").write_bytes(b"plain")
+    for questions, message in (
+        ([bad], r"qas\[0\].answers: answer_start is None, expected .* a int"),
+        ([question("a"), question("a")], r"qas\[1\]: id 'a' is that of .*qas\[0\], too"),
+    ):
+        with pytest.raises(UserError, match=message):
+            read_squad(write(tmp_path / "a.json", *questions))
     for damaged in (b"plain", gzip.compress(b'{"data": []}' * 99)[:-9]):
         (tmp_path / "c.json.gz").write_bytes(damaged)
         with pytest.raises(UserError, match="c.json.gz cannot be read to its end"):

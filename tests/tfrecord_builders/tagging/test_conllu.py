@@ -15,24 +15,14 @@ def word(number, form, tag="_", misc="_", xpos="_"):
 
 TEXT = "\n".join(
     [
-        "# newdoc id = d1",
-        "# sent_id = s1",
-        "# text = kato du, ren.",
+        *("# newdoc id = d1", "# sent_id = s1", "# text = kato du, ren."),
         word(1, "ka", "DET"),
         word(2, "tomi", "NOUN", "SpaceAfter=No", "NN"),
         word(3, ",", "PUNCT"),
         word("4-5", "cannot", misc="SpaceAfter=No"),
-        word(4, "can", "AUX"),
-        word(5, "not", "PART"),
-        word(6, ".", "PUNCT"),
-        word("6.1", "left", "VERB"),
-        "",
-        word("1-2", "du", misc="_"),
-        word(1, "de", "ADP"),
-        word(2, "le", "DET"),
-        word(3, "sol", "NOUN"),
-        "",
-        "",
+        *(word(4, "can", "AUX"), word(5, "not", "PART"), word(6, ".", "PUNCT")),
+        *(word("6.1", "left", "VERB"), "", word("1-2", "du", misc="_")),
+        *(word(1, "de", "ADP"), word(2, "le", "DET"), word(3, "sol", "NOUN"), "", ""),
     ]
 )
 
@@ -50,25 +40,23 @@ def test_words_tags_and_spaces(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("text", "column", "message"),
     [
-        ("1 ka DET", "a.conllu:1: 1 columns, expected CoNLL-U's 10 with tabs"),
-        (word("x", "ka"), "a.conllu:1: ID is 'x', expected CoNLL-U's number of a word"),
+        ("1 ka DET", 3, "a.conllu:1: 1 columns, expected CoNLL-U's 10 with tabs"),
+        (word("x", "ka"), 3, "a.conllu:1: ID is 'x', expected CoNLL-U's number of a word"),
+        (TEXT, 12, "tag_column is 12, expected 0 to 9: ID, FORM"),
     ],
 )
-def test_broken_lines_are_named(tmp_path, line, message):
+def test_broken_lines_and_columns_are_named(tmp_path, text, column, message):
     with pytest.raises(UserError, match=message):
-        list(read_sentences(write(tmp_path, line, "a.conllu")))
-
-
-def test_a_column_that_does_not_exist_is_named(tmp_path):
-    with pytest.raises(UserError, match="tag_column is 12, expected 0 to 9: ID, FORM"):
-        list(read_sentences(write(tmp_path, TEXT, "a.conllu"), ReadColumns(tag=12)))
+        list(
+            read_sentences(write(tmp_path, text, "a.conllu"), *([ReadColumns(tag=column)] if column else []))
+        )
 
 
 def build(tmp_path, tokenizer_file, text=TEXT, **options):
-    files = {"train": [str(write(tmp_path, text, "train.conllu"))], "seq_len": 24, "scheme": "tags"} | options
-    return build_tagging(TaggingOptions(str(tokenizer_file), str(tmp_path / "sets"), **files))
+    options = {"train": [str(write(tmp_path, text, "train.conllu"))], "scheme": "tags"} | options
+    return build_tagging(TaggingOptions(str(tokenizer_file), str(tmp_path / "sets"), seq_len=24, **options))
 
 
 def test_examples_have_the_pieces_of_the_running_text(tmp_path, tokenizer_file):
@@ -77,23 +65,22 @@ def test_examples_have_the_pieces_of_the_running_text(tmp_path, tokenizer_file):
     assert examples.settings["labels"] == ["ADP", "AUX", "DET", "NOUN", "PART", "PUNCT"]
     [part] = next(iter(examples.sidecar()))["parts"]
     assert part["text"] == "ka tomi, cannot."
-    assert [part["text"][begin:end] for begin, end in part["offsets"]] == [
-        *("ka", "tomi", ",", "can", "not", ".")
-    ]
+    words = [part["text"][begin:end] for begin, end in part["offsets"]]
+    assert words == ["ka", "tomi", ",", "can", "not", "."]
     assert part["tags"] == ["DET", "NOUN", "PUNCT", "AUX", "PART", "PUNCT"]
     ids = examples.arrays()["input_ids"][0]
     comma = tokenizer.encode("ka,")[len(tokenizer.encode("ka")) :]
     assert list(ids[part["positions"][2] : part["positions"][3]]) == comma  # without a space before it
 
 
-def test_tags_of_entities_and_texts_are_refused(tmp_path, tokenizer_file):
-    for tags, message in (("DET", "BIO"), ("B-X", "do not begin with B- or I-")):
-        text = TEXT.replace("DET", tags)
-        if tags == "DET":
-            with pytest.raises(UserError, match="--scheme=tags"):
-                build(tmp_path, tokenizer_file, text, scheme="bio")
-        else:
-            with pytest.raises(UserError, match=message):
-                build(tmp_path, tokenizer_file, text)
-    with pytest.raises(UserError, match="unknown tag 'PART'.*all tags with --types"):
-        build(tmp_path, tokenizer_file, types=["ADP", "AUX", "DET", "NOUN", "PUNCT"])
+@pytest.mark.parametrize(
+    ("tags", "options", "message"),
+    [
+        ("DET", {"scheme": "bio"}, "--scheme=tags"),
+        ("B-X", {}, "do not begin with B- or I-"),
+        ("DET", {"types": ["ADP", "AUX", "DET", "NOUN", "PUNCT"]}, "unknown tag 'PART'.*all tags with --ty"),
+    ],
+)
+def test_tags_of_entities_and_unknown_ones_are_refused(tmp_path, tokenizer_file, tags, options, message):
+    with pytest.raises(UserError, match=message):
+        build(tmp_path, tokenizer_file, TEXT.replace("DET", tags), **options)

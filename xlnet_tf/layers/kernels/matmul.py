@@ -62,6 +62,18 @@ def matmul_in_float32(a: tf.Tensor, b: tf.Tensor, transpose_b: bool = False) -> 
     return tf.matmul(tf.cast(a, tf.float32), tf.cast(b, tf.float32), transpose_b=transpose_b)
 
 
+def einsum(equation: str, *operands: tf.Tensor) -> tf.Tensor:
+    """Computes tf.einsum, and its gradients, in the first operand's type, with sums in float32.
+
+    Without a processor's instructions for bfloat16, TensorFlow's own adds bfloat16 numbers one by one in
+    bfloat16: 8,192 ones make 2,816. Its products of matrices do not, nor does what XLA compiles for a TPU.
+    """
+    dtype = operands[0].dtype
+    if dtype != tf.bfloat16 or device.is_compiled():
+        return tf.einsum(equation, *operands)
+    return tf.cast(tf.einsum(equation, *(tf.cast(each, tf.float32) for each in operands)), dtype)
+
+
 def dense_transposed_for_gradient(rows: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     """Multiplies rows [R, D] by weights [D, F], and adds a bias; the gradient transposes the weights first.
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from xlnet_tf.layers.base import DropoutSeed, fold_in
 from xlnet_tf.layers.kernels.dropout_mask import keep_mask_8_bits, philox_words
-from xlnet_tf.layers.kernels.matmul import add_bias, matmul_heads
+from xlnet_tf.layers.kernels.matmul import add_bias, einsum, matmul_heads
 from xlnet_tf.layers.positions import RelativePositions
 
 
@@ -21,10 +21,10 @@ class ReferenceKernels:
         return add_bias(self.matmul(rows, weights), bias)
 
     def project_heads(self, stream, weights):
-        return tf.einsum("bqd,dnh->bnqh", stream, tf.cast(weights, stream.dtype))
+        return einsum("bqd,dnh->bnqh", stream, tf.cast(weights, stream.dtype))
 
     def merge_heads(self, heads, weights, dtype):
-        return tf.einsum("bnqh,dnh->bqd", tf.cast(heads, dtype), tf.cast(weights, dtype))
+        return einsum("bnqh,dnh->bqd", tf.cast(heads, dtype), tf.cast(weights, dtype))
 
     def add_biases(self, queries, biases):
         return [queries + bias[:, None, :] for bias in biases]
@@ -48,7 +48,7 @@ class ReferenceKernels:
     def project_positions(self, positions, weights, dtype):
         if positions.keys is not None:
             return tf.cast(positions.keys, dtype)[None]
-        return tf.einsum("brd,dnh->bnrh", tf.cast(positions.encoding(), dtype), tf.cast(weights, dtype))
+        return einsum("brd,dnh->bnrh", tf.cast(positions.encoding(), dtype), tf.cast(weights, dtype))
 
     def position_scores(self, queries, position_keys, context):
         by_distance = matmul_heads(queries, position_keys, transpose_b=True)  # [B, N, Q, R]
