@@ -177,7 +177,13 @@ def test_answers_do_not_replace_the_file_that_they_answer(run, tmp_path):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("task", task_registry.tasks())
+@pytest.mark.parametrize(
+    "task",
+    [
+        pytest.param(task, marks=[pytest.mark.long] * (task not in ("classification", "question_answering")))
+        for task in task_registry.tasks()
+    ],
+)
 def test_run_folder_keras_file_and_export_answer_alike(run, tmp_path, task):
     entry = task_registry.find(task)
     folder = run.parent / next(name for name in (task, *entry.aliases) if (run.parent / name).exists())
