@@ -10,10 +10,10 @@ import types
 import pytest
 import tensorflow as tf
 import yaml
-from official.core import task_factory
+from official.core import exp_factory, task_factory
 
 from run_scripts import pretrain
-from run_scripts.common import dry_run, experiment
+from run_scripts.common import dry_run, experiment, help_screens
 from tests.conftest import REPOSITORY
 from tests.helpers.command_flags import parsed
 from tests.helpers.training import toy, toy_finetuning
@@ -26,6 +26,7 @@ from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.tpu import compilation, steps
 from xlnet_tf.tpu.lowering import Program
 from xlnet_tf.training import runtime
+from xlnet_tf.training.config import flatten
 
 compiles = pytest.mark.skipif(
     not importlib.util.find_spec("libtpu"),
@@ -298,3 +299,10 @@ def test_the_whole_training_has_its_hours_and_price(folder):
     text = dry_run._duration(params, task, where, batches, price_per_hour=9.6)
     assert "The training, 7,200 steps, takes 2.00 h and costs 19.20." in text
     assert "WARNING: --max_hours=1.5 ends it before its last step." in text
+
+
+def test_help_shows_the_values_that_pretraining_begins_with():
+    defaults = flatten(exp_factory.get_exp_config(pretraining.EXPERIMENT).as_dict())
+    fields = {setting.flag: setting.field for setting in pretrain.SETTINGS}
+    shown = help_screens.PRETRAIN_DEFAULTS
+    assert shown == {flag: str(defaults[fields[flag]]) for flag in shown}
