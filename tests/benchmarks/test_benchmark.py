@@ -131,7 +131,7 @@ def test_reader(corpus_file, tokenizer_file):
 ENGINE_SIZES = {"rows": 4, "seq_len": 32, "num_predict": 4}
 
 
-@pytest.mark.integration
+@pytest.mark.long
 def test_builder_and_embeddings_are_measured_on_every_engine(corpus_file, tokenizer_file):
     pytest.importorskip("apache_beam", reason="requirements-beam.txt")
     config = XLNetConfig.preset("micro")

@@ -38,7 +38,7 @@ def test_answers_may_be_lists():
 
 @needs_sound_zipfile
 @pytest.mark.integration
-@pytest.mark.parametrize("optimizer", ["adam", "ours"])
+@pytest.mark.parametrize("optimizer", [pytest.param("adam", marks=pytest.mark.long), "ours"])
 def test_fit_learns_and_resumes_from_a_saved_model(pretrained, tmp_path, optimizer):
     features, labels = invent_features()
     tf_keras.utils.set_random_seed(3)
