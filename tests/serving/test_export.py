@@ -258,7 +258,7 @@ def test_a_failed_export_leaves_nothing(module, tmp_path, monkeypatch):
     full = tf.errors.ResourceExhaustedError(None, None, "No space left on device")
     for failure, error, message in (
         (full, UserError, "cannot write .*warmup_requests: No space left on device"),
-        (ZeroDivisionError(), ZeroDivisionError, ""),
+        (ZeroDivisionError("by chance"), ZeroDivisionError, "by chance"),
     ):
         monkeypatch.setattr(tf.io.TFRecordWriter, "write", unittest.mock.Mock(side_effect=failure))
         with pytest.raises(error, match=message):
