@@ -137,7 +137,7 @@ def test_the_trainer_of_a_tokenizer_ends_with_the_process_that_started_it(stuck_
     wait_until(lambda: not trainer.exists() or trainer.read_text().split()[2] == "Z")
 
 
-def wait_until(condition, seconds=60):
+def wait_until(condition, seconds=180):
     limit = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < limit

@@ -216,7 +216,7 @@ def grpc_any():
 
 def ask_grpc(server, said, answer, rows=2):
     server.metadata, server.answer = said, answer
-    return connect(server.address, "toy", timeout=20).predict({"text": ["x", "y"][:rows]})["score"]
+    return connect(server.address, "toy", timeout=60).predict({"text": ["x", "y"][:rows]})["score"]
 
 
 def grpc_metadata(dtype=tf.float32.as_datatype_enum):

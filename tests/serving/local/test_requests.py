@@ -112,7 +112,7 @@ def test_wrong_requests_over_grpc(running):
         request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a"]))
         change(request)
         with pytest.raises(grpc.RpcError) as error:
-            stub.Predict(request, timeout=10)
+            stub.Predict(request, timeout=60)
         assert error.value.code().name == code and message in error.value.details()
 
 
@@ -125,7 +125,7 @@ def test_compact_tensors_over_grpc_are_answered(running):
         request.model_spec.name, request.model_spec.signature_name = "classification", "tokens"
         for name, tensor in zip(("input_word_ids", "input_mask", "input_type_ids"), tensors):
             request.inputs[name].CopyFrom(tensor)
-        return tf.make_ndarray(stub.Predict(request, timeout=10).outputs["probabilities"])
+        return tf.make_ndarray(stub.Predict(request, timeout=60).outputs["probabilities"])
 
     compact = [tf.make_tensor_proto(value, tf.int32, [1, 3]) for value in (5, 1, 0)]
     whole = [tf.make_tensor_proto([[value] * 3], tf.int32) for value in (5, 1, 0)]

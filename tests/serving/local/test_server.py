@@ -115,7 +115,7 @@ def test_only_predict_is_answered(running):
         assert found["error"] == f"this server answers :predict alone; TensorFlow Serving also has :{method}"
     stub = prediction_service_pb2_grpc.PredictionServiceStub(grpc.insecure_channel(running.grpc))
     with pytest.raises(grpc.RpcError) as error:
-        stub.Classify(ClassificationRequest(), timeout=10)
+        stub.Classify(ClassificationRequest(), timeout=60)
     assert error.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
@@ -147,7 +147,7 @@ def test_what_no_client_waits_for_any_more_is_not_computed(running, monkeypatch,
         return rows
 
     def wait_for(condition):
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while not condition() and time.monotonic() < deadline:
             time.sleep(0.02)
         assert condition()

@@ -39,7 +39,7 @@ def test_status_metadata_versions_and_labels(running):
     stub = model_service_pb2_grpc.ModelServiceStub(grpc.insecure_channel(running.grpc))
     request = GetModelStatusRequest()
     request.model_spec.name = "classification"
-    assert stub.GetModelStatus(request, timeout=10).model_version_status[0].state == 30
+    assert stub.GetModelStatus(request, timeout=60).model_version_status[0].state == 30
 
 
 def test_a_closed_model_leaves_memory_without_a_garbage_collection(exports, tmp_path):
@@ -95,7 +95,7 @@ def test_versions_are_loaded_and_unloaded_while_requests_run(exports, tmp_path, 
             return {one["version"]: one["state"] for one in found}
 
         def wait_for(expected):
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 120
             while state() != expected and time.monotonic() < deadline:
                 time.sleep(0.05)
             assert state() == expected

@@ -125,7 +125,7 @@ def test_serve(served, tmp_path):
         assert available(rest, "tagging") == ["1"]
         shutil.copytree(folder / "tagging" / "1", tmp_path / "2")
         (tmp_path / "2").rename(folder / "tagging" / "2")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while available(rest, "tagging") != ["2"]:
             assert time.monotonic() < deadline
             time.sleep(0.1)
