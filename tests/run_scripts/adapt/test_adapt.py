@@ -146,6 +146,7 @@ def test_an_adaptation_is_reported_and_a_kill_changes_nothing(folder):
     assert adapted.card.task == "language_model" and adapted.arrays["lm_bias"].shape == (200,)
 
 
+@pytest.mark.long
 def test_replicas_train_and_score_both_beginnings(folder):
     """With 3, as 32 examples cannot be split evenly."""
     config = "trainer.train_steps=2,task.train_data.global_batch_size=3"
