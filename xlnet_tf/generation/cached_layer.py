@@ -12,8 +12,8 @@ from typing import NamedTuple
 import tensorflow as tf
 from typing_extensions import Self
 
-from xlnet_tf.layers.attention import AttentionWeights, attend
-from xlnet_tf.layers.block import FeedForwardWeights, TransformerBlock
+from xlnet_tf.layers.attention import attend
+from xlnet_tf.layers.block import BlockWeights, TransformerBlock
 from xlnet_tf.layers.kernels import Kernels
 from xlnet_tf.layers.masks import AttentionContext
 from xlnet_tf.layers.positions import RelativePositions
@@ -23,8 +23,7 @@ class CachedLayer(NamedTuple):
     """A block of the encoder, with its weights in the compute type."""
 
     block: TransformerBlock
-    attention: AttentionWeights
-    feed_forward: FeedForwardWeights
+    weights: BlockWeights
     position_keys: tf.Tensor
     kernels: Kernels
 
@@ -37,24 +36,25 @@ class CachedLayer(NamedTuple):
         def cast(weights):
             return type(weights)(*(tf.cast(tf.convert_to_tensor(weight), dtype) for weight in weights))
 
-        attention = cast(block.attention.attention_weights)
-        position_keys = kernels.project_positions(positions, attention.position, dtype)
-        feed_forward = cast(block.feed_forward.feed_forward_weights)
-        return cls(block, attention, feed_forward, position_keys, kernels)
+        own = block.block_weights
+        weights = own._replace(attention=cast(own.attention), feed_forward=cast(own.feed_forward))
+        position_keys = kernels.project_positions(positions, weights.attention.position, dtype)
+        return cls(block, weights, position_keys, kernels)
 
     def keys(self, content: tf.Tensor) -> tf.Tensor:
         """Projects the content stream [B, C, D] to keys [B, N, H, C]."""
-        return tf.linalg.matrix_transpose(self.kernels.project_heads(content, self.attention.key))
+        return tf.linalg.matrix_transpose(self.kernels.project_heads(content, self.weights.attention.key))
 
     def values(self, content: tf.Tensor) -> tf.Tensor:
         """Projects the content stream [B, C, D] to values [B, N, C, H]."""
-        return self.kernels.project_heads(content, self.attention.value)
+        return self.kernels.project_heads(content, self.weights.attention.value)
 
     def step(self, rows: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, context: AttentionContext):
         """Computes the block for rows of both streams [B, Q, D]; keys [B, N, H, S], values [B, N, S, H]."""
         keys = tf.linalg.matrix_transpose(keys)  # TensorFlow's graph optimizer makes it part of the product
-        attended = attend(self.attention, rows, keys, values, self.position_keys, context, self.kernels)
-        return self.block.finish(rows, attended, kernels=self.kernels, feed_forward_weights=self.feed_forward)
+        weights, kernels = self.weights, self.kernels
+        attended = attend(weights.attention, rows, keys, values, self.position_keys, context, kernels)
+        return self.block.finish(weights, rows, attended, kernels=kernels)
 
 
 class HeadRecorder:

@@ -116,6 +116,7 @@ class RelativeAttention(ConfiguredLayer):
         memory: [B, M, D] of this layer, or None.
         content_context, query_context: AttentionContext of each stream, or BlockedContext.
         seed: [2] int32 for dropout, None outside training.
+        weights: AttentionWeights; None: the layer's own.
 
     Returns:
         The attention of each stream, projected back to D: [B, T, D] and [B, P, D] (or None). With
@@ -166,9 +167,19 @@ class RelativeAttention(ConfiguredLayer):
         )
 
     def call(
-        self, content, query, memory, positions, content_context, query_context=None, *, kernels, seed=None
+        self,
+        content,
+        query,
+        memory,
+        positions,
+        content_context,
+        query_context=None,
+        *,
+        kernels,
+        seed=None,
+        weights=None,
     ):
-        weights = self.attention_weights
+        weights = weights or self.attention_weights
         source = content if memory is None else tf.concat([tf.cast(memory, content.dtype), content], axis=1)
         keys = kernels.project_heads(source, weights.key)  # [B, N, K, H]
         values = kernels.project_heads(source, weights.value)

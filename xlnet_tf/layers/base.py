@@ -6,7 +6,7 @@ Each use of dropout in the network derives its own seed from one seed of the ste
 import contextlib
 import enum
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tf_keras
@@ -37,6 +37,13 @@ def normal(stddev: float) -> tf_keras.initializers.Initializer:
 def layer_norm(name: str) -> tf_keras.layers.LayerNormalization:
     """Returns a normalization that computes in float32 under any policy."""
     return tf_keras.layers.LayerNormalization(epsilon=LAYER_NORM_EPSILON, dtype=tf.float32, name=name)
+
+
+class NormWeights(NamedTuple):
+    """Scale and shift of a normalization, [D] float32."""
+
+    gamma: tf.Tensor
+    beta: tf.Tensor
 
 
 def step_seed(features: Mapping[str, Any], training: bool | None) -> tf.Tensor | None:

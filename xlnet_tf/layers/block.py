@@ -7,8 +7,8 @@ import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.config import XLNetConfig
-from xlnet_tf.layers.attention import AttentionBiases, RelativeAttention
-from xlnet_tf.layers.base import ConfiguredLayer, fold_in, layer_norm, normal
+from xlnet_tf.layers.attention import AttentionBiases, AttentionWeights, RelativeAttention
+from xlnet_tf.layers.base import ConfiguredLayer, NormWeights, fold_in, layer_norm, normal
 
 
 def gelu(x: tf.Tensor) -> tf.Tensor:
@@ -32,13 +32,22 @@ class FeedForwardWeights(NamedTuple):
     outer_bias: tf.Tensor
 
 
+class BlockWeights(NamedTuple):
+    """All weights of one layer."""
+
+    attention: AttentionWeights
+    attention_norm: NormWeights
+    feed_forward: FeedForwardWeights
+    feed_forward_norm: NormWeights
+
+
 class FeedForward(ConfiguredLayer):
     """Position-wise network of one hidden layer, with dropout on that and on the result.
 
     Call args:
         x: [..., D].
         seed: [2] int32 for dropout, None outside training.
-        weights: FeedForwardWeights; None: the layer's own. A decoder reads them once for many calls.
+        weights: FeedForwardWeights; None: the layer's own.
     """
 
     OPTIONS = ("dropout",)
@@ -79,7 +88,7 @@ class FeedForward(ConfiguredLayer):
 class TransformerBlock(ConfiguredLayer):
     """Relative attention and feed-forward network for the content and, if given, the query stream.
 
-    Call args and returns: as RelativeAttention; both streams leave with the width D.
+    Call args and returns: as RelativeAttention, but with BlockWeights; both streams leave with the width D.
 
     Source: paper section 2.3 and appendix A.2 (the equations of one layer).
     """
@@ -111,9 +120,32 @@ class TransformerBlock(ConfiguredLayer):
                 layer.build([None, None, self.config.d_model])
         super().build(input_shape)
 
+    @property
+    def block_weights(self) -> BlockWeights:
+        """The layer's weights; a decoder reads them once for many calls."""
+        norms = (NormWeights(norm.gamma, norm.beta) for norm in (self.attention_norm, self.feed_forward_norm))
+        attention_norm, feed_forward_norm = norms
+        return BlockWeights(
+            self.attention.attention_weights,
+            attention_norm,
+            self.feed_forward.feed_forward_weights,
+            feed_forward_norm,
+        )
+
     def call(
-        self, content, query, memory, positions, content_context, query_context=None, *, kernels, seed=None
+        self,
+        content,
+        query,
+        memory,
+        positions,
+        content_context,
+        query_context=None,
+        *,
+        kernels,
+        seed=None,
+        weights=None,
     ):
+        weights = weights or self.block_weights
         content_attention, query_attention = self.attention(
             content,
             query,
@@ -123,21 +155,22 @@ class TransformerBlock(ConfiguredLayer):
             query_context,
             kernels=kernels,
             seed=fold_in(seed, 0),
+            weights=weights.attention,
         )
         if content_attention is not None:
-            content = self.finish(
-                content, content_attention, (fold_in(seed, 1), fold_in(seed, 2)), kernels=kernels
-            )
+            seeds = fold_in(seed, 1), fold_in(seed, 2)
+            content = self.finish(weights, content, content_attention, seeds, kernels=kernels)
         if query_attention is not None:
-            query = self.finish(query, query_attention, (fold_in(seed, 3), fold_in(seed, 4)), kernels=kernels)
+            seeds = fold_in(seed, 3), fold_in(seed, 4)
+            query = self.finish(weights, query, query_attention, seeds, kernels=kernels)
         return None if content_attention is None else content, query
 
-    def finish(self, stream, attended, seeds=(None, None), *, kernels, feed_forward_weights=None):
+    def finish(self, weights: BlockWeights, stream, attended, seeds=(None, None), *, kernels):
         """Adds a stream's attention to it, both [B, Q, D], and computes the rest of the block.
 
         `seeds` are those of the dropout of attention and of the feed-forward network.
         """
         attended = kernels.dropout(attended, self.dropout, seeds[0])
-        stream = kernels.normalize_sum(stream, attended, self.attention_norm)
-        transformed = self.feed_forward(stream, kernels=kernels, seed=seeds[1], weights=feed_forward_weights)
-        return kernels.normalize_sum(stream, transformed, self.feed_forward_norm)
+        stream = kernels.normalize_sum(stream, attended, weights.attention_norm)
+        transformed = self.feed_forward(stream, kernels=kernels, seed=seeds[1], weights=weights.feed_forward)
+        return kernels.normalize_sum(stream, transformed, weights.feed_forward_norm)

@@ -20,6 +20,7 @@ from xlnet_tf.layers.positions import RelativePositions
 from xlnet_tf.models.contexts import ContextBuilder
 from xlnet_tf.models.gradient_checkpointing import recomputed
 from xlnet_tf.models.loading import Pretrained, Source
+from xlnet_tf.models.one_trace import traced_once
 from xlnet_tf.models.saving import ShapeFreeModel
 
 
@@ -196,6 +197,8 @@ class XLNetEncoder(ShapeFreeModel):
         content, query = self._embed(features, word_ids, kernels, seed)  # h [B, T, D], g [B, P, D]
 
         keys_only = query_only or output_positions is not None  # what the last layer's content stream is for
+        # Recomputation goes by its own rules of what is one function.
+        traced = traced_once(self.blocks[0], kernels) if kernels.shares_trace and not self.recompute else None
         layer_inputs, layer_outputs = [], []
         for layer, block in enumerate(self.blocks):
             layer_inputs.append(content)
@@ -204,15 +207,15 @@ class XLNetEncoder(ShapeFreeModel):
             if last and output_positions is not None:
                 query = tf.gather(content, output_positions, batch_dims=1)
             call = functools.partial(  # type: ignore[misc]
-                block,
+                traced or block,
                 memory=None if memory is None else memory[layer],
                 positions=positions
                 if position_keys is None
                 else positions._replace(keys=position_keys[layer]),
                 content_context=None if last and keys_only else content_context,
                 query_context=query_context,
-                kernels=kernels,
                 seed=fold_in(seed, layer),
+                **({"weights": block.block_weights} if traced else {"kernels": kernels}),
             )
             # The backward pass begins with the last layer, which is still there.
             keeps_all = not (self.recompute and training) or last

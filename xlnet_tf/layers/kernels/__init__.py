@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from xlnet_tf import errors
+from xlnet_tf.layers.base import NormWeights
 from xlnet_tf.layers.kernels.cpu_graph import CpuGraphKernels
 from xlnet_tf.layers.kernels.device import HARDWARE, OPENVINO, assume, assumed, hardware
 from xlnet_tf.layers.kernels.graph import GraphKernels
@@ -41,7 +42,12 @@ class Kernels(Protocol):
     Shapes: as in attention.py, with D = d_model, T = query_len and K = key_len; R rows or relative positions,
     F columns. What `encode_positions`, `project_positions` and `position_scores` return is for the same
     object's other methods alone: a table of distances is shifted late on CPUs, and there is none on TPUs.
+
+    Attributes:
+        shares_trace: whether layers are traced once for all (see models/one_trace.py).
     """
+
+    shares_trace: bool
 
     def matmul(self, rows: tf.Tensor, weights: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
         """Multiplies rows [R, D] by weights [D, F], in the rows' type; with transpose_b [F, D]."""
@@ -104,8 +110,8 @@ class Kernels(Protocol):
     def dropout(self, x: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
         """Zeroes elements with probability `rate` and scales the others; the identity without a seed."""
 
-    def normalize_sum(self, a: tf.Tensor, b: tf.Tensor, norm) -> tf.Tensor:
-        """Adds vectors [B, Q, D] and normalizes the sum with a LayerNormalization, in float32.
+    def normalize_sum(self, a: tf.Tensor, b: tf.Tensor, norm: NormWeights) -> tf.Tensor:
+        """Adds vectors [B, Q, D] and normalizes the sum in float32.
 
         The result is in their type.
         """

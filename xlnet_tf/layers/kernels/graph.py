@@ -19,7 +19,7 @@ class GraphKernels(ReferenceKernels):
     """
 
     def __init__(self, training: bool):
-        self._training = training
+        self._training = self.shares_trace = training
 
     def dense(self, rows, weights, bias):
         # With rows of two axes a CPU runs product, bias and activation as one kernel.

@@ -7,18 +7,19 @@ bfloat16, the sum is not rounded before it is normalized. Numbers differ by roun
 import functools
 
 import tensorflow as tf
-import tf_keras
+
+from xlnet_tf.layers.base import LAYER_NORM_EPSILON, NormWeights
 
 
-def normalize_sum(a: tf.Tensor, b: tf.Tensor, norm: tf_keras.layers.LayerNormalization) -> tf.Tensor:
-    """Normalizes a + b [B, Q, D] with a layer's weights, in float32; the result has their type.
+def normalize_sum(a: tf.Tensor, b: tf.Tensor, norm: NormWeights) -> tf.Tensor:
+    """Normalizes a + b [B, Q, D] in float32; the result has their type.
 
     XLA compiles both loops for each shape.
     """
 
     @tf.custom_gradient
     def run(a, b, gamma, beta):
-        result, mean, scale = _forward(a, b, gamma, beta, norm.epsilon)
+        result, mean, scale = _forward(a, b, gamma, beta)
 
         def gradient(upstream):
             of_sum, *of_weights = _backward(a, b, gamma, mean, scale, upstream)
@@ -32,12 +33,12 @@ def normalize_sum(a: tf.Tensor, b: tf.Tensor, norm: tf_keras.layers.LayerNormali
 
 
 @functools.partial(tf.function, jit_compile=True, autograph=False)
-def _forward(a, b, gamma, beta, epsilon: float):
+def _forward(a, b, gamma, beta):
     """Returns the result, and the mean and the scale of each vector, [B, Q, 1] float32."""
     total = tf.cast(a, tf.float32) + tf.cast(b, tf.float32)
     mean = tf.reduce_mean(total, axis=-1, keepdims=True)
     centered = total - mean
-    scale = tf.math.rsqrt(tf.reduce_mean(tf.square(centered), axis=-1, keepdims=True) + epsilon)
+    scale = tf.math.rsqrt(tf.reduce_mean(tf.square(centered), axis=-1, keepdims=True) + LAYER_NORM_EPSILON)
     return tf.cast(centered * scale * gamma + beta, a.dtype), mean, scale
 
 

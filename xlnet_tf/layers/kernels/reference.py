@@ -5,7 +5,7 @@ They run without a graph, and are what the tests compare the values and gradient
 
 import tensorflow as tf
 
-from xlnet_tf.layers.base import DropoutSeed, fold_in
+from xlnet_tf.layers.base import LAYER_NORM_EPSILON, DropoutSeed, fold_in
 from xlnet_tf.layers.kernels.dropout_mask import keep_mask_8_bits, philox_words
 from xlnet_tf.layers.kernels.matmul import add_bias, einsum, matmul_heads
 from xlnet_tf.layers.positions import RelativePositions
@@ -13,6 +13,8 @@ from xlnet_tf.layers.positions import RelativePositions
 
 class ReferenceKernels:
     """See `Kernels` for what each method does."""
+
+    shares_trace = False
 
     def matmul(self, rows, weights, transpose_b=False):
         return tf.matmul(rows, tf.cast(weights, rows.dtype), transpose_b=transpose_b)
@@ -82,7 +84,12 @@ class ReferenceKernels:
         return tf.where(keep_mask, x * tf.cast(1 / (1 - rate), x.dtype), tf.zeros([], x.dtype))
 
     def normalize_sum(self, a, b, norm):
-        return tf.cast(norm(a + b), a.dtype)
+        total = tf.cast(a + b, tf.float32)
+        mean, variance = tf.nn.moments(total, axes=-1, keepdims=True)
+        normalized = tf.nn.batch_normalization(
+            total, mean, variance, norm.beta, norm.gamma, variance_epsilon=LAYER_NORM_EPSILON
+        )
+        return tf.cast(normalized, a.dtype)
 
     def activate(self, rows, activation, rate, seed):
         return self.dropout(activation(rows), rate, seed)

@@ -23,6 +23,10 @@ class TpuKernels(GraphKernels):
     kernels draw it for each distance.
     """
 
+    def __init__(self, training: bool):
+        super().__init__(training)
+        self.shares_trace = False  # what XLA compiles as one program stays one graph
+
     def matmul(self, rows, weights, transpose_b=False):
         weights = tf.convert_to_tensor(weights)
         if self._training and weights.dtype != rows.dtype:
