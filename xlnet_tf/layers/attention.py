@@ -115,8 +115,8 @@ class RelativeAttention(ConfiguredLayer):
         query: g [B, P, D], or None with one stream.
         memory: [B, M, D] of this layer, or None.
         content_context, query_context: AttentionContext of each stream, or BlockedContext.
+        weights: AttentionWeights.
         seed: [2] int32 for dropout, None outside training.
-        weights: AttentionWeights; None: the layer's own.
 
     Returns:
         The attention of each stream, projected back to D: [B, T, D] and [B, P, D] (or None). With
@@ -175,11 +175,10 @@ class RelativeAttention(ConfiguredLayer):
         content_context,
         query_context=None,
         *,
+        weights,
         kernels,
         seed=None,
-        weights=None,
     ):
-        weights = weights or self.attention_weights
         source = content if memory is None else tf.concat([tf.cast(memory, content.dtype), content], axis=1)
         keys = kernels.project_heads(source, weights.key)  # [B, N, K, H]
         values = kernels.project_heads(source, weights.value)

@@ -46,8 +46,8 @@ class FeedForward(ConfiguredLayer):
 
     Call args:
         x: [..., D].
+        weights: FeedForwardWeights.
         seed: [2] int32 for dropout, None outside training.
-        weights: FeedForwardWeights; None: the layer's own.
     """
 
     OPTIONS = ("dropout",)
@@ -74,8 +74,7 @@ class FeedForward(ConfiguredLayer):
         """The layer's weights."""
         return FeedForwardWeights(self.inner.kernel, self.inner.bias, self.outer.kernel, self.outer.bias)
 
-    def call(self, x, *, kernels, seed=None, weights=None):
-        weights = weights or self.feed_forward_weights
+    def call(self, x, *, weights, kernels, seed=None):
         activation = ACTIVATIONS[self.config.ff_activation]
         rows = tf.reshape(x, [-1, self.config.d_model])  # [B * Q, D]
         hidden = kernels.dense(rows, weights.inner_kernel, weights.inner_bias)  # [B * Q, F]
@@ -141,11 +140,10 @@ class TransformerBlock(ConfiguredLayer):
         content_context,
         query_context=None,
         *,
+        weights,
         kernels,
         seed=None,
-        weights=None,
     ):
-        weights = weights or self.block_weights
         content_attention, query_attention = self.attention(
             content,
             query,
@@ -153,9 +151,9 @@ class TransformerBlock(ConfiguredLayer):
             positions,
             content_context,
             query_context,
+            weights=weights.attention,
             kernels=kernels,
             seed=fold_in(seed, 0),
-            weights=weights.attention,
         )
         if content_attention is not None:
             seeds = fold_in(seed, 1), fold_in(seed, 2)
@@ -172,5 +170,5 @@ class TransformerBlock(ConfiguredLayer):
         """
         attended = kernels.dropout(attended, self.dropout, seeds[0])
         stream = kernels.normalize_sum(stream, attended, weights.attention_norm)
-        transformed = self.feed_forward(stream, kernels=kernels, seed=seeds[1], weights=weights.feed_forward)
+        transformed = self.feed_forward(stream, weights=weights.feed_forward, kernels=kernels, seed=seeds[1])
         return kernels.normalize_sum(stream, transformed, weights.feed_forward_norm)

@@ -197,17 +197,15 @@ class XLNetEncoder(ShapeFreeModel):
         content, query = self._embed(features, word_ids, kernels, seed)  # h [B, T, D], g [B, P, D]
 
         keys_only = query_only or output_positions is not None  # what the last layer's content stream is for
-        # Recomputation goes by its own rules of what is one function.
-        traced = traced_once(self.blocks[0], kernels) if kernels.shares_trace and not self.recompute else None
         layer_inputs, layer_outputs = [], []
-        for layer, block in enumerate(self.blocks):
+        for layer, block_call in enumerate(self._block_calls(kernels)):
             layer_inputs.append(content)
             last = layer == len(self.blocks) - 1
             # Tokens whose output is wanted become a second stream; the others serve it as keys and values.
             if last and output_positions is not None:
                 query = tf.gather(content, output_positions, batch_dims=1)
             call = functools.partial(  # type: ignore[misc]
-                traced or block,
+                block_call,
                 memory=None if memory is None else memory[layer],
                 positions=positions
                 if position_keys is None
@@ -215,7 +213,6 @@ class XLNetEncoder(ShapeFreeModel):
                 content_context=None if last and keys_only else content_context,
                 query_context=query_context,
                 seed=fold_in(seed, layer),
-                **({"weights": block.block_weights} if traced else {"kernels": kernels}),
             )
             # The backward pass begins with the last layer, which is still there.
             keeps_all = not (self.recompute and training) or last
@@ -247,6 +244,14 @@ class XLNetEncoder(ShapeFreeModel):
             for block in self.blocks
         ]
         return tf.concat(keys, axis=0)
+
+    def _block_calls(self, kernels) -> list[functools.partial]:
+        """Returns a call of each block, for kernels that share a trace the first one's with other weights."""
+        shared = traced_once(self.blocks[0]) if kernels.shares_trace and not self.recompute else None
+        return [
+            functools.partial(shared or block, weights=block.block_weights, kernels=kernels)
+            for block in self.blocks
+        ]
 
     def _memory(self, features, batch_size):
         """Returns the memory [L, B, M, D] and its mask [B, M]; None twice without."""

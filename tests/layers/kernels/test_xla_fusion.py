@@ -21,7 +21,8 @@ def compiled_functions(block: TransformerBlock, seed, tokens: int = 3) -> list[s
     def call(x):
         kernels = kernels_lib.current(training=seed is not None)
         context = AttentionContext(query_len=tokens, key_len=tokens)
-        return block(x, None, None, positions, context, kernels=kernels, seed=seed)[0]
+        weights = block.block_weights
+        return block(x, None, None, positions, context, weights=weights, kernels=kernels, seed=seed)[0]
 
     functions = call.get_concrete_function(tf.zeros([2, tokens, 8])).graph.as_graph_def().library.function
     return [f.signature.name for f in functions if f.attr["_XlaMustCompile"].b]
@@ -30,6 +31,7 @@ def compiled_functions(block: TransformerBlock, seed, tokens: int = 3) -> list[s
 @pytest.mark.integration
 def test_only_training_on_a_cpu_compiles():
     block = TransformerBlock(XLNetConfig.preset("micro", d_model=8, n_head=2, d_head=4, d_inner=16))
+    block.build()
     seed = tf.constant([1, 2])
     names = compiled_functions(block, seed)
     assert sum("by_xla" in name for name in names) == 3  # scores, dropout of the weights, activation
