@@ -34,13 +34,15 @@ def test_probabilities_times_values_are_the_attention_of_each_layer(encoder):
     contexts = encoder._contexts(FEATURES, kernels, positions, 6, 0, None, None, False)
     for layer, block in enumerate(encoder.blocks):
         content = contents[layer]
-        streams = block.attention(content, query, None, positions, *contexts, kernels=kernels)
+        weights = block.attention.attention_weights
+        streams = block.attention(content, query, None, positions, *contexts, weights=weights, kernels=kernels)
         for probabilities, attended in zip((maps.content, maps.query), streams, strict=True):
-            weights = block.attention.attention_weights
             values = np.einsum("bkd,dnh->bnkh", content, weights.value)
             expected = np.einsum("bnqk,bnkh,dnh->bqd", probabilities[layer], values, weights.output)
             np.testing.assert_allclose(attended, expected, atol=1e-5)
-        content, query = block(content, query, None, positions, *contexts, kernels=kernels)
+        content, query = block(
+            content, query, None, positions, *contexts, weights=block.block_weights, kernels=kernels
+        )
     np.testing.assert_allclose(query, outputs["query_output"], atol=1e-5)
 
 

@@ -85,7 +85,7 @@ class ReferenceKernels:
 
     def normalize_sum(self, a, b, norm):
         total = tf.cast(a + b, tf.float32)
-        mean, variance = tf.nn.moments(total, axes=-1, keepdims=True)
+        mean, variance = tf.nn.moments(total, axes=[-1], keepdims=True)
         normalized = tf.nn.batch_normalization(
             total, mean, variance, norm.beta, norm.gamma, variance_epsilon=LAYER_NORM_EPSILON
         )
