@@ -35,7 +35,9 @@ def test_probabilities_times_values_are_the_attention_of_each_layer(encoder):
     for layer, block in enumerate(encoder.blocks):
         content = contents[layer]
         weights = block.attention.attention_weights
-        streams = block.attention(content, query, None, positions, *contexts, weights=weights, kernels=kernels)
+        streams = block.attention(
+            content, query, None, positions, *contexts, weights=weights, kernels=kernels
+        )
         for probabilities, attended in zip((maps.content, maps.query), streams, strict=True):
             values = np.einsum("bkd,dnh->bnkh", content, weights.value)
             expected = np.einsum("bnqk,bnkh,dnh->bqd", probabilities[layer], values, weights.output)

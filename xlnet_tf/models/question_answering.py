@@ -7,7 +7,7 @@ import tensorflow as tf
 import tf_keras
 from typing_extensions import Self
 
-from xlnet_tf.layers.base import LAYER_NORM_EPSILON, normal
+from xlnet_tf.layers.base import layer_norm, normal
 from xlnet_tf.layers.kernels import current
 from xlnet_tf.layers.masks import MASKED_SCORE
 from xlnet_tf.layers.summary import last_position
@@ -54,7 +54,7 @@ class XLNetQuestionAnswering(XLNetHead):
         d_model, stddev = encoder.config.d_model, encoder.initializer_range
         self.start_logits = logits_layer(1, encoder)
         self.end_hidden = _DenseOfPair(d_model, stddev, name="hidden")
-        self.end_norm = tf_keras.layers.LayerNormalization(epsilon=LAYER_NORM_EPSILON, name="norm")
+        self.end_norm = layer_norm("norm")
         self.end_logits = logits_layer(1, encoder)
         self.answerable_hidden = _DenseOfPair(d_model, stddev, name="hidden")
         self.answerable_logits = logits_layer(1, encoder, use_bias=False)

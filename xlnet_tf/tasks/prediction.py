@@ -31,7 +31,7 @@ from xlnet_tf.tasks.finetuning import FinetuningTask
 from xlnet_tf.tasks.pieces import Pieces, weights_fingerprint
 from xlnet_tf.tasks.scoring import in_order, without_numbers
 from xlnet_tf.training.config import check_types, override
-from xlnet_tf.training.runtime import has_remote_hosts
+from xlnet_tf.training.runtime import has_remote_hosts, weights_in_compute_type
 from xlnet_tf.training.trainer import all_rows
 
 _STEPS_KEPT = 100  # steps of predictions in a piece
@@ -178,7 +178,8 @@ class Predictor:
             )
         run.task.validation_set.check_files(checksums=True)
         self._task, self._strategy, self._batch_size, self._on_step = run.task, strategy, batch_size, on_step
-        with strategy.scope():
+        self._policy = tf_keras.mixed_precision.global_policy().name
+        with strategy.scope(), weights_in_compute_type():
             self.model: tf_keras.Model = run.task.build_model()
             self._length_multiple = device.length_multiple()
 
@@ -256,5 +257,5 @@ class Predictor:
             "shards": self._task.validation_set.fields()["shards"],
             "batch_size": self._batch_size,
             "multiple": self._length_multiple,
-            "dtype": self.model.dtype_policy.name,
+            "dtype": self._policy,
         }

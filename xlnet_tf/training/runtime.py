@@ -42,6 +42,17 @@ def number_type(dtype: str) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def weights_in_compute_type() -> Iterator[None]:
+    """Has layers created inside the block hold their weights as they compute with them: for predictions.
+
+    The answers are the same to the bit, and no step casts the weights again.
+    """
+    with policy_restored():
+        tf_keras.mixed_precision.set_global_policy(tf_keras.mixed_precision.global_policy().compute_dtype)
+        yield
+
+
 def _set_policy(dtype: str):
     if dtype not in POLICIES:
         raise UserError(f"dtype is {dtype!r}: expected one of {', '.join(POLICIES)}")
