@@ -106,7 +106,8 @@ def test_a_calibrated_export_has_the_likeliest_probabilities_and_the_same_labels
     names = [label.decode() for label in plain["labels"][0]]
     targets = np.array(labels)[:, None] == np.array(names)
     logits = np.log(plain["probabilities"].astype(np.float64))
-    [temperature] = calibration.fit_temperature(logits, targets, exclusive=True)
+    probabilities = calibration.Probabilities(np.exp(logits), targets, names, True, logits)
+    [temperature] = calibration.temperatures(probabilities)
     expected = scipy.special.softmax(logits / temperature, axis=1)
     np.testing.assert_allclose(calibrated["probabilities"], expected, atol=1e-4)
     numbers = targets.argmax(axis=1)

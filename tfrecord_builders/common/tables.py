@@ -10,7 +10,8 @@ import dataclasses
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from etils import epath
 
@@ -168,8 +169,8 @@ def read_table(path: epath.PathLike, table: TableFormat, skip: Skip | None = Non
     numbered = decoded_lines(path, table.encoding)
     if table.kind in DELIMITERS:
         return _read_fields(path, numbered, table, skip)
-    readers = {"jsonl": _read_json_lines, "at": _read_at_lines, "fasttext": _read_fasttext_lines}
-    return readers[table.kind](path, ((number, line) for number, line in numbered if line.strip()))
+    rows = {"jsonl": lambda line: row_values(parse_row(line)), "at": _at_row, "fasttext": fasttext_row}
+    return _read_lines(path, ((number, line) for number, line in numbered if line.strip()), rows[table.kind])
 
 
 def decoded_lines(path: epath.PathLike, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
@@ -255,30 +256,23 @@ def _ragged_row(what: str, names: Sequence[str], dialect: Dialect) -> UserError:
     )
 
 
-def _read_json_lines(path: epath.Path, numbered: Iterator[tuple[int, str]]) -> Iterator[LabelledRow]:
+def _read_lines(
+    path: epath.Path, numbered: Iterable[tuple[int, str]], parse: Callable[[str], dict[str, Any]]
+) -> Iterator[LabelledRow]:
     file = str(path)
     for number, line in numbered:
         try:
-            values = parse_row(line)
+            values = parse(line)
         except BadRow as error:
             raise UserError(f"{path}:{number}: {error}") from None
-        yield LabelledRow(row_values(values), file, number)
+        yield LabelledRow(values, file, number)
 
 
-def _read_at_lines(path: epath.Path, numbered: Iterator[tuple[int, str]]) -> Iterator[LabelledRow]:
-    for number, line in numbered:
-        text, at, label = line.rpartition("@")
-        if not at:
-            raise UserError(f"{path}:{number}: no @ in the line, expected text@label")
-        yield LabelledRow({"text": text, "label": label.strip()}, str(path), number)
-
-
-def _read_fasttext_lines(path: epath.Path, numbered: Iterator[tuple[int, str]]) -> Iterator[LabelledRow]:
-    for number, line in numbered:
-        try:
-            yield LabelledRow(fasttext_row(line), str(path), number)
-        except BadRow as error:
-            raise UserError(f"{path}:{number}: {error}") from None
+def _at_row(line: str) -> dict[str, Any]:
+    text, at, label = line.rpartition("@")
+    if not at:
+        raise BadRow("no @ in the line, expected text@label")
+    return {"text": text, "label": label.strip()}
 
 
 def _read_json_list(path: epath.Path) -> Iterator[LabelledRow]:

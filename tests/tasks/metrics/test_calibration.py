@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks.metrics import calibration
-from xlnet_tf.tasks.metrics.calibration import Probabilities, fit_temperature
+from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.metrics.thresholds import threshold_between
 
 LABELS = ["a", "b", "c"]
@@ -30,9 +30,13 @@ def drawn(seed, exclusive, number=200, scale=2.0, truth=1.0):
     return logits, targets
 
 
-def probabilities(logits, targets, exclusive):
+def probabilities(logits, targets, exclusive, labels=LABELS):
     values = scipy.special.softmax(logits, axis=1) if exclusive else scipy.special.expit(logits)
-    return Probabilities(values, targets, LABELS, exclusive)
+    return Probabilities(values, targets, labels, exclusive, logits)
+
+
+def fit_temperature(*outputs, **options):
+    return calibration.temperatures(probabilities(*outputs, **options))
 
 
 def ece_by_definition(confidences, hits, bins=15):
@@ -93,7 +97,7 @@ def test_no_temperature_is_best_of_perfect_or_useless_logits():
         np.array([[1.0, 0.5], [-1.0, -0.5], [1.0, -0.5]]),
         np.array([[1, 1], [0, 0], [1, 0]], bool),
     )
-    with pytest.raises(UserError, match="label number 0: all predicted right, .*; label number 1: all pred"):
+    with pytest.raises(UserError, match="label a: all predicted right, .*; label b: all pred"):
         fit_temperature(several, labels, exclusive=False)
 
 
