@@ -63,27 +63,22 @@ def default_model_dir(train: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class TableFormat:
-    """The format of a table.
+    """The format of a table."""
 
-    Attributes:
-        kind: csv; tsv; jsonl (an object a line); json (a list of objects, such as Label Studio's exports); at
-            (`text@label` lines, the last @ counts: columns text and label); fasttext (lines that begin with
-            `__label__NAME`, the same columns); folders (one folder of .txt files for each label: columns id,
-            text and label); parquet; arrow; named (a data set by its name).
-        header: csv and tsv: whether the first line names the columns; if not, their names are "0", "1", ...
-        delimiter: csv and tsv: between columns; "": a tab in tsv, in csv detected from the header.
-        quoting: csv and tsv: whether double quotes around a field enclose delimiters and line breaks.
-        replaced: csv and tsv: (written, meant) replacements in fields, one after another.
-        folders: which folders to read; empty: all.
-    """
-
+    # csv; tsv; jsonl (an object a line); json (a list of objects, such as Label Studio's exports); at
+    # (`text@label` lines, the last @ counts: columns text and label); fasttext (lines that begin with
+    # `__label__NAME`, the same columns); folders (one folder of .txt files for each label: columns id, text
+    # and label); parquet; arrow; named (a data set by its name)
     kind: str
+    # csv and tsv: whether the first line names the columns; if not, their names are "0", "1", ...
     header: bool = True
-    delimiter: str = ""
+    delimiter: str = ""  # csv and tsv: between columns; "": a tab in tsv, in csv detected from the header
+    # csv and tsv: whether double quotes around a field enclose delimiters and line breaks
     quoting: bool = False
     encoding: str = "utf-8"
+    # csv and tsv: (written, meant) replacements in fields, one after another
     replaced: tuple[tuple[str, str], ...] = ()
-    folders: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()  # which folders to read; empty: all
 
 
 def check_exists(source: str) -> None:
