@@ -96,11 +96,11 @@ TEXTS_AS_LABELS = "review,stars\n" + "".join(f"ka {n},x{n}\n" for n in range(40)
          " (query, passage, label): give --task=classification or --task=ranking"),
         ("review,stars\nka,\nto,\n", "",
          "CSV has no label in column 'stars': label some rows, or name another with --label"),
-        ("review\nka\n", "", "CSV has the columns review: which has the label? Say so with --label_column"),
+        ("review\nka\n", "", "CSV has only the column 'review', expected one each for text and label: add"),
         (TEXTS_AS_LABELS, "",
          "CSV: 'stars' has 40 values in 40 rows, hardly classes: name another with --label_column"),
         (REVIEWS, "--task=regression", "CSV:2: the label is 'a', expected a number"),
-        ("", "--train=FOLDER/empty", "FOLDER/empty is a folder without tables and without folders"),
+        ("", "--train=FOLDER/empty", "FOLDER/empty has no Parquet or Arrow files and no folders: give"),
         ("", "--train=stanfordnlp/imdb", "stanfordnlp/imdb does not exist; a data set of the Hugging Face hub"
          " is hf://datasets/stanfordnlp/imdb/train"),
         ("", "--train=FOLDER/review.csv", "FOLDER/review.csv does not exist"),

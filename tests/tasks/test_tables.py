@@ -16,11 +16,7 @@ REVIEWS = "review,stars\nka,a\nto,b\n"
             {"columns": {"text": "txt"}},
             r'no column .txt., .*: name the right one with columns=\{"text',
         ),
-        (
-            "text,label,query,passage\nka,a,to,b\n",
-            {},
-            r'give task="classification" or task="ranking"$',
-        ),
+        ("text,label,query,passage\nka,a,to,b\n", {}, r'give task="classification" or task="ranking"$'),
         ("review,stars\nka,\nto,\n", {}, r'no label in .* or name another with columns=\{"label": "..."\}'),
         (REVIEWS, {"train": "data"}, "give it as --data of the command xlnet-tf finetune"),
         (REVIEWS, {"model_dir": "data/train"}, "choose another model_dir"),

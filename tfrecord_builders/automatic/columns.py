@@ -86,8 +86,7 @@ def find(source: str, columns: Sequence[str], task: str | None, given: Mapping[s
                 f"{source} has no column {column!r}, only {', '.join(columns)}: name the right one with "
                 f"--{role}_column"
             )
-    names = _tasks_named(task)
-    fits = list(filter(None, (_fit(name, columns, given) for name in names)))
+    fits = list(filter(None, (_fit(name, columns, given) for name in _tasks_named(task))))
     largest = [
         fit
         for fit in fits
@@ -139,12 +138,13 @@ def usual(role: str, columns: Sequence[str]) -> str:
 
 def _missing(source: str, columns: Sequence[str], task: str | None, given: Mapping[str, str]) -> str:
     """Says which columns must be named, for the task or for the one that texts most often are for."""
-    name = task or "classification"
-    needed = list(ROLES["classification" if name in KINDS else name].needed)
+    needed = list(ROLES["classification" if task is None or task in KINDS else task].needed)
+    if len(columns) == 1:
+        expected = f"expected one each for {' and '.join(needed)}: add what is missing"
+        return f"{source} has only the column {columns[0]!r}, {expected}"
     lacking = [role for role in needed if role not in given and not usual(role, columns)] or needed
-    flags = " and ".join(f"--{role}_column" for role in lacking)
     other = "" if task else f", or another task with --task ({', '.join(TASKS)})"
     return (
         f"{source} has the columns {', '.join(columns)}: which has the {' and which the '.join(lacking)}? "
-        f"Say so with {flags}{other}"
+        f"Say so with {' and '.join(f'--{role}_column' for role in lacking)}{other}"
     )

@@ -44,7 +44,7 @@ Skip = Callable[[str, str], None]  # hears of a row that is left out: reason and
 KINDS = ("csv", "tsv", "jsonl", "json", "at", "fasttext", "folders", *columnar.KINDS)
 NAMED = "named"
 SOURCES = (
-    "csv, tsv, jsonl or json, plain, .gz or .zst; Parquet, Arrow, or a folder of such files; "
+    "csv, tsv, jsonl or json, plain, .gz or .zst; Parquet, Arrow, or a folder of these two; "
     "hf://datasets/OWNER/NAME/SPLIT or tfds://NAME/SPLIT"
 )
 MAX_TEXT_BYTES = 1 << 26  # of a line, or of a file that is one text
@@ -201,8 +201,8 @@ def _undecodable(error: UnicodeDecodeError, encoding: str, location: str) -> Use
         return UserError(f"{location}: the file is compressed: {what}")
     data = error.object[error.start : error.end].hex(" ")
     return UserError(
-        f"{location}: byte {error.start + 1} ({data}) is not {encoding}: convert the file to utf-8, or "
-        "give its encoding (latin-1, gb18030, ...) to a builder that has the flag --encoding"
+        f"{location}: byte {error.start + 1} ({data}) is not {encoding}: save it as UTF-8, or give the "
+        "classification builder its encoding, such as --encoding=latin-1 or gb18030"
     )
 
 

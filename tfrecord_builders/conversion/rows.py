@@ -16,13 +16,7 @@ from xlnet_tf.records.spec import BACKWARD, FORWARD, MAX_SLICES, stream_id
 from xlnet_tf.text.special_tokens import EOD_ID, UNK_ID
 
 # Statistics of a shard about its text, which records do not contain.
-_UNKNOWN_TEXT = (
-    "sentences",
-    "characters",
-    "bytes",
-    "short_documents",
-    "short_document_tokens",
-)
+_UNKNOWN_TEXT = ("sentences", "characters", "bytes", "short_documents", "short_document_tokens")
 
 
 class RowWriter:

@@ -38,6 +38,7 @@ OTHER_NAMES = {
     "max_save": "max_to_keep",
     "max_seq_length": "seq_len",
     "max_steps": "train_steps",
+    "model": "init_checkpoint model_dir",
     "model_config_path": "init_checkpoint",
     "model_name_or_path": "init_checkpoint model_dir",
     "num_core_per_host": "num_gpus",

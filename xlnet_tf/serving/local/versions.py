@@ -167,13 +167,7 @@ class Version:
 class Models:
     """All models of a server."""
 
-    def __init__(
-        self,
-        configs: Sequence[ModelConfig],
-        *,
-        together: bool = True,
-        max_batch: int = MAX_BATCH,
-    ):
+    def __init__(self, configs: Sequence[ModelConfig], *, together: bool = True, max_batch: int = MAX_BATCH):
         self.configs = {config.name: config for config in configs}
         self._together, self._max_batch = together, max_batch
         self._versions: dict[str, dict[int, Version]] = {name: {} for name in self.configs}
