@@ -40,19 +40,12 @@ Variable = tuple[str, str, str | None, str | None]
 
 
 class Sizes(NamedTuple):
-    """Sizes of examples without content.
+    """Sizes of examples without content."""
 
-    Attributes:
-        seq_len: T, tokens of a sequence.
-        num_labels: classes of a text, or tags of a word.
-        sequences: options of a question, or candidates of a query.
-        segment_len: tokens of the segments in which texts are read; 0: at once.
-    """
-
-    seq_len: int
-    num_labels: int
-    sequences: int
-    segment_len: int = 0
+    seq_len: int  # T, tokens of a sequence
+    num_labels: int  # classes of a text, or tags of a word
+    sequences: int  # options of a question, or candidates of a query
+    segment_len: int = 0  # tokens of the segments in which texts are read; 0: at once
 
 
 @dataclasses.dataclass(frozen=True)

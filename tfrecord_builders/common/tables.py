@@ -10,7 +10,8 @@ import dataclasses
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from etils import epath
 
@@ -62,27 +63,22 @@ def default_model_dir(train: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class TableFormat:
-    """The format of a table.
+    """The format of a table."""
 
-    Attributes:
-        kind: csv; tsv; jsonl (an object a line); json (a list of objects, such as Label Studio's exports); at
-            (`text@label` lines, the last @ counts: columns text and label); fasttext (lines that begin with
-            `__label__NAME`, the same columns); folders (one folder of .txt files for each label: columns id,
-            text and label); parquet; arrow; named (a data set by its name).
-        header: csv and tsv: whether the first line names the columns; if not, their names are "0", "1", ...
-        delimiter: csv and tsv: between columns; "": a tab in tsv, in csv detected from the header.
-        quoting: csv and tsv: whether double quotes around a field enclose delimiters and line breaks.
-        replaced: csv and tsv: (written, meant) replacements in fields, one after another.
-        folders: which folders to read; empty: all.
-    """
-
+    # csv; tsv; jsonl (an object a line); json (a list of objects, such as Label Studio's exports); at
+    # (`text@label` lines, the last @ counts: columns text and label); fasttext (lines that begin with
+    # `__label__NAME`, the same columns); folders (one folder of .txt files for each label: columns id, text
+    # and label); parquet; arrow; named (a data set by its name)
     kind: str
+    # csv and tsv: whether the first line names the columns; if not, their names are "0", "1", ...
     header: bool = True
-    delimiter: str = ""
+    delimiter: str = ""  # csv and tsv: between columns; "": a tab in tsv, in csv detected from the header
+    # csv and tsv: whether double quotes around a field enclose delimiters and line breaks
     quoting: bool = False
     encoding: str = "utf-8"
+    # csv and tsv: (written, meant) replacements in fields, one after another
     replaced: tuple[tuple[str, str], ...] = ()
-    folders: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()  # which folders to read; empty: all
 
 
 def check_exists(source: str) -> None:
@@ -168,8 +164,8 @@ def read_table(path: epath.PathLike, table: TableFormat, skip: Skip | None = Non
     numbered = decoded_lines(path, table.encoding)
     if table.kind in DELIMITERS:
         return _read_fields(path, numbered, table, skip)
-    readers = {"jsonl": _read_json_lines, "at": _read_at_lines, "fasttext": _read_fasttext_lines}
-    return readers[table.kind](path, ((number, line) for number, line in numbered if line.strip()))
+    rows = {"jsonl": lambda line: row_values(parse_row(line)), "at": _at_row, "fasttext": fasttext_row}
+    return _read_lines(path, ((number, line) for number, line in numbered if line.strip()), rows[table.kind])
 
 
 def decoded_lines(path: epath.PathLike, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
@@ -255,30 +251,23 @@ def _ragged_row(what: str, names: Sequence[str], dialect: Dialect) -> UserError:
     )
 
 
-def _read_json_lines(path: epath.Path, numbered: Iterator[tuple[int, str]]) -> Iterator[LabelledRow]:
+def _read_lines(
+    path: epath.Path, numbered: Iterable[tuple[int, str]], parse: Callable[[str], dict[str, Any]]
+) -> Iterator[LabelledRow]:
     file = str(path)
     for number, line in numbered:
         try:
-            values = parse_row(line)
+            values = parse(line)
         except BadRow as error:
             raise UserError(f"{path}:{number}: {error}") from None
-        yield LabelledRow(row_values(values), file, number)
+        yield LabelledRow(values, file, number)
 
 
-def _read_at_lines(path: epath.Path, numbered: Iterator[tuple[int, str]]) -> Iterator[LabelledRow]:
-    for number, line in numbered:
-        text, at, label = line.rpartition("@")
-        if not at:
-            raise UserError(f"{path}:{number}: no @ in the line, expected text@label")
-        yield LabelledRow({"text": text, "label": label.strip()}, str(path), number)
-
-
-def _read_fasttext_lines(path: epath.Path, numbered: Iterator[tuple[int, str]]) -> Iterator[LabelledRow]:
-    for number, line in numbered:
-        try:
-            yield LabelledRow(fasttext_row(line), str(path), number)
-        except BadRow as error:
-            raise UserError(f"{path}:{number}: {error}") from None
+def _at_row(line: str) -> dict[str, Any]:
+    text, at, label = line.rpartition("@")
+    if not at:
+        raise BadRow("no @ in the line, expected text@label")
+    return {"text": text, "label": label.strip()}
 
 
 def _read_json_list(path: epath.Path) -> Iterator[LabelledRow]:

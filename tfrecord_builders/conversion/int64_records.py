@@ -54,18 +54,15 @@ class ExternalFile:
 
 @dataclasses.dataclass(frozen=True)
 class ExternalSet:
-    """Files with the same settings.
-
-    Attributes:
-        num_predict: tokens picked in every record; None: their number varies, or none are picked yet.
-        alpha, beta: about beta of each alpha tokens were picked.
-    """
+    """Files with the same settings."""
 
     files: tuple[ExternalFile, ...]
     seq_len: int
     reuse_len: int
     lower: bool
+    # Tokens picked in every record; None: their number varies, or none are picked yet
     num_predict: int | None
+    # alpha, beta: about beta of each alpha tokens were picked
     alpha: int
     beta: int
     split: str

@@ -174,17 +174,11 @@ def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, 
 
 
 class Draws(NamedTuple):
-    """How candidates are drawn for training.
+    """How candidates are drawn for training."""
 
-    Attributes:
-        candidates: K of a record.
-        relevant_from: smallest relevance that counts as relevant.
-        num_passes: records for each relevant passage.
-    """
-
-    candidates: int
-    relevant_from: int
-    num_passes: int
+    candidates: int  # K of a record
+    relevant_from: int  # smallest relevance that counts as relevant
+    num_passes: int  # records for each relevant passage
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

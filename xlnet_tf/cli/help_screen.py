@@ -21,13 +21,10 @@ class HelpScreen:
     """What --help shows first; --help=all adds the other flags, under `advanced`.
 
     A command's main module has it as HELP_SCREEN; else it follows from the groups of the command's options.
-
-    Attributes:
-        groups: names of flags by group, in the order in which they are shown.
-        values: from the parsed flags to the values that others will have, in words.
     """
 
-    groups: Mapping[str, Sequence[str]]
+    groups: Mapping[str, Sequence[str]]  # names of flags by group, in the order in which they are shown
+    # From the parsed flags to the values that others will have, in words
     values: Callable[[flags.FlagValues], Mapping[str, str]] = _no_values
 
     @classmethod

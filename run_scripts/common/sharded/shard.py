@@ -35,18 +35,13 @@ Inputs = Mapping[str, str | Sequence[str]]
 
 
 class Answerer(NamedTuple):
-    """A loaded model.
+    """A loaded model."""
 
-    Attributes:
-        read: from a row's columns to the model's inputs; raises UserError if they are wrong.
-        answer: from a batch to an answer for each.
-        inputs: names of columns that an answer may repeat.
-    """
-
+    # From a row's columns to the model's inputs; raises UserError if they are wrong
     read: Callable[[Mapping[str, Any]], Inputs]
-    answer: Callable[[Sequence[Inputs]], Sequence[Mapping[str, Any]]]
+    answer: Callable[[Sequence[Inputs]], Sequence[Mapping[str, Any]]]  # from a batch to an answer for each
     outputs: formats.Outputs
-    inputs: Collection[str] = ()
+    inputs: Collection[str] = ()  # names of columns that an answer may repeat
 
 
 class RowModel(Protocol):

@@ -19,17 +19,11 @@ CUT = 10
 
 
 class Judged(NamedTuple):
-    """The candidates of one query.
+    """The candidates of one query."""
 
-    Attributes:
-        scores: float [n]; higher is better.
-        relevance: int [n], 0 for irrelevant, larger for more relevant.
-        missing: relevance of relevant passages that are not candidates.
-    """
-
-    scores: np.ndarray
-    relevance: np.ndarray
-    missing: Sequence[int] = ()
+    scores: np.ndarray  # float [n]; higher is better
+    relevance: np.ndarray  # int [n], 0 for irrelevant, larger for more relevant
+    missing: Sequence[int] = ()  # relevance of relevant passages that are not candidates
 
 
 class _Tie(NamedTuple):
