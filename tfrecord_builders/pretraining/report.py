@@ -138,7 +138,8 @@ def _size_warnings(manifest: Manifest, statistics: Mapping[str, Any]) -> Iterato
             f"({_counts(statistics['tokens_dropped'])}): each job drops what fills no segment at "
             f"its end. Use a larger --slice_mb (now {manifest.slice_bytes / 1e6:g})"
         )
-    if (streams := manifest.num_streams) < FEW_STREAMS:
+    # Rows of an evaluation may be empty.
+    if (streams := manifest.num_streams) < FEW_STREAMS and manifest.documents.get("side") != "dev":
         yield (
             f"only {streams} streams: rows of a batch are streams, so a batch can have {streams} rows at "
             f"most. A smaller --stream_segments (now {manifest.stream_segments}) makes more of them, and so "
