@@ -31,7 +31,6 @@ _BATCH_ROWS = 256
 
 
 def is_name(source: str | os.PathLike) -> bool:
-    """Returns whether this is the name of a data set."""
     return os.fspath(source).startswith((HUB, PREPARED))
 
 

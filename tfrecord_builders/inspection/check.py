@@ -24,14 +24,11 @@ SHOWN = 3  # failures of each kind that are shown
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """One position where an invariant does not hold.
-
-    `record` is its number in the file, which begins at `byte`; None: the failure is that of the whole file.
-    """
+    """One position where an invariant does not hold."""
 
     file: str
-    record: int | None
-    byte: int | None
+    record: int | None  # its number in the file; None: the failure is that of the whole file
+    byte: int | None  # where it begins
     found: str
     expected: str
 

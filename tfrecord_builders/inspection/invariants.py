@@ -34,14 +34,11 @@ _NEVER = (PAD_ID, MASK_ID)  # SEP and CLS have their positions; <s> and </s> are
 
 @dataclasses.dataclass(frozen=True)
 class Broken:
-    """An invariant and the records of a shard, by number, that break it.
-
-    `explain` returns what was found in a record and what was expected.
-    """
+    """An invariant and the records of a shard, by number, that break it."""
 
     invariant: str
     records: np.ndarray
-    explain: Callable[[int], tuple[str, str]]
+    explain: Callable[[int], tuple[str, str]]  # what was found in a record, and what was expected
 
 
 def broken_records(

@@ -135,7 +135,6 @@ def _read_rows(path: epath.PathLike, columns: SquadColumns) -> SquadFile:
 
 
 def _row_answers(row: LabelledRow, column: str) -> list[SquadAnswer] | None:
-    """Returns the answers of a row; None if they are not known."""
     if column not in row or not (value := row[column]) and isinstance(value, str):
         return None
     location = f"{row.location}: {column}"

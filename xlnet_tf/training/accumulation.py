@@ -14,13 +14,9 @@ def accumulate(
 ) -> tuple:
     """Calls a step with each micro-batch, in a loop of the graph; sums the results and joins the memories.
 
-    Args:
-        step: (features of a micro-batch, its index) -> (*results, next memory).
-        features: name -> [B, ...], or [L, B, ...] of the memory.
-        zeros: zeros in the results' structure, shapes and types.
-
-    Returns:
-        (*results, next memory): the sums, and () or ([L, B, M, D], [B, M]).
+    The step takes features of a micro-batch and its index, and returns (*results, next memory); so does this,
+    with the sums, and () or ([L, B, M, D], [B, M]). `features` are [B, ...], or [L, B, ...] of the memory;
+    `zeros` have the results' structure, shapes and types.
     """
     features = {name: _split(value, micro_batches, rows_axis(name)) for name, value in features.items()}
     memories = tuple(

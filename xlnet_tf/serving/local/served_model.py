@@ -23,7 +23,6 @@ class RequestError(Exception):
 
 
 def invalid(message: str) -> RequestError:
-    """Returns the error for an invalid request."""
     return RequestError("INVALID_ARGUMENT", message)
 
 

@@ -26,11 +26,7 @@ _NONE = np.zeros(0, np.int32)
 
 
 class LanguageModelAnswering:
-    """See LanguageModelModule, whose options and answers it has.
-
-    Args:
-        engine: computes the numbers.
-    """
+    """See LanguageModelModule, whose options and answers it has; the engine computes the numbers."""
 
     def __init__(
         self,

@@ -18,8 +18,6 @@ WINDOWS_AT_ONCE = 16
 
 
 class EntityAnswers(TextAnswers):
-    """The entities of a text."""
-
     OF_EXAMPLES = ("stride",)
 
     def __init__(
