@@ -35,9 +35,9 @@ FLOORS = (
 
 # Lines of Python in each folder, at most: a budget whose sum only gets smaller.
 MOST_IN_ALL = {
-    "xlnet_tf": 38_068,
-    "tfrecord_builders": 12_445,
-    "run_scripts": 6_548,
+    "xlnet_tf": 38_010,
+    "tfrecord_builders": 12_394,
+    "run_scripts": 6_533,
     "benchmarks": 3_368,
     "examples": 995,
     "tests": 49_811,

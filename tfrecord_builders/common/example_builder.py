@@ -261,6 +261,5 @@ def run(options: type[Options], build: Callable[[Options, bool], Mapping[str, Ex
     define_flags(options)
     command_line.require_one_of(*SPLITS)
     errors.run(
-        lambda _: print(example_report.summary(build(from_flags(options), True))),
-        after_ctrl_c=BUILDS_ANEW,
+        lambda _: print(example_report.summary(build(from_flags(options), True))), after_ctrl_c=BUILDS_ANEW
     )

@@ -124,11 +124,7 @@ def _check_manifest(manifest: Manifest, by_index: dict[int, list[Shard]], report
         report.add(invariant, [Failure.of_file("manifest.json", found, expected)])
 
     if sorted(by_index) != list(range(len(by_index))):
-        add(
-            "corpus shards",
-            f"numbers up to {max(by_index)}",
-            f"all numbers below {len(by_index)}",
-        )
+        add("corpus shards", f"numbers up to {max(by_index)}", f"all numbers below {len(by_index)}")
     passes = list(range(manifest.num_passes))
     for index, shards in by_index.items():
         if (numbers := sorted(shard.pass_index for shard in shards)) != passes:

@@ -10,13 +10,7 @@ import numpy as np
 
 from tfrecord_builders.common.example_builder import Example, ExampleOptions, Split, build_sets, hold_out
 from tfrecord_builders.common.tables import SOURCES
-from tfrecord_builders.squad.data import (
-    SquadColumns,
-    SquadPassage,
-    SquadQuestion,
-    locate,
-    read_squad,
-)
+from tfrecord_builders.squad.data import SquadColumns, SquadPassage, SquadQuestion, locate, read_squad
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option

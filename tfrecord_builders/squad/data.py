@@ -9,12 +9,7 @@ from etils import epath
 
 from tfrecord_builders.common.rows import LabelledRow, half_character, whole_number, zero_or_one
 from tfrecord_builders.common.streams import Stream, unpacked_name
-from tfrecord_builders.common.tables import (
-    existing_file,
-    infer_format,
-    is_columnar,
-    read_table,
-)
+from tfrecord_builders.common.tables import existing_file, infer_format, is_columnar, read_table
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 

@@ -196,10 +196,7 @@ def _held_out(train: _Input, fraction: float, whole_documents: bool) -> dict[str
         documents.setdefault(names[-1], []).append(text)
     source = ",".join(train.files)
     _, held = hold_out(
-        [*documents],
-        lambda name: "\n".join(documents[name] if whole_documents else [name]),
-        fraction,
-        source,
+        [*documents], lambda name: "\n".join(documents[name] if whole_documents else [name]), fraction, source
     )
     mask = np.isin(names, held)
     return {"train": dataclasses.replace(train, mask=~mask), "dev": dataclasses.replace(train, mask=mask)}

@@ -99,8 +99,7 @@ class Run:
         model.override(source.config.to_dict())
         if options.get("pool_padding"):
             logging.warning(
-                "%s pools padding (pool_padding); answers leave it out, as for single texts",
-                model_dir,
+                "%s pools padding (pool_padding); answers leave it out, as for single texts", model_dir
             )
         serving = card.serving
         changes = {name: serving[name] for name in ("n_best", "max_answer_len") if name in serving}

@@ -33,10 +33,7 @@ def accumulate(
         return index + 1, totals, memories
 
     _, totals, memories = tf.while_loop(
-        lambda index, *_: index < micro_batches,
-        body,
-        (0, zeros, memories),
-        maximum_iterations=micro_batches,
+        lambda index, *_: index < micro_batches, body, (0, zeros, memories), maximum_iterations=micro_batches
     )
     return *totals, tuple(_join(array.stack(), rows_axis(name)) for array, name in zip(memories, MEMORY))
 

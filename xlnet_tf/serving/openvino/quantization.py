@@ -58,10 +58,7 @@ def quantize(model: Any, batches: list[Rows]) -> Any:
     """
     nncf = import_nncf()
     quantized = nncf.quantize(
-        model,
-        nncf.Dataset(batches),
-        model_type=nncf.ModelType.TRANSFORMER,
-        subset_size=len(batches),
+        model, nncf.Dataset(batches), model_type=nncf.ModelType.TRANSFORMER, subset_size=len(batches)
     )
     to_bfloat16(quantized)
     return quantized

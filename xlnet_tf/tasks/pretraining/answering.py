@@ -74,8 +74,7 @@ class LanguageModelAnswering:
         return {
             SERVING_DEFAULT: Kinds(text, {**vectors, **counted}),
             "embed": Kinds(
-                text,
-                {**vectors, "tokens": (np.float32, -1, width), "pieces": (bytes, -1), **counted},
+                text, {**vectors, "tokens": (np.float32, -1, width), "pieces": (bytes, -1), **counted}
             ),
             "score": Kinds(
                 {"text": _TEXT, "context": _TEXT, "order": _TEXT, "seed": _NUMBER},

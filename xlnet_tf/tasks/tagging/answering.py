@@ -21,11 +21,7 @@ class EntityAnswers(TextAnswers):
     OF_EXAMPLES = ("stride",)
 
     def __init__(
-        self,
-        *served: Any,
-        stride: int | None = None,
-        temperature: Sequence[float] | None = None,
-        **options,
+        self, *served: Any, stride: int | None = None, temperature: Sequence[float] | None = None, **options
     ):
         super().__init__(*served, **options)
         self.temperature = check_temperature(temperature, 1)
