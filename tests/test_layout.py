@@ -36,7 +36,7 @@ FLOORS = (
 # Lines of Python in each folder, at most: a budget whose sum only gets smaller.
 MOST_IN_ALL = {
     "xlnet_tf": 38_010,
-    "tfrecord_builders": 12_394,
+    "tfrecord_builders": 12_333,
     "run_scripts": 6_533,
     "benchmarks": 3_368,
     "examples": 995,
