@@ -128,10 +128,7 @@ def describe(running) -> str:
     if available:
         name, version = available[-1]
         lines += ["", "Ask it:", "", example(running.rest, name, version.model)]
-    lines += [
-        "",
-        "For development and small deployments; production belongs to TensorFlow Serving. Ctrl-C ends it.",
-    ]
+    lines += ["", "One process in Python, for development and small deployments. Ctrl-C ends it."]
     return "\n".join(lines)
 
 

@@ -9,6 +9,7 @@ from run_scripts.common.predicting.options import PredictOptions
 from tests.helpers.commands import run_command, run_in_fork
 from tfrecord_builders.common.tables import default_model_dir
 from xlnet_tf.errors import UserError
+from xlnet_tf.pages.next_steps import after_finetuning
 from xlnet_tf.tasks.suggestions import suggest
 
 TRAINING = ("--preset=micro", "--dtype=float32", "--epochs=6", "--learning_rate=1e-2")
@@ -119,11 +120,13 @@ def test_what_people_guess_is_answered_in_one_line(content, arguments, message, 
     assert "\n" not in str(error.value)
 
 
-def test_a_run_has_the_name_of_its_table():
+def test_a_run_has_the_name_of_its_table_and_its_next_command_a_text():
     tables = ["data/reviews.csv", "reviews.jsonl.gz", "films/"]
     tables.append("hf://datasets/stanfordnlp/imdb:plain@main/train[:10%]")
     expected = ["runs/reviews", "runs/reviews", "runs/films", "runs/imdb"]
     assert [*map(default_model_dir, tables)] == expected
+    predict = after_finetuning("run", "classification", {"text": "It's good"}, "")[0]
+    assert predict == 'xlnet-tf predict --model_dir=run --text="It\'s good"'
 
 
 def test_a_small_model_has_a_higher_rate_and_few_examples_more_epochs():

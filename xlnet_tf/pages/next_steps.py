@@ -20,7 +20,7 @@ def after_finetuning(model_dir: str, task: str, example: Mapping[str, Any], dev:
     }.get(task, {"text": _text(example)})
     if "text_pair" in example:
         inputs["text_pair"] = example["text_pair"]
-    asked = " ".join(f"--{name}={shlex.quote(short(text))}" for name, text in inputs.items())
+    asked = " ".join(f"--{name}={_quoted(short(text))}" for name, text in inputs.items())
     run, served, data = map(shlex.quote, (model_dir, f"{model_dir}-served", dev))
     return [
         f"xlnet-tf predict --model_dir={run} {asked}",
@@ -38,6 +38,11 @@ def after_pretraining(model_dir: str) -> list[str]:
         f'xlnet-tf generate --model_dir={run} --prompt="The"',
         f"xlnet-tf finetune --train=YOUR_TABLE.csv --init_checkpoint={run}",
     ]
+
+
+def _quoted(text: str) -> str:
+    """Returns a word for the shell; a text with apostrophes is in double quotes, if it can be."""
+    return f'"{text}"' if "'" in text and not {*text} & {*'"$`\\!'} else shlex.quote(text)
 
 
 def _text(example: Mapping[str, Any]) -> str:
