@@ -35,9 +35,9 @@ FLOORS = (
 
 # Lines of Python in each folder, at most: a budget whose sum only gets smaller.
 MOST_IN_ALL = {
-    "xlnet_tf": 38_242,
-    "tfrecord_builders": 12_486,
-    "run_scripts": 6_558,
+    "xlnet_tf": 38_024,
+    "tfrecord_builders": 12_334,
+    "run_scripts": 6_531,
     "benchmarks": 3_368,
     "examples": 995,
     "tests": 49_812,

@@ -72,13 +72,9 @@ def check_given(task: str | None, given: Mapping[str, str]) -> None:
 
 
 def find(source: str, columns: Sequence[str], task: str | None, given: Mapping[str, str]) -> Found:
-    """Returns the task of a table and its columns.
+    """Returns the task, one of TASKS if given, and the columns of a table, which messages call `source`.
 
-    Args:
-        source: the table, for messages.
-        columns: their names.
-        task: one of TASKS, if it is known.
-        given: the columns of roles, as flags name them.
+    `columns` are all that it has, `given` those of roles, as flags name them.
     """
     for role, column in given.items():
         if column not in columns:

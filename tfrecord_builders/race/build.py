@@ -83,13 +83,7 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
             len(questions),
             [Column("label", "int32", None)],
             {"num_choices": num_choices, "max_qa_len": options.max_qa_len, "answered": answered},
-            functools.partial(
-                _examples,
-                tokenizer=tokenizer,
-                seq_len=options.seq_len,
-                max_qa_len=options.max_qa_len,
-                num_choices=num_choices,
-            ),
+            functools.partial(_examples, options, tokenizer, num_choices),
             sequences=num_choices,
             skipped=skipped,
         )
@@ -120,15 +114,14 @@ def _check_answers(questions: Sequence[RaceQuestion]) -> None:
 
 
 def _examples(
+    options: RaceOptions,
+    tokenizer: XLNetTokenizer,
+    num_choices: int,
     questions: Iterable[RaceQuestion],
     writer: ExampleWriter,
-    *,
-    tokenizer: XLNetTokenizer,
-    seq_len: int,
-    max_qa_len: int,
-    num_choices: int,
 ) -> Iterator[Example]:
     """Yields columns and the side file's line of each question."""
+    seq_len, max_qa_len = options.seq_len, options.max_qa_len
     lengths = []
     for question, (context, *answers) in encoded(questions, _texts, tokenizer):
         longest = max(map(len, answers))

@@ -67,17 +67,14 @@ class Entity(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class AnnotatedText:
-    """A text with annotated entities, longest first if they begin together; None: not known.
-
-    Texts of one document follow one another and have the same `document`; `columns` names those of its row.
-    """
+    """A text with annotated entities."""
 
     id: str
-    document: str
+    document: str  # the same for texts of one document, which follow one another
     location: str
     text: str
-    entities: list[Entity] | None
-    columns: tuple[str, ...] = ()
+    entities: list[Entity] | None  # longest first if they begin together; None: not known
+    columns: tuple[str, ...] = ()  # names of those of its row
 
     def location_of(self, word: int) -> str:
         return self.location

@@ -31,11 +31,10 @@ class Coverage:
         stripped: Sequence[str] = (),
         new: Sequence[str] = (),
     ) -> "Coverage":
-        """Compares by names and shapes.
+        """Compares by names and shapes; None in an `expected` shape stands for any size.
 
-        Args:
-            expected: the model's; None in a shape stands for any size.
-            new: parts of the model (see names.head_scope), or single variables, that the checkpoint may lack.
+        `new` are parts of the model (see names.head_scope), or single variables, that the checkpoint may
+        lack.
         """
         new = {name for name in expected if not {name, names.head_scope(name)}.isdisjoint(new)}
         scopes = {names.head_scope(name) for name in expected}

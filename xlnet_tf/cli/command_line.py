@@ -166,10 +166,8 @@ def did_you_mean(
 ) -> str:
     """Returns the end of a message that suggests known names for an unknown one; "" without a suggestion.
 
-    Args:
-        known: names, with their form in the message.
-        others: names in other programs, each with ours, separated by blanks.
-        between: the separator of a name's parts.
+    `known` has the names with their form in the message, `others` those in other programs, each with ours,
+    separated by blanks; `between` separates a name's parts.
     """
     likely = [other for other in others.get(name, "").split() if other in known]
     likely = likely or sorted(other for other in known if name in other.split(between))

@@ -36,7 +36,6 @@ class HelpScreen:
         return cls(groups) if groups else None
 
     def sections(self, names: Sequence[str], everything: bool) -> dict[str, list[str]]:
-        """Returns which of the flags are in which section."""
         sections = {group: [name for name in flags if name in names] for group, flags in self.groups.items()}
         shown = {name for section in sections.values() for name in section}
         if everything:

@@ -65,13 +65,10 @@ Put = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, int], tf.Tensor]
 
 
 class DecodingStep:
-    """A step for all candidates.
+    """A step for all candidates; `positions` are each layer's, of a text of `length` positions.
 
     It reads the model's weights when it is created, not in the loop over steps, where casts and 8-bit weights
     then cost nothing: create it in the graph that uses it.
-
-    Args:
-        positions: each layer's, of a text of `length` positions.
     """
 
     def __init__(

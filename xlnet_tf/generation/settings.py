@@ -36,7 +36,6 @@ class Sampling(NamedTuple):
     top_p: Any
 
     def take(self, rows: np.ndarray) -> Self:
-        """Returns the settings of some rows."""
         return self._make(values[rows] for values in self)
 
 
@@ -99,7 +98,6 @@ def same_for_all(count: int, temperature: float, top_k: int, top_p: float, seed:
 
 
 def is_number(value: object) -> bool:
-    """Returns whether a setting is a number."""
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
 
 

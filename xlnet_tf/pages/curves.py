@@ -28,7 +28,6 @@ class Line:
         self._together = 1
 
     def add(self, step: float, value: float) -> None:
-        """Adds a value."""
         if not math.isfinite(value):
             return
         self._waiting.append((step, value))

@@ -8,12 +8,10 @@ _CHARACTERS = 60  # of a text in a command
 
 
 def after_finetuning(model_dir: str, task: str, example: Mapping[str, Any], dev: str) -> list[str]:
-    """Returns commands that use a fine-tuned run.
+    """Returns commands that use a fine-tuned run of a task of task_registry.
 
-    Args:
-        task: a name of task_registry.
-        example: a line of a set's examples.jsonl, whose texts the commands ask about.
-        dev: folder of the dev examples; "": none.
+    They ask about the texts of `example`, a line of a set's examples.jsonl; `dev` is the folder of the dev
+    examples, "" if there are none.
     """
     inputs = {
         "question_answering": {"question": example.get("question", "..."), "context": "..."},

@@ -52,8 +52,6 @@ _LOCATIONS_KEPT = 20  # locations kept per reason for skipping
 
 @dataclasses.dataclass(frozen=True)
 class ExampleLayout(Layout):
-    """The columns of one example."""
-
     columns: tuple[Column, ...]
 
 

@@ -129,9 +129,7 @@ class RecordSet:
     def load(cls, path: epath.PathLike) -> Self:
         """Reads and validates the manifest of a set, given its folder, a run trained on it, or the file.
 
-        Raises:
-            FileNotFoundError: there is no manifest; the build is unfinished.
-            UserError: it is not a manifest of this kind, or a field is wrong.
+        Raises FileNotFoundError without a manifest (the build is unfinished), and UserError for a wrong one.
         """
         given = epath.Path(path)
         path = given if given.name == FILE_NAME else given / FILE_NAME

@@ -20,15 +20,12 @@ from xlnet_tf.training.data import Batching, TaskData
 
 
 class ModelInputs(NamedTuple):
-    """How a task's model takes the columns of a set: those with a value for each token, or its position.
-
-    `training_names` are what the model calls columns in training alone; segment_len 0: texts at once.
-    """
+    """How a task's model takes the columns of a set: those with a value for each token, or its position."""
 
     token_columns: Sequence[str] = ()
     position_columns: Sequence[str] = ()
-    training_names: Mapping[str, str] = {}
-    segment_len: int = 0
+    training_names: Mapping[str, str] = {}  # what the model calls columns in training alone
+    segment_len: int = 0  # 0: texts at once
     min_length: int = 1
 
 

@@ -59,7 +59,6 @@ class PieceTable:
 
     @property
     def unknown_score(self) -> float:
-        """The score of an unknown character."""
         least = self.scores[self.types == _Piece.NORMAL].min()
         return float(np.float32(least) - np.float32(_UNKNOWN_PENALTY))
 

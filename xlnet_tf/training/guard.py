@@ -61,11 +61,9 @@ class Guard(tf.Module):
     ) -> tf.Tensor:
         """Returns whether to take a step, and counts; in replica context, with equal numbers on all replicas.
 
-        Args:
-            loss: float32 scalar, of the global batch.
-            gradient_norm: float32 scalar, of the gradient that would be applied, without loss_scale.
-            step: int64 scalar, steps before this one.
-            live: bool scalar; False: the step only compiles its graph and changes nothing.
+        The loss is that of the global batch, the norm that of the gradient that would be applied, without
+        loss_scale, and `step` the steps before this one. Unless `live`, the step only compiles its graph and
+        changes nothing.
         """
         finite_loss, finite = tf.math.is_finite(loss), tf.math.is_finite(gradient_norm)
         keep = finite_loss & finite & live

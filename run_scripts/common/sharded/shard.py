@@ -53,23 +53,19 @@ class RowModel(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class ShardJob:
-    """One shard's job: its rows, their model and format, and what is known of it.
-
-    `name` is what the shards' names begin with, `earlier` a finished run's note on the shard, `deaths` the
-    processes that it has killed; formats whose files must all have the same columns take the first row's.
-    """
+    """One shard's job: its rows, their model and format, and what is known of it."""
 
     corpus_shard: corpus.CorpusShard
-    name: str
+    name: str  # what the shards' names begin with
     num_shards: int
     folder: str
     model: RowModel
     batch_size: int
     threads: int
     output_format: str
-    columns: tuple[str, ...]
-    earlier: Mapping[str, Any] | None = None
-    deaths: int = 0
+    columns: tuple[str, ...]  # the first row's, for formats whose files must all have the same
+    earlier: Mapping[str, Any] | None = None  # a finished run's note on the shard
+    deaths: int = 0  # of processes that it has killed
 
     def after_death(self) -> "ShardJob":
         """Returns the job for the next process, which must find the row that kills it."""

@@ -137,15 +137,13 @@ class Answering(TextAnswers):
         }
 
     def signatures(self) -> dict[str, Kinds]:
-        """Returns the signatures that `run` answers."""
         inputs = {name: (bytes, *[-1] * (rank - 1)) for name, rank in self.input_ranks().items()}
         return {SERVING_DEFAULT: Kinds(inputs, self.output_kinds())}
 
     def run(self, name: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Answers rows, at least one, of a signature; texts come and go as bytes.
 
-        Raises:
-            UserError: a text is too long, or the rows cannot be answered together.
+        Raises UserError if a text is too long, or the rows cannot be answered together.
         """
         del name  # there is one
         return self.serve(**{name: _texts(name, values) for name, values in inputs.items()})
@@ -159,7 +157,6 @@ class Answering(TextAnswers):
         raise NotImplementedError
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Returns the ids of texts."""
         ids, lengths = self.tokenizer.encode_batch(texts)
         return np.split(ids, np.cumsum(lengths)[:-1]) if len(texts) else []
 

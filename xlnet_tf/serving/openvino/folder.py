@@ -74,7 +74,6 @@ class OpenVinoFolder:
 
     @property
     def card(self) -> ModelCard:
-        """The model card."""
         return ModelCard.read(self.path)
 
     @property
@@ -83,7 +82,6 @@ class OpenVinoFolder:
         return self.head.get("segment_len", 0)
 
     def load_tokenizer(self) -> XLNetTokenizer:
-        """Returns the tokenizer."""
         path = f"{self.path}/assets/{TOKENIZER_FILE}"
         if not epath.Path(path).exists():
             raise UserError(f"{self.path} has no assets/{TOKENIZER_FILE}: {_AGAIN}")
@@ -135,8 +133,7 @@ class OpenVinoFolder:
 def find_folder(path: str | os.PathLike) -> OpenVinoFolder | None:
     """Reads the newest version at a path, or one by itself; None if it is not a model for OpenVINO.
 
-    Raises:
-        UserError: the version is damaged, or of another runtime.
+    Raises UserError if the version is damaged, or of another runtime.
     """
     version = openvino_version(hub.locate(path).folder.rstrip("/"))
     return OpenVinoFolder.read(version) if version else None

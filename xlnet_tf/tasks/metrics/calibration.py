@@ -16,16 +16,13 @@ _FLAT = 1e-12  # a slope that is nothing but rounding
 
 
 class Probabilities(NamedTuple):
-    """The probabilities [N, C] that a model predicts for N examples, and the truth, bool.
-
-    `exclusive` is whether only one of C may come true; without logits no temperature can be served.
-    """
+    """The probabilities [N, C] that a model predicts for N examples, and the truth, bool."""
 
     values: np.ndarray
     targets: np.ndarray
     labels: Sequence[str]
-    exclusive: bool
-    logits: np.ndarray | None = None
+    exclusive: bool  # whether only one of C may come true
+    logits: np.ndarray | None = None  # without them no temperature can be served
 
 
 class Bin(NamedTuple):

@@ -21,13 +21,7 @@ from xlnet_tf.generation.settings import (
     writing_rules,
 )
 from xlnet_tf.serving.graph.exported_model import ExportableModel
-from xlnet_tf.serving.graph.inputs import (
-    check_rows,
-    empty_oversized_texts,
-    fault,
-    first_fault,
-    signature,
-)
+from xlnet_tf.serving.graph.inputs import check_rows, empty_oversized_texts, fault, first_fault, signature
 from xlnet_tf.serving.openvino.folder import LANGUAGE_MODEL_GRAPHS
 from xlnet_tf.text.graph.packing import last_pieces
 from xlnet_tf.text.special_tokens import PAD_ID

@@ -95,12 +95,7 @@ class _Reading(NamedTuple):
 
 
 class QuestionAnsweringAnswering(SpanAnswers, Answering):
-    """See QuestionAnsweringModule, whose options and answers it has.
-
-    Args:
-        start_top, end_top: of the model: how many first tokens, and last ones for each, its graph gives.
-        **options: those of SpanAnswers.set_options and of Answering.
-    """
+    """See QuestionAnsweringModule, whose options and answers it has; both tops are the graph's."""
 
     def __init__(self, graph: Graph, tokenizer: XLNetTokenizer, *, start_top: int, end_top: int, **options):
         self.start_top, self.end_top = start_top, end_top
