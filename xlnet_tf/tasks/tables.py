@@ -54,7 +54,7 @@ def _naming_arguments() -> Iterator[None]:
 
 def _path(table: str | os.PathLike) -> str:
     if not isinstance(table, str | os.PathLike):
-        raise UserError(f"the table is a {type(table).__name__}, expected a file: save its rows as csv or jsonl")
+        raise UserError(f"the table is a {type(table).__name__}, expected a file: save its rows as csv")
     return os.fspath(table)
 
 
