@@ -68,7 +68,7 @@ class Ability:
 def packages() -> list[Package]:
     """Returns the packages that the project and its extras ask for on this machine."""
     try:
-        return [*filter(None, map(_package, metadata.requires(PROJECT) or []))]
+        return [*dict.fromkeys(filter(None, map(_package, metadata.requires(PROJECT) or [])))]
     except metadata.PackageNotFoundError:
         return []
 

@@ -49,14 +49,12 @@ def _naming_arguments() -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        text = _FLAG.sub(argument, str(error)).replace("} and columns={", ", ")
-        raise type(error)(text) from error
+        raise type(error)(_FLAG.sub(argument, str(error)).replace("} and columns={", ", ")) from error
 
 
 def _path(table: str | os.PathLike) -> str:
     if not isinstance(table, str | os.PathLike):
-        kind = type(table).__name__
-        raise UserError(f"the table is a {kind}, expected a file: save its rows as csv, jsonl or Parquet")
+        raise UserError(f"the table is a {type(table).__name__}, expected a file: save its rows as csv")
     return os.fspath(table)
 
 
