@@ -15,17 +15,7 @@ from typing import Any
 
 from etils import epath
 
-from tfrecord_builders.common import columnar, named_sets
-from tfrecord_builders.common.delimited import (
-    DELIMITERS,
-    BadQuotes,
-    Dialect,
-    check_names,
-    delimiter_of,
-    lines,
-    ragged,
-    split_rows,
-)
+from tfrecord_builders.common import columnar, delimited, named_sets
 from tfrecord_builders.common.labelling_tools import FASTTEXT_LABEL, fasttext_row, label_studio_rows
 from tfrecord_builders.common.rows import (
     BadRow,
@@ -162,7 +152,7 @@ def read_table(path: epath.PathLike, table: TableFormat, skip: Skip | None = Non
     if table.kind == "json":
         return _read_json_list(path)
     numbered = decoded_lines(path, table.encoding)
-    if table.kind in DELIMITERS:
+    if table.kind in delimited.DELIMITERS:
         return _read_fields(path, numbered, table, skip)
     rows = {"jsonl": lambda line: row_values(parse_row(line)), "at": _at_row, "fasttext": fasttext_row}
     return _read_lines(path, ((number, line) for number, line in numbered if line.strip()), rows[table.kind])
@@ -174,7 +164,7 @@ def decoded_lines(path: epath.PathLike, encoding: str = "utf-8") -> Iterator[tup
     if "\n".encode(encoding) != b"\n":
         raise UserError(f"encoding {encoding} cannot be read line by line: convert {path} to utf-8")
     with Stream(path) as stream:
-        for number, line in enumerate(lines(stream, MAX_TEXT_BYTES), 1):
+        for number, line in enumerate(delimited.lines(stream, MAX_TEXT_BYTES), 1):
             if len(line) > MAX_TEXT_BYTES:
                 raise UserError(
                     f"{path}:{number}: a line of more than {MAX_TEXT_BYTES:,} bytes, expected a row"
@@ -215,19 +205,19 @@ def _read_fields(
         if line.strip():
             break
     header = ahead[-1][1] if ahead and table.header else ""
-    dialect = Dialect(table.delimiter or delimiter_of(header, table.kind), table.quoting)
+    dialect = delimited.Dialect(table.delimiter or delimited.delimiter_of(header, table.kind), table.quoting)
     names: Sequence[str] = ()
     file = str(path)  # which takes as long as reading a line
     try:
-        for number, fields in split_rows(itertools.chain(ahead, numbered), dialect):
+        for number, fields in delimited.split_rows(itertools.chain(ahead, numbered), dialect):
             if fields == [""] and len(names) != 1:
                 continue
             if not names:
                 names = fields if table.header else [str(index) for index in range(len(fields))]
-                check_names(names, f"{path}:{number}")
+                delimited.check_names(names, f"{path}:{number}")
                 if table.header:
                     continue
-            if reason := ragged(fields, names):
+            if reason := delimited.ragged(fields, names):
                 if skip is None:
                     raise _ragged_row(f"{path}:{number}: {reason}", names, dialect)
                 skip(reason, f"{path}:{number}")
@@ -235,14 +225,14 @@ def _read_fields(
             for written, meant in table.replaced:
                 fields = [field.replace(written, meant) for field in fields]
             yield LabelledRow(dict(zip(names, fields)), file, number)
-    except BadQuotes as error:
+    except delimited.BadQuotes as error:
         raise UserError(
             f"{path}:{error.first}: {error}; the delimiter is {dialect.delimiter!r}: repair it. "
             "The classification builder can take quotes as text (--noquoting), or another --delimiter"
         ) from None
 
 
-def _ragged_row(what: str, names: Sequence[str], dialect: Dialect) -> UserError:
+def _ragged_row(what: str, names: Sequence[str], dialect: delimited.Dialect) -> UserError:
     quotes, flag = ("enclose fields", "noquoting") if dialect.quoted else ("are text", "quoting")
     return UserError(
         f"{what} ({', '.join(names)}); the delimiter is {dialect.delimiter!r} and double quotes {quotes}. "

@@ -6,14 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from tfrecord_builders.common.example_builder import (
-    Example,
-    ExampleOptions,
-    Split,
-    build_sets,
-    encoded,
-    hold_out,
-)
+from tfrecord_builders.common import example_builder
+from tfrecord_builders.common.example_builder import Example, ExampleOptions, Split, build_sets, encoded
 from tfrecord_builders.common.tables import SOURCES
 from tfrecord_builders.race.questions import UNKNOWN, RaceColumns, RaceQuestion, read_questions
 from xlnet_tf.errors import UserError
@@ -65,7 +59,7 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
     if options.dev_fraction:
         questions, skipped = inputs["train"]
         source = ",".join(options.train)
-        train, dev = hold_out(
+        train, dev = example_builder.hold_out(
             questions, lambda each: each.context or each.question, options.dev_fraction, source
         )
         inputs |= {"train": (train, skipped), "dev": (dev, [])}

@@ -5,14 +5,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from tfrecord_builders.common.example_builder import (
-    Example,
-    ExampleOptions,
-    Split,
-    build_sets,
-    encoded,
-    hold_out,
-)
+from tfrecord_builders.common import example_builder
+from tfrecord_builders.common.example_builder import Example, ExampleOptions, Split, build_sets, encoded
 from tfrecord_builders.common.tables import SOURCES, Skip, check_exists
 from tfrecord_builders.ranking.queries import (
     UNKNOWN,
@@ -144,7 +138,9 @@ def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, 
         source = name if getattr(options, name) else "train"
         queries = options.read(source, lambda *left_out: skipped.append(left_out))
         if options.dev_fraction and name in ("train", "dev"):
-            parts = hold_out(queries, lambda query: query.text, options.dev_fraction, options.train)
+            parts = example_builder.hold_out(
+                queries, lambda query: query.text, options.dev_fraction, options.train
+            )
             queries = parts[name == "dev"]
         for query in queries:
             marks.add(query.text, *(passage.text for passage in query.passages))

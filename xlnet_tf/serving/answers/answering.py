@@ -36,19 +36,15 @@ class Kinds(NamedTuple):
 class TextAnswers:
     """What a task's answers are, whatever computes them: inputs, checks, and the form for people.
 
-    Attributes:
-        LENGTHS: options that are lengths of texts which go with a longer one, as the builders have them;
-            short sequences have room for half as many.
-        IN_EACH_SEGMENT: whether each segment repeats these texts, where a model reads in segments.
-        OF_EXAMPLES: options that are settings of the examples that a run was fine-tuned on.
-
     A task's own subclass takes the options that its ExportableModel and its Answering share; the arguments
     before them, `served`, are a model or a graph, and the tokenizer.
     """
 
+    # Options that are lengths of texts which go with a longer one, as the builders have them; short sequences
+    # have room for half as many.
     LENGTHS: ClassVar[Mapping[str, int]] = {}
-    IN_EACH_SEGMENT: ClassVar[bool] = False
-    OF_EXAMPLES: ClassVar[Sequence[str]] = ()
+    IN_EACH_SEGMENT: ClassVar[bool] = False  # whether each segment repeats them, if a model reads in segments
+    OF_EXAMPLES: ClassVar[Sequence[str]] = ()  # options that are settings of the examples of a run
     seq_len: int
     segment_len: int
     buckets: tuple[int, ...]
