@@ -48,13 +48,9 @@ class ConvertOptions:
 def convert(
     source: str, output: str | None, target_format: str, config_file: str | None, strict: bool
 ) -> str:
-    """Converts a checkpoint; returns a description of the result and the coverage.
+    """Converts a checkpoint, or only checks it (output None); describes the result and the coverage.
 
-    Args:
-        source: see xlnet_tf.checkpoints.open_checkpoint.
-        output: folder to write to; None only checks.
-        config_file: the architecture's file, if it is not next to the weights.
-        strict: refuse checkpoints with missing or unknown variables.
+    For source and config_file see open_checkpoint; `strict` refuses missing or unknown variables.
     """
     import tensorflow as tf  # which --help need not wait for
 

@@ -42,7 +42,7 @@ def main(_: Sequence[str]) -> None:
     options.check(shards)
     hub.require(options.model_dir)
     from run_scripts.common.sharded import formats, job
-    from xlnet_tf.serving.embedders import open_embedder
+    from xlnet_tf.serving.sources import open_embedder
 
     embedding = from_flags(models.Embedding, path=options.model_dir)
     if not options.text:

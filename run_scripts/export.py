@@ -149,8 +149,8 @@ def main(_: Sequence[str]):
     if options.runtime == "openvino":
         path = exports.export_openvino(options, served)
         print(exports.describe_openvino(path))
-        print(f"\nTo answer texts, without TensorFlow: {local}")
-        print(f"\nTo serve the numbers:\n\n{config_files.openvino_docker_command(options.output_dir)}")
+        print(f"\nTo answer texts, without TensorFlow: {local}\n\nFor token ids, OpenVINO Model Server:\n")
+        print(config_files.openvino_docker_command(options.output_dir))
         return
     path = export(served, options.output_dir, version=options.version, warmup_batches=warmup_batches)
     print(exports.describe(path))

@@ -68,6 +68,7 @@ def main(_: Sequence[str]):
         hub.require(settings.given.get("init_checkpoint"), "init_checkpoint: ")
 
     from xlnet_tf.tasks.pretraining import task as pretraining
+    from xlnet_tf.training.report import FILE as REPORT
 
     params = experiment.load(pretraining.EXPERIMENT, SETTINGS, settings)
     if checks.dry_run:
@@ -78,6 +79,7 @@ def main(_: Sequence[str]):
         return
     for name, value in pretraining.pretrain(params, settings.model_dir).items():
         print(f"{name:>24}  {value:.4f}")
+    print(f"\nto look at the run, and for what to do next: {settings.model_dir}/{REPORT}")
 
 
 if __name__ == "__main__":

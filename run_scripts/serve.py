@@ -128,11 +128,7 @@ def describe(running) -> str:
     if available:
         name, version = available[-1]
         lines += ["", "Ask it:", "", example(running.rest, name, version.model)]
-    lines += [
-        "",
-        "For development and small deployments; production belongs to TensorFlow Serving. Ctrl-C ends it.",
-    ]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", "One process, for development and small deployments. Ctrl-C ends it."])
 
 
 def example(address: str, name: str, model) -> str:

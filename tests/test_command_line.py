@@ -170,6 +170,7 @@ def test_help_exits_with_status_0(flag):
         ("fill_mask", ["--topk"], "there is no flag --topk: did you mean --top_k?"),
         ("pretrain", ["--data=a"], "there is no flag --data: did you mean --dev_data or --train_data?"),
         ("finetune", ["--lr=1"], "there is no flag --lr: did you mean --learning_rate? (--help=all"),
+        ("finetune", ["--model=a"], "there is no flag --model: did you mean --init_checkpoint or --model"),
         ("predict", ["--texts=a"], "there is no flag --texts: did you mean --text? (--help=all"),
         ("generate", ["--text=a"], "there is no flag --text: did you mean --prompt? (--help"),
         ("train_tokenizer", ["--text=a"], "there is no flag --text: did you mean --input? (--help"),

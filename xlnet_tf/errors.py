@@ -162,10 +162,7 @@ def run(main: Callable[[Sequence[str]], None], positional: str | None = None, af
     The status is 1; 130 after Ctrl-C; 75 after SIGTERM and other interruptions that the same command resumes;
     and 141, without a message, if nobody reads the output any more (`... | head -1`). Characters that the
     terminal's encoding lacks are printed as escape sequences. TensorFlow's own log shows errors only.
-
-    Args:
-        positional: see command_line.parse.
-        after_ctrl_c: what happens if the same command is started again, for the line after Ctrl-C.
+    `after_ctrl_c` tells what the same command does if it is started again; for `positional` see parse.
     """
 
     def guarded(argv: Sequence[str]) -> None:

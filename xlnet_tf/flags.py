@@ -165,20 +165,14 @@ def _define(
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A flag that sets one field of the experiment, which files may set as well, or one option.
-
-    Args:
-        field: path of the field in the experiment; empty: the flag is an option.
-        kind: its type, or a tuple of the strings allowed; Literal[False, True, "word"] is on, off or a word.
-        below: exclusive upper limit.
-    """
+    """A flag that sets one field of the experiment, which files may set as well, or one option."""
 
     flag: str
-    field: str
-    kind: Any
+    field: str  # path of the field in the experiment; empty: the flag is an option
+    kind: Any  # type, or a tuple of the strings allowed; Literal[False, True, "word"] is on, off or a word
     help: str
     minimum: float | None = None
-    below: float | None = None
+    below: float | None = None  # exclusive upper limit
 
     @property
     def hint(self) -> Any:

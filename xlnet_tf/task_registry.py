@@ -40,62 +40,36 @@ Variable = tuple[str, str, str | None, str | None]
 
 
 class Sizes(NamedTuple):
-    """Sizes of examples without content.
+    """Sizes of examples without content."""
 
-    Attributes:
-        seq_len: T, tokens of a sequence.
-        num_labels: classes of a text, or tags of a word.
-        sequences: options of a question, or candidates of a query.
-        segment_len: tokens of the segments in which texts are read; 0: at once.
-    """
-
-    seq_len: int
-    num_labels: int
-    sequences: int
-    segment_len: int = 0
+    seq_len: int  # T, tokens of a sequence
+    num_labels: int  # classes of a text, or tags of a word
+    sequences: int  # options of a question, or candidates of a query
+    segment_len: int = 0  # tokens of the segments in which texts are read; 0: at once
 
 
 @dataclasses.dataclass(frozen=True)
 class TaskEntry:
-    """A task that models are fine-tuned for. Classes and functions are given as "module:name".
-
-    Attributes:
-        task: its FinetuningTask, whose module registers the task's settings under its EXPERIMENT.
-        model: its model, an XLNetHead.
-        serving: its ExportableModel.
-        answering: its Answering, which answers texts without TensorFlow; empty: there is none.
-        synthetic: from Sizes to the columns and settings of its examples, for sets without content.
-        head: the scope of the head's variables; with {task} in it, a checkpoint may have several such heads.
-        variables: the head's variables, after that scope.
-        builder: the command that builds its examples; empty: there is none.
-        aliases: earlier names, which flags and manifests may have.
-        examples: the task whose sets it reads, if it has none of its own: those of the settings.kind `name`.
-        hugging_face: Hugging Face's model with such a head; empty: there is none.
-        pipeline: the hub's name for the task; empty: there is none.
-        labels: whether the head's outputs are classes, which have labels.
-        sequences: how many sequences an example has; None: any number.
-        settings: flags of run_scripts.finetune that concern this task.
-        export_settings: flags of run_scripts.export for weights without a run: options of `serving`.
-        model_options: options of the model's from_pretrained, for serving.
-    """
+    """A task that models are fine-tuned for. Classes and functions are given as "module:name"."""
 
     name: str
-    task: str
-    model: str
-    serving: str
-    synthetic: str
-    head: str
-    variables: tuple[Variable, ...]
-    answering: str = ""
-    builder: str = ""
-    aliases: tuple[str, ...] = ()
-    examples: str = ""
-    hugging_face: str = ""
-    pipeline: str = ""
-    labels: bool = False
-    sequences: int | None = 1
-    settings: tuple[Setting, ...] = ()
-    export_settings: tuple[Setting, ...] = ()
+    task: str  # its FinetuningTask, whose module registers the task's settings under its EXPERIMENT
+    model: str  # an XLNetHead
+    serving: str  # an ExportableModel
+    synthetic: str  # from Sizes to the columns and settings of its examples, for sets without content
+    head: str  # scope of the head's variables; with {task} in it, a checkpoint may have several such heads
+    variables: tuple[Variable, ...]  # those of the head, after that scope
+    answering: str = ""  # its Answering, which answers texts without TensorFlow; empty: there is none
+    builder: str = ""  # the command that builds its examples; empty: there is none
+    aliases: tuple[str, ...] = ()  # earlier names, which flags and manifests may have
+    examples: str = ""  # the task whose sets, of the settings.kind `name`, it reads; empty: its own
+    hugging_face: str = ""  # Hugging Face's model with such a head; empty: there is none
+    pipeline: str = ""  # the hub's name for the task; empty: there is none
+    labels: bool = False  # whether the head's outputs are classes, which have labels
+    sequences: int | None = 1  # of an example; None: any number
+    settings: tuple[Setting, ...] = ()  # flags of run_scripts.finetune that concern this task
+    export_settings: tuple[Setting, ...] = ()  # those of run_scripts.export, options of `serving`
+    # Of the model's from_pretrained, for serving.
     model_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def load(self, part: str) -> Any:

@@ -24,12 +24,10 @@ _SCORED_AT_ONCE = 32  # examples, or a few more so that all replicas have equall
 
 
 class Task:
-    """A task to compare on.
+    """A task to compare on: `data` is a folder of built examples, with train, dev and perhaps test.
 
-    Args:
-        data: folder of built examples: train, dev and, if there is one, test.
-        config: fine-tuning settings over its defaults: recipes, files or NAME=VALUE, in order.
-        runtime: the adaptation's devices and number type, which the fine-tuning shares.
+    `config` has fine-tuning settings over the defaults (recipes, files or NAME=VALUE, in order), `runtime`
+    the adaptation's devices and number type, which the fine-tuning shares.
     """
 
     def __init__(self, data: str, config: Sequence[str], num_seeds: int, runtime: Any):

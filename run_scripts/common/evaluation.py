@@ -98,10 +98,7 @@ def table(found: Report, metrics: Mapping[str, float], against: str = "") -> str
         sections.append("\n".join(lines))
     if found.differences:
         width = max(map(len, found.differences))
-        lines = [
-            f"difference to {against}",
-            f"{'':<{width}}  {'value':>9}  95 % interval          p",
-        ]
+        lines = [f"difference to {against}", f"{'':<{width}}  {'value':>9}  95 % interval          p"]
         lines += [
             f"{name:<{width}}  {value:+9.4f}  {low:+.4f} to {high:+.4f}  {p:.4f}"
             + ("  (lower is better)" if name in LOWER_IS_BETTER else "")
@@ -158,9 +155,6 @@ def _draw_thresholds(curves: Mapping[str, list[Point]], path: epath.Path):
         axes.set(title=name, xlabel="threshold on the label's probability", xlim=(0, 1), ylim=(0, 1.02))
     more = f" (the first {_MOST_CURVES} of {len(curves)})" if len(curves) > len(shown) else ""
     figure.legend(
-        *axes.get_legend_handles_labels(),
-        title=f"label{more}",
-        fontsize="small",
-        loc="outside right upper",
+        *axes.get_legend_handles_labels(), title=f"label{more}", fontsize="small", loc="outside right upper"
     )
     figures.save(figure, path, dpi=100)

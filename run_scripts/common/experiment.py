@@ -132,10 +132,7 @@ def define_dry_run_flags():
 
 
 def load(
-    name: str,
-    settings: Sequence[Setting],
-    options: RunOptions,
-    derived: Mapping[str, Mapping[str, Any]] = {},
+    name: str, settings: Sequence[Setting], options: RunOptions, derived: Mapping[str, Mapping[str, Any]] = {}
 ):
     """Builds an experiment's settings: defaults, `derived`, --config_file, flags, then --params_override.
 

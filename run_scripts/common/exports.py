@@ -81,7 +81,6 @@ def check_weights(model_dir: str, data: str, weights: str, checkpoint: str, max_
 
 
 def warn_of_left_out(buckets: Sequence[int], served: Sequence[int]):
-    """Warns of requested buckets that are not served."""
     if short := sorted({*buckets} - {*served}):
         logging.warning(
             "buckets of %s tokens are left out: the model looks at more tokens for an answer (start_top, "

@@ -69,7 +69,6 @@ def _width(model: str | None) -> int | None:
 
 
 def _recipe_values(settings: Sequence[Setting], values: flags.FlagValues) -> dict[str, str]:
-    """Returns the values that recipes give to flags."""
     found: dict[str, str] = {}
     for name in values["config_file"].value or ():
         recipe = files.read_yaml(experiment.settings_file(name))

@@ -12,10 +12,7 @@ _DEFAULT, _FOLLOWS = "default", "follows from the model, the examples and other 
 
 
 def origins(
-    name: str,
-    settings: Sequence[Setting],
-    options: RunOptions,
-    derived: Mapping[str, Mapping[str, Any]],
+    name: str, settings: Sequence[Setting], options: RunOptions, derived: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, tuple[Any, str]]:
     """Returns path -> (value, origin) of an experiment's settings as given; for the arguments see `load`."""
     from official.core import exp_factory

@@ -77,5 +77,4 @@ def define_devices():
 
 
 def given_devices() -> dict[str, Any]:
-    """Returns the given flags of DEVICES; for mains."""
     return flags.given(setting.flag for setting in DEVICES)

@@ -37,58 +37,38 @@ _SECONDS = 300  # that importing TensorFlow may take on a slow disk
 
 @dataclasses.dataclass(frozen=True)
 class Package:
-    """A package that the project requires.
+    """A package that the project requires."""
 
-    Attributes:
-        name: in the index.
-        extra: the extra that requires it; "" for the project itself.
-        version: installed version; "" for none.
-        expected: acceptable versions; "" for any.
-        fits: whether the installed version is acceptable.
-    """
-
-    name: str
-    extra: str
-    version: str
-    expected: str
-    fits: bool
+    name: str  # in the index
+    extra: str  # the extra that requires it; "" for the project itself
+    version: str  # installed version; "" for none
+    expected: str  # acceptable versions; "" for any
+    fits: bool  # whether the installed version is acceptable
 
 
 @dataclasses.dataclass(frozen=True)
 class TensorFlow:
-    """TensorFlow's report after its import.
+    """TensorFlow's report after its import."""
 
-    Attributes:
-        devices: names such as CPU:0.
-        keras: the package that tf.keras is; it should be tf_keras.
-        problem: why it cannot be imported; "" if it can.
-    """
-
-    devices: Sequence[str] = ()
-    keras: str = ""
-    problem: str = ""
+    devices: Sequence[str] = ()  # names such as CPU:0
+    keras: str = ""  # the package that tf.keras is; it should be tf_keras
+    problem: str = ""  # why it cannot be imported; "" if it can
 
 
 @dataclasses.dataclass(frozen=True)
 class Ability:
-    """Something that the project does.
-
-    Attributes:
-        missing: what it lacks here; "" for nothing.
-        command: installs that; "" if no command does.
-        needed: whether the project is broken without it.
-    """
+    """Something that the project does."""
 
     name: str
-    missing: str
-    command: str = ""
-    needed: bool = False
+    missing: str  # what it lacks here; "" for nothing
+    command: str = ""  # installs that; "" if no command does
+    needed: bool = False  # whether the project is broken without it
 
 
 def packages() -> list[Package]:
     """Returns the packages that the project and its extras ask for on this machine."""
     try:
-        return [*filter(None, map(_package, metadata.requires(PROJECT) or []))]
+        return [*dict.fromkeys(filter(None, map(_package, metadata.requires(PROJECT) or [])))]
     except metadata.PackageNotFoundError:
         return []
 

@@ -287,17 +287,11 @@ def lower_apart(arguments: Sequence[str], rows: int, length: int | None = None) 
 
 
 class Results(NamedTuple):
-    """The results of all compilations so far.
+    """The results of all compilations so far."""
 
-    Attributes:
-        rows: each topology's, by rows of the batch.
-        loops: number of the program's loops that multiply matrices.
-        lengths: the program's lengths by name; empty if none could be traced.
-    """
-
-    rows: list[CompiledBatch]
-    loops: int
-    lengths: Mapping[str, int]
+    rows: list[CompiledBatch]  # each topology's, by rows of the batch
+    loops: int  # number of the program's loops that multiply matrices
+    lengths: Mapping[str, int]  # the program's lengths by name; empty if none could be traced
 
     def save(self, path: str, arguments: Sequence[str]) -> None:
         """Writes the figures as json, with the arguments that gave them."""

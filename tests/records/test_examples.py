@@ -195,8 +195,9 @@ def test_a_folder_of_splits_is_pointed_out(write, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"sets next to it: train\."):
         ExampleSet.load(tmp_path / "records/dev_matched")
     (tmp_path / "my.csv").touch()
-    with pytest.raises(UserError, match=r"my.csv is a file; expected a folder .* with `xlnet-tf build TASK`"):
-        ExampleSet.load(tmp_path / "my.csv")
+    for path in ("my.csv", "my.csv/train"):
+        with pytest.raises(UserError, match=r"my.csv is a file; expected .* build TASK`, or give a table as"):
+            ExampleSet.load(tmp_path / path)
     with pytest.raises(FileNotFoundError, match="it has sets in train"):
         ExampleSet.load(tmp_path / "records")
     with pytest.raises(FileNotFoundError, match="/train is one itself: give the folder that it is in"):

@@ -14,7 +14,7 @@ from tests.conftest import invent_texts
 from tests.helpers.commands import run_command
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks.classification.task import ClassificationTask
-from xlnet_tf.tasks.metrics import calibration
+from xlnet_tf.tasks.metrics.calibration import Probabilities, temperatures
 
 pytestmark = pytest.mark.integration
 RECIPE = """
@@ -106,7 +106,7 @@ def test_a_calibrated_export_has_the_likeliest_probabilities_and_the_same_labels
     names = [label.decode() for label in plain["labels"][0]]
     targets = np.array(labels)[:, None] == np.array(names)
     logits = np.log(plain["probabilities"].astype(np.float64))
-    [temperature] = calibration.fit_temperature(logits, targets, exclusive=True)
+    [temperature] = temperatures(Probabilities(np.exp(logits), targets, names, True, logits))
     expected = scipy.special.softmax(logits / temperature, axis=1)
     np.testing.assert_allclose(calibrated["probabilities"], expected, atol=1e-4)
     numbers = targets.argmax(axis=1)

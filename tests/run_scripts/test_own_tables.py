@@ -9,6 +9,7 @@ from run_scripts.common.predicting.options import PredictOptions
 from tests.helpers.commands import run_command, run_in_fork
 from tfrecord_builders.common.tables import default_model_dir
 from xlnet_tf.errors import UserError
+from xlnet_tf.pages.next_steps import after_finetuning
 from xlnet_tf.tasks.suggestions import suggest
 
 TRAINING = ("--preset=micro", "--dtype=float32", "--epochs=6", "--learning_rate=1e-2")
@@ -96,11 +97,11 @@ TEXTS_AS_LABELS = "review,stars\n" + "".join(f"ka {n},x{n}\n" for n in range(40)
          " (query, passage, label): give --task=classification or --task=ranking"),
         ("review,stars\nka,\nto,\n", "",
          "CSV has no label in column 'stars': label some rows, or name another with --label"),
-        ("review\nka\n", "", "CSV has the columns review: which has the label? Say so with --label_column"),
+        ("review\nka\n", "", "CSV has only the column 'review', expected one each for text and label: add"),
         (TEXTS_AS_LABELS, "",
          "CSV: 'stars' has 40 values in 40 rows, hardly classes: name another with --label_column"),
         (REVIEWS, "--task=regression", "CSV:2: the label is 'a', expected a number"),
-        ("", "--train=FOLDER/empty", "FOLDER/empty is a folder without tables and without folders"),
+        ("", "--train=FOLDER/empty", "FOLDER/empty has no Parquet or Arrow files and no folders: give"),
         ("", "--train=stanfordnlp/imdb", "stanfordnlp/imdb does not exist; a data set of the Hugging Face hub"
          " is hf://datasets/stanfordnlp/imdb/train"),
         ("", "--train=FOLDER/review.csv", "FOLDER/review.csv does not exist"),
@@ -119,11 +120,13 @@ def test_what_people_guess_is_answered_in_one_line(content, arguments, message, 
     assert "\n" not in str(error.value)
 
 
-def test_a_run_has_the_name_of_its_table():
+def test_a_run_has_the_name_of_its_table_and_its_next_command_a_text():
     tables = ["data/reviews.csv", "reviews.jsonl.gz", "films/"]
     tables.append("hf://datasets/stanfordnlp/imdb:plain@main/train[:10%]")
     expected = ["runs/reviews", "runs/reviews", "runs/films", "runs/imdb"]
     assert [*map(default_model_dir, tables)] == expected
+    predict = after_finetuning("run", "classification", {"text": "It's good"}, "")[0]
+    assert predict == 'xlnet-tf predict --model_dir=run --text="It\'s good"'
 
 
 def test_a_small_model_has_a_higher_rate_and_few_examples_more_epochs():

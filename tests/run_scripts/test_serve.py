@@ -58,7 +58,7 @@ def started(folder, *flags):
 def test_it_says_how_to_ask_it_and_ends_cleanly(folder, number, status):
     with started(folder) as (process, said):
         assert "reviews, version 1: classify, examples, serving_default, tokens" in said
-        assert "production belongs to TensorFlow Serving" in said
+        assert "for development and small deployments" in said
         example = re.search(r"^curl .*", said, re.MULTILINE)[0]
         answer = subprocess.run(shlex.split(example), capture_output=True, text=True, check=True).stdout
         assert '"outputs"' in answer and '"probabilities"' in answer

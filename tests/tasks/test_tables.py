@@ -10,19 +10,12 @@ REVIEWS = "review,stars\nka,a\nto,b\n"
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        ("a,b\nka,x\n", {}, r'which the label\? Say so with columns=\{"text": "..."\} and columns=\{"label"'),
-        (
-            REVIEWS,
-            {"columns": {"text": "txt"}},
-            r'no column .txt., .*: name the right one with columns=\{"text',
-        ),
-        (
-            "text,label,query,passage\nka,a,to,b\n",
-            {},
-            r'give task="classification" or task="ranking"$',
-        ),
+        ("a,b\nka,x\n", {}, r'which the label\? Say so with columns=\{"text": "...", "label": "..."\}, or'),
+        (REVIEWS, {"columns": {"text": "txt"}}, r'no column .*: name the right one with columns=\{"text'),
+        ("text,label,query,passage\nka,a,to,b\n", {}, r'give task="classification" or task="ranking"$'),
         ("review,stars\nka,\nto,\n", {}, r'no label in .* or name another with columns=\{"label": "..."\}'),
         (REVIEWS, {"train": "data"}, "give it as --data of the command xlnet-tf finetune"),
+        (REVIEWS, {"train": [{"text": "ka"}]}, "the table is a list, expected a file: save its rows as csv"),
         (REVIEWS, {"model_dir": "data/train"}, "choose another model_dir"),
     ],
 )

@@ -162,7 +162,7 @@ def _plan(sources: Sources, tokenizer_name: str) -> tuple[str, dict[str, Any], s
         return shape, _with_splits(shape, sources, options, 0), f"{path}: {shape}"
     rows = list(itertools.islice(tables.read_table(path, tables.infer_format(path)), _ROWS_LOOKED_AT))
     if not rows:
-        raise UserError(f"{path} has no rows")
+        raise UserError(f"{path} has no rows: expected one for each example")
     if task in (None, "tagging") and any(_has_spans(row, sources.columns.get("tags")) for row in rows):
         _refuse_columns(sources, "entities", "tags")
         options = {"tags_column": sources.columns["tags"]} if "tags" in sources.columns else {}
@@ -196,10 +196,12 @@ def _shape(path: str) -> str:
         if columnar.kind_of(place):
             return ""
         is_race = any((place / level).is_dir() for level in ("middle", "high"))
-        if not is_race and not any(entry.is_dir() for entry in files.entries(place)):
+        inside = files.entries(place)
+        if not is_race and not any(entry.is_dir() for entry in inside):
+            tables_in = (each for each in inside if unpacked_name(each).endswith((".csv", ".tsv", ".jsonl")))
             raise UserError(
-                f"{path} is a folder without tables and without folders: give a file, or a folder with a "
-                "folder of .txt files for each label"
+                f"{path} has no Parquet or Arrow files and no folders: give a file, such as "
+                f"{next(tables_in, 'reviews.csv')}, or a folder with a folder of .txt files for each label"
             )
         return "multiple_choice" if is_race else ""
     if name.endswith(_COLUMN_FILES):
@@ -248,8 +250,7 @@ def _options(
         return named, ""
     named = {f"{role}_column": column for role, column in columns.items()}
     if found.task == "tagging":
-        tags = {tag for row in rows for tag in row.texts(columns["tags"])}
-        return {**named, **_scheme(tags)}, ""
+        return {**named, **_scheme({tag for row in rows for tag in row.texts(columns["tags"])})}, ""
     return named, ""
 
 

@@ -72,13 +72,9 @@ def check_given(task: str | None, given: Mapping[str, str]) -> None:
 
 
 def find(source: str, columns: Sequence[str], task: str | None, given: Mapping[str, str]) -> Found:
-    """Returns the task of a table and its columns.
+    """Returns the task, one of TASKS if given, and the columns of a table, which messages call `source`.
 
-    Args:
-        source: the table, for messages.
-        columns: their names.
-        task: one of TASKS, if it is known.
-        given: the columns of roles, as flags name them.
+    `columns` are all that it has, `given` those of roles, as flags name them.
     """
     for role, column in given.items():
         if column not in columns:
@@ -86,8 +82,7 @@ def find(source: str, columns: Sequence[str], task: str | None, given: Mapping[s
                 f"{source} has no column {column!r}, only {', '.join(columns)}: name the right one with "
                 f"--{role}_column"
             )
-    names = _tasks_named(task)
-    fits = list(filter(None, (_fit(name, columns, given) for name in names)))
+    fits = list(filter(None, (_fit(name, columns, given) for name in _tasks_named(task))))
     largest = [
         fit
         for fit in fits
@@ -139,12 +134,13 @@ def usual(role: str, columns: Sequence[str]) -> str:
 
 def _missing(source: str, columns: Sequence[str], task: str | None, given: Mapping[str, str]) -> str:
     """Says which columns must be named, for the task or for the one that texts most often are for."""
-    name = task or "classification"
-    needed = list(ROLES["classification" if name in KINDS else name].needed)
+    needed = list(ROLES["classification" if task is None or task in KINDS else task].needed)
+    if len(columns) == 1:
+        expected = f"expected one each for {' and '.join(needed)}: add what is missing"
+        return f"{source} has only the column {columns[0]!r}, {expected}"
     lacking = [role for role in needed if role not in given and not usual(role, columns)] or needed
-    flags = " and ".join(f"--{role}_column" for role in lacking)
     other = "" if task else f", or another task with --task ({', '.join(TASKS)})"
     return (
         f"{source} has the columns {', '.join(columns)}: which has the {' and which the '.join(lacking)}? "
-        f"Say so with {flags}{other}"
+        f"Say so with {' and '.join(f'--{role}_column' for role in lacking)}{other}"
     )

@@ -51,14 +51,7 @@ def build_classification(options: ClassificationOptions, progress: bool = False)
     def read(name: str) -> Split[_NumberedRow]:
         source_name = name if name in dataset.sources else "train"  # which the rows held out are from
         source = dataset.sources[source_name]
-        examples = _Examples(
-            tokenizer=tokenizer,
-            seq_len=options.seq_len,
-            truncation=options.truncation,
-            dataset=dataset,
-            source=source,
-            training=name == "train",
-        )
+        examples = _Examples(options, tokenizer, dataset, source, name == "train")
         settings = {
             "name": options.preset or "",
             "kind": dataset.kind,
@@ -215,13 +208,12 @@ def _texts(row: LabelledRow, source: SplitSource) -> dict[str, str]:
     return texts
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class _Examples:
     """Converts the rows of a split to examples; those for training need a text."""
 
+    options: ClassificationOptions
     tokenizer: XLNetTokenizer
-    seq_len: int
-    truncation: str
     dataset: Dataset
     source: SplitSource
     training: bool
@@ -235,14 +227,16 @@ class _Examples:
             writer.count("labels", len(dataset.labels))
         for name in (*label_names, "empty texts (kept)", "texts cut", "pieces cut"):
             writer.count(name, 0)  # the order of the table
-        for (number, row), ids in encoded(rows, self._row_texts, self.tokenizer):
+        for (number, row), ids in encoded(
+            rows, lambda each: [*_texts(each[1], source).values()], self.tokenizer
+        ):
             lengths.append(sum(map(len, ids)))
             if not all(map(len, ids)):
                 if self.training:
                     writer.skip("empty text", row.location)
                     continue
                 writer.count("empty texts (kept)")
-            packed, dropped = pack_texts(ids, self.seq_len, self.truncation)
+            packed, dropped = pack_texts(ids, self.options.seq_len, self.options.truncation)
             writer.count("texts cut", int(dropped > 0))
             writer.count("pieces cut", dropped)
             label = labels_lib.encode(row, source, dataset)
@@ -253,9 +247,6 @@ class _Examples:
         if not any(lengths):
             raise UserError(f"all texts of {source.file} are empty: is {', '.join(source.text)} the column?")
         writer.count_lengths("pieces of a text", lengths)
-
-    def _row_texts(self, numbered: _NumberedRow) -> list[str]:
-        return [*_texts(numbered[1], self.source).values()]
 
 
 def pack_texts(ids: Sequence[np.ndarray], seq_len: int, truncation: str) -> tuple[packing.Packed, int]:

@@ -18,48 +18,33 @@ BINARY_METRICS = ("f1", "average_precision")  # of the second of two labels
 
 @dataclasses.dataclass(frozen=True)
 class SplitSource:
-    """Where the rows of one split are.
+    """Where the rows of one split are."""
 
-    Attributes:
-        file: path; in presets relative to the data's folder, where .gz may follow it.
-        text: column of the text; several are joined by a space.
-        text_pair: the same for the second text; (): there is none.
-        label: column of the label; several: columns of 0 and 1, one for each label; (): unlabelled.
-        id: column that identifies a row; "": the rows are numbered from 0.
-    """
-
-    file: str
+    file: str  # path; in presets relative to the data's folder, where .gz may follow it
     table: TableFormat
-    text: tuple[str, ...]
-    text_pair: tuple[str, ...] = ()
+    text: tuple[str, ...]  # column of the text; several are joined by a space
+    text_pair: tuple[str, ...] = ()  # the same for the second text; (): there is none
+    # Column of the label; several: columns of 0 and 1, one for each label; (): unlabelled
     label: tuple[str, ...] = ()
-    id: str = ""
+    id: str = ""  # column that identifies a row; "": the rows are numbered from 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """Splits of labelled texts, and what they are for.
+    """Splits of labelled texts, and what they are for."""
 
-    Attributes:
-        sources: by split.
-        metrics: names of metrics (xlnet_tf/tasks/classification/metrics.py); the first decides which
-            checkpoint is the best one; (): the usual ones for the kind.
-        kind: classification, regression or multi_label.
-        labels: all of them, in the order of the model's outputs; (): taken from the training data.
-        separator: multi_label: what separates the labels in one column.
-        submissions: split -> file that GLUE's server expects.
-        dev_fraction: part of the training rows that becomes the dev split, where there is none.
-        skip_ragged: whether to leave out rows with too few or many fields; else they are errors.
-    """
-
-    sources: Mapping[str, SplitSource]
+    sources: Mapping[str, SplitSource]  # by split
+    # Names of metrics (xlnet_tf/tasks/classification/metrics.py); the first decides which checkpoint is the
+    # best one; (): the usual ones for the kind
     metrics: tuple[str, ...] = ()
-    kind: str = "classification"
+    kind: str = "classification"  # classification, regression or multi_label
+    # All of them, in the order of the model's outputs; (): taken from the training data
     labels: tuple[str, ...] = ()
-    separator: str = ""
+    separator: str = ""  # multi_label: what separates the labels in one column
+    # Split -> file that GLUE's server expects
     submissions: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    dev_fraction: float = 0.0
-    skip_ragged: bool = False
+    dev_fraction: float = 0.0  # part of the training rows that becomes the dev split, where there is none
+    skip_ragged: bool = False  # whether to leave out rows with too few or many fields; else they are errors
 
 
 _PLAIN_TSV = TableFormat("tsv")

@@ -59,10 +59,7 @@ class RunJob(beam.DoFn):
 def run_jobs(
     function: Callable[[Job], Any], jobs: Iterable[Job], beam_options: str, scratch: epath.PathLike
 ) -> Iterator[tuple[Job, Any]]:
-    """Yields (job, result) in the order of the jobs; the arguments are those of `runners.run_jobs`.
-
-    Results come while the pipeline runs, if its runner does not block.
-    """
+    """See `runners.run_jobs`; results are in the order of the jobs, early if Beam's runner does not block."""
     pipeline = _new_pipeline(beam_options)
     folder = files.make_folder(epath.Path(scratch) / secrets.token_hex(8))
     try:

@@ -125,18 +125,16 @@ class ExampleOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Split(Generic[Read]):
-    """A split that has been read and checked; rows may be read lazily while examples are written.
-
-    `examples` makes a writer's examples of rows; `skipped` are reason and location of rows left out.
-    """
+    """A split that has been read and checked; rows may be read lazily while examples are written."""
 
     rows: Iterable[Read]
     total: int
     columns: Sequence[Column]
     settings: Mapping[str, Any]
+    # Makes a writer's examples of rows.
     examples: Callable[[Collection[Read], ExampleWriter], Iterator[Example]]
     sequences: int = 1
-    skipped: Sequence[tuple[str, str]] = ()
+    skipped: Sequence[tuple[str, str]] = ()  # reason and location of rows left out
 
 
 def build_sets(
@@ -263,6 +261,5 @@ def run(options: type[Options], build: Callable[[Options, bool], Mapping[str, Ex
     define_flags(options)
     command_line.require_one_of(*SPLITS)
     errors.run(
-        lambda _: print(example_report.summary(build(from_flags(options), True))),
-        after_ctrl_c=BUILDS_ANEW,
+        lambda _: print(example_report.summary(build(from_flags(options), True))), after_ctrl_c=BUILDS_ANEW
     )

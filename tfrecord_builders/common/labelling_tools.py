@@ -80,11 +80,7 @@ def entity_fields(value: Any, text: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise BadRow(f"is {value!r}, expected exactly start, end and label")
     if "start_offset" in value:
-        return {
-            "start": value["start_offset"],
-            "end": value.get("end_offset"),
-            "label": value.get("label"),
-        }
+        return {"start": value["start_offset"], "end": value.get("end_offset"), "label": value.get("label")}
     return _label_studio_entity(value, text) if "labels" in value else dict(value)
 
 

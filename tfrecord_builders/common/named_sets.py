@@ -31,7 +31,6 @@ _BATCH_ROWS = 256
 
 
 def is_name(source: str | os.PathLike) -> bool:
-    """Returns whether this is the name of a data set."""
     return os.fspath(source).startswith((HUB, PREPARED))
 
 
@@ -83,8 +82,7 @@ def _prepared_rows(name: str) -> Iterator[LabelledRow]:
     builder, split = _prepared(name)
     features = _described(builder.info.features)
     examples = builder.as_dataset(
-        split=split,
-        read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
+        split=split, read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
     )
     for number, example in enumerate(tfds.as_numpy(examples), 1):
         paths = dict(_paths(example))

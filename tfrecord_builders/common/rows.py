@@ -25,12 +25,11 @@ class LabelledRow:
     """A row of a labelled table: column -> text, or list of texts.
 
     A nested value is there as json, and each of its parts as a column of its own: answers and answers.text.
-    `line` is the number of its first line or, `numbered`, of the row, from 1; 0: the row is the whole file.
     """
 
     values: Mapping[str, str | list[str]]
     file: str
-    line: int
+    line: int  # of its first line or, `numbered`, of the row, from 1; 0: the row is the whole file
     numbered: bool = False
 
     @property

@@ -22,6 +22,7 @@ _USUAL_WINDOW = 1 << 27  # what zstd itself unpacks without such a flag
 _PACKED = {
     b"\x1f\x8b": "let its name end in .gz",
     b"\x28\xb5\x2f\xfd": "let its name end in .zst",
+    b"PK\x03\x04": "save a spreadsheet as .csv, and unpack an archive",
     b"\xfd7zXZ": "unpack it (xz -d)",
     **{b"BZh%d1AY&SY" % level: "unpack it (bzip2 -d)" for level in range(1, 10)},
 }

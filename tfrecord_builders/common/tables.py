@@ -10,21 +10,12 @@ import dataclasses
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from etils import epath
 
-from tfrecord_builders.common import columnar, named_sets
-from tfrecord_builders.common.delimited import (
-    DELIMITERS,
-    BadQuotes,
-    Dialect,
-    check_names,
-    delimiter_of,
-    lines,
-    ragged,
-    split_rows,
-)
+from tfrecord_builders.common import columnar, delimited, named_sets
 from tfrecord_builders.common.labelling_tools import FASTTEXT_LABEL, fasttext_row, label_studio_rows
 from tfrecord_builders.common.rows import (
     BadRow,
@@ -43,7 +34,7 @@ Skip = Callable[[str, str], None]  # hears of a row that is left out: reason and
 KINDS = ("csv", "tsv", "jsonl", "json", "at", "fasttext", "folders", *columnar.KINDS)
 NAMED = "named"
 SOURCES = (
-    "csv, tsv, jsonl or json, plain, .gz or .zst; Parquet, Arrow, or a folder of such files; "
+    "csv, tsv, jsonl or json, plain, .gz or .zst; Parquet, Arrow, or a folder of these two; "
     "hf://datasets/OWNER/NAME/SPLIT or tfds://NAME/SPLIT"
 )
 MAX_TEXT_BYTES = 1 << 26  # of a line, or of a file that is one text
@@ -62,27 +53,22 @@ def default_model_dir(train: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class TableFormat:
-    """The format of a table.
+    """The format of a table."""
 
-    Attributes:
-        kind: csv; tsv; jsonl (an object a line); json (a list of objects, such as Label Studio's exports); at
-            (`text@label` lines, the last @ counts: columns text and label); fasttext (lines that begin with
-            `__label__NAME`, the same columns); folders (one folder of .txt files for each label: columns id,
-            text and label); parquet; arrow; named (a data set by its name).
-        header: csv and tsv: whether the first line names the columns; if not, their names are "0", "1", ...
-        delimiter: csv and tsv: between columns; "": a tab in tsv, in csv detected from the header.
-        quoting: csv and tsv: whether double quotes around a field enclose delimiters and line breaks.
-        replaced: csv and tsv: (written, meant) replacements in fields, one after another.
-        folders: which folders to read; empty: all.
-    """
-
+    # csv; tsv; jsonl (an object a line); json (a list of objects, such as Label Studio's exports); at
+    # (`text@label` lines, the last @ counts: columns text and label); fasttext (lines that begin with
+    # `__label__NAME`, the same columns); folders (one folder of .txt files for each label: columns id, text
+    # and label); parquet; arrow; named (a data set by its name)
     kind: str
+    # csv and tsv: whether the first line names the columns; if not, their names are "0", "1", ...
     header: bool = True
-    delimiter: str = ""
+    delimiter: str = ""  # csv and tsv: between columns; "": a tab in tsv, in csv detected from the header
+    # csv and tsv: whether double quotes around a field enclose delimiters and line breaks
     quoting: bool = False
     encoding: str = "utf-8"
+    # csv and tsv: (written, meant) replacements in fields, one after another
     replaced: tuple[tuple[str, str], ...] = ()
-    folders: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()  # which folders to read; empty: all
 
 
 def check_exists(source: str) -> None:
@@ -166,10 +152,10 @@ def read_table(path: epath.PathLike, table: TableFormat, skip: Skip | None = Non
     if table.kind == "json":
         return _read_json_list(path)
     numbered = decoded_lines(path, table.encoding)
-    if table.kind in DELIMITERS:
+    if table.kind in delimited.DELIMITERS:
         return _read_fields(path, numbered, table, skip)
-    readers = {"jsonl": _read_json_lines, "at": _read_at_lines, "fasttext": _read_fasttext_lines}
-    return readers[table.kind](path, ((number, line) for number, line in numbered if line.strip()))
+    rows = {"jsonl": lambda line: row_values(parse_row(line)), "at": _at_row, "fasttext": fasttext_row}
+    return _read_lines(path, ((number, line) for number, line in numbered if line.strip()), rows[table.kind])
 
 
 def decoded_lines(path: epath.PathLike, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
@@ -178,7 +164,7 @@ def decoded_lines(path: epath.PathLike, encoding: str = "utf-8") -> Iterator[tup
     if "\n".encode(encoding) != b"\n":
         raise UserError(f"encoding {encoding} cannot be read line by line: convert {path} to utf-8")
     with Stream(path) as stream:
-        for number, line in enumerate(lines(stream, MAX_TEXT_BYTES), 1):
+        for number, line in enumerate(delimited.lines(stream, MAX_TEXT_BYTES), 1):
             if len(line) > MAX_TEXT_BYTES:
                 raise UserError(
                     f"{path}:{number}: a line of more than {MAX_TEXT_BYTES:,} bytes, expected a row"
@@ -205,8 +191,8 @@ def _undecodable(error: UnicodeDecodeError, encoding: str, location: str) -> Use
         return UserError(f"{location}: the file is compressed: {what}")
     data = error.object[error.start : error.end].hex(" ")
     return UserError(
-        f"{location}: byte {error.start + 1} ({data}) is not {encoding}: convert the file to utf-8, or "
-        "give its encoding (latin-1, gb18030, ...) to a builder that has the flag --encoding"
+        f"{location}: byte {error.start + 1} ({data}) is not {encoding}: save it as UTF-8, or give the "
+        "classification builder its encoding, such as --encoding=latin-1 or gb18030"
     )
 
 
@@ -219,19 +205,19 @@ def _read_fields(
         if line.strip():
             break
     header = ahead[-1][1] if ahead and table.header else ""
-    dialect = Dialect(table.delimiter or delimiter_of(header, table.kind), table.quoting)
+    dialect = delimited.Dialect(table.delimiter or delimited.delimiter_of(header, table.kind), table.quoting)
     names: Sequence[str] = ()
     file = str(path)  # which takes as long as reading a line
     try:
-        for number, fields in split_rows(itertools.chain(ahead, numbered), dialect):
+        for number, fields in delimited.split_rows(itertools.chain(ahead, numbered), dialect):
             if fields == [""] and len(names) != 1:
                 continue
             if not names:
                 names = fields if table.header else [str(index) for index in range(len(fields))]
-                check_names(names, f"{path}:{number}")
+                delimited.check_names(names, f"{path}:{number}")
                 if table.header:
                     continue
-            if reason := ragged(fields, names):
+            if reason := delimited.ragged(fields, names):
                 if skip is None:
                     raise _ragged_row(f"{path}:{number}: {reason}", names, dialect)
                 skip(reason, f"{path}:{number}")
@@ -239,14 +225,14 @@ def _read_fields(
             for written, meant in table.replaced:
                 fields = [field.replace(written, meant) for field in fields]
             yield LabelledRow(dict(zip(names, fields)), file, number)
-    except BadQuotes as error:
+    except delimited.BadQuotes as error:
         raise UserError(
             f"{path}:{error.first}: {error}; the delimiter is {dialect.delimiter!r}: repair it. "
             "The classification builder can take quotes as text (--noquoting), or another --delimiter"
         ) from None
 
 
-def _ragged_row(what: str, names: Sequence[str], dialect: Dialect) -> UserError:
+def _ragged_row(what: str, names: Sequence[str], dialect: delimited.Dialect) -> UserError:
     quotes, flag = ("enclose fields", "noquoting") if dialect.quoted else ("are text", "quoting")
     return UserError(
         f"{what} ({', '.join(names)}); the delimiter is {dialect.delimiter!r} and double quotes {quotes}. "
@@ -255,30 +241,23 @@ def _ragged_row(what: str, names: Sequence[str], dialect: Dialect) -> UserError:
     )
 
 
-def _read_json_lines(path: epath.Path, numbered: Iterator[tuple[int, str]]) -> Iterator[LabelledRow]:
+def _read_lines(
+    path: epath.Path, numbered: Iterable[tuple[int, str]], parse: Callable[[str], dict[str, Any]]
+) -> Iterator[LabelledRow]:
     file = str(path)
     for number, line in numbered:
         try:
-            values = parse_row(line)
+            values = parse(line)
         except BadRow as error:
             raise UserError(f"{path}:{number}: {error}") from None
-        yield LabelledRow(row_values(values), file, number)
+        yield LabelledRow(values, file, number)
 
 
-def _read_at_lines(path: epath.Path, numbered: Iterator[tuple[int, str]]) -> Iterator[LabelledRow]:
-    for number, line in numbered:
-        text, at, label = line.rpartition("@")
-        if not at:
-            raise UserError(f"{path}:{number}: no @ in the line, expected text@label")
-        yield LabelledRow({"text": text, "label": label.strip()}, str(path), number)
-
-
-def _read_fasttext_lines(path: epath.Path, numbered: Iterator[tuple[int, str]]) -> Iterator[LabelledRow]:
-    for number, line in numbered:
-        try:
-            yield LabelledRow(fasttext_row(line), str(path), number)
-        except BadRow as error:
-            raise UserError(f"{path}:{number}: {error}") from None
+def _at_row(line: str) -> dict[str, Any]:
+    text, at, label = line.rpartition("@")
+    if not at:
+        raise BadRow("no @ in the line, expected text@label")
+    return {"text": text, "label": label.strip()}
 
 
 def _read_json_list(path: epath.Path) -> Iterator[LabelledRow]:

@@ -19,16 +19,13 @@ CHUNK_RECORDS = 4096  # read at once
 
 @dataclasses.dataclass(frozen=True)
 class ExternalFile:
-    """One file of rows B, which cores share, each equally many consecutive ones; num_steps None: not known.
-
-    If bidirectional, the second half of each core's rows is read backward.
-    """
+    """One file of rows B, which cores share, each equally many consecutive ones."""
 
     path: epath.Path
     batch_size: int
     num_cores: int
-    bidirectional: bool
-    num_steps: int | None
+    bidirectional: bool  # whether the second half of each core's rows is read backward
+    num_steps: int | None  # None: not known
 
     def __post_init__(self):
         halves = 2 if self.bidirectional else 1
@@ -54,18 +51,15 @@ class ExternalFile:
 
 @dataclasses.dataclass(frozen=True)
 class ExternalSet:
-    """Files with the same settings.
-
-    Attributes:
-        num_predict: tokens picked in every record; None: their number varies, or none are picked yet.
-        alpha, beta: about beta of each alpha tokens were picked.
-    """
+    """Files with the same settings."""
 
     files: tuple[ExternalFile, ...]
     seq_len: int
     reuse_len: int
     lower: bool
+    # Tokens picked in every record; None: their number varies, or none are picked yet
     num_predict: int | None
+    # alpha, beta: about beta of each alpha tokens were picked
     alpha: int
     beta: int
     split: str

@@ -93,12 +93,9 @@ def border_pieces(pieces: Sequence[str]) -> np.ndarray:
 
 
 def borders_agree(borders: np.ndarray, ids: np.ndarray, is_border: np.ndarray) -> np.ndarray:
-    """Returns bool [S, B]: whether the word borders are the tokenizer's.
+    """Returns bool [S, B]: whether the word borders of ids [S, B, T] are the tokenizer's, `is_border` [V].
 
-    Args:
-        borders: int64 [S, B, any], positions, the last of them T; -1 after.
-        ids: int64 [S, B, T].
-        is_border: bool [V].
+    `borders` are positions, int64 [S, B, any]: the last of them is T, -1 after.
     """
     count, rows, seq_len = ids.shape
     listed = np.zeros((count * rows, seq_len + 2), bool)

@@ -21,8 +21,7 @@ class ConversionOptions:
         "with --from: the SentencePiece model that the records were made with", None
     )
     keep_accents: bool = option(
-        "with --from: the text was cleaned with accents kept (--keep_accents); records do not say",
-        False,
+        "with --from: the text was cleaned with accents kept (--keep_accents); records do not say", False
     )
     seed: int = option("with --from: random seed for what is drawn", 0, least=0)
     perm_size: int | None = option(

@@ -113,15 +113,12 @@ def _num_cores(info: epath.Path, numbers: dict[str, Any]) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """The files and size of a set in the original's format: steps are batches of all files.
-
-    `dropped` records did not fill a step of all rows.
-    """
+    """The files and size of a set in the original's format: steps are batches of all files."""
 
     files: list[str]
     steps: int
     records: int
-    dropped: int
+    dropped: int  # records that did not fill a step of all rows
 
 
 def write(

@@ -16,24 +16,14 @@ from xlnet_tf.records.spec import BACKWARD, FORWARD, MAX_SLICES, stream_id
 from xlnet_tf.text.special_tokens import EOD_ID, UNK_ID
 
 # Statistics of a shard about its text, which records do not contain.
-_UNKNOWN_TEXT = (
-    "sentences",
-    "characters",
-    "bytes",
-    "short_documents",
-    "short_document_tokens",
-)
+_UNKNOWN_TEXT = ("sentences", "characters", "bytes", "short_documents", "short_document_tokens")
 
 
 class RowWriter:
     """Writes a row of an external file, or a part of it, as a shard: a context that ends the shard.
 
-    Args:
-        stream_segments: segments of the longest stream; None: the row is one stream.
-        word_starts: bool [V], pieces that start a word.
-
-    Attributes:
-        has_eod: whether an <eod> has been seen.
+    `stream_segments` are those of the longest stream, None: the row is one stream; `word_starts`, bool [V],
+    are the pieces that start a word.
     """
 
     def __init__(

@@ -8,15 +8,7 @@ from typing import ClassVar
 
 from etils import epath
 
-from tfrecord_builders.common.delimited import (
-    BadQuotes,
-    Dialect,
-    check_names,
-    delimiter_of,
-    line_end,
-    ragged,
-    split_rows,
-)
+from tfrecord_builders.common import delimited
 from tfrecord_builders.common.streams import BLOCK_BYTES, StreamCache
 from tfrecord_builders.corpus.documents import MAX_DOCUMENT_BYTES, FilePart, FileSplitter
 from tfrecord_builders.corpus.files import file_format
@@ -29,7 +21,7 @@ class TablePart(FilePart):
     """A stretch of whole rows of a file."""
 
     columns: tuple[str, ...]
-    dialect: Dialect
+    dialect: delimited.Dialect
     ends_document: ClassVar[bool] = True
 
     def rows(self, cache: StreamCache) -> Iterator[CorpusRow]:
@@ -45,10 +37,10 @@ class TablePart(FilePart):
 
         while begin < len(data):
             try:
-                for start, fields in split_rows(lines(), self.dialect):
+                for start, fields in delimited.split_rows(lines(), self.dialect):
                     yield from self._row(fields, self.start + start)
                     begin = end
-            except (BadQuotes, UnicodeDecodeError) as error:
+            except (delimited.BadQuotes, UnicodeDecodeError) as error:
                 end = row_end(data, begin, begin, self.dialect) or len(data)
                 yield CorpusRow(self.path, self.start + begin, error=_damage(data[begin:end], error))
                 begin = end
@@ -56,7 +48,7 @@ class TablePart(FilePart):
     def _row(self, fields: list[str], start: int) -> Iterator[CorpusRow]:
         if fields == [""] and len(self.columns) > 1:
             return
-        if reason := ragged(fields, self.columns):
+        if reason := delimited.ragged(fields, self.columns):
             yield CorpusRow(self.path, start, error=f"{reason} ({', '.join(self.columns)})")
         else:
             yield CorpusRow(self.path, start, dict(zip(self.columns, fields)))
@@ -79,14 +71,14 @@ class TableSplitter(FileSplitter):
         first = self._stream.read(BLOCK_BYTES)
         self._ahead = first.removeprefix(codecs.BOM_UTF8)
         self._position = len(first) - len(self._ahead)
-        kind, end = file_format(path).kind, line_end(first)
+        kind, end = file_format(path).kind, delimited.line_end(first)
         header = self._ahead.partition(end)[0].decode(errors="replace")
-        self._dialect = Dialect(delimiter_of(header, kind), kind == "csv", end)
+        self._dialect = delimited.Dialect(delimited.delimiter_of(header, kind), kind == "csv", end)
         try:
-            [(_, names)] = split_rows([(0, self._next_rows(1).decode())], self._dialect)
-        except (UnicodeDecodeError, BadQuotes) as error:
+            [(_, names)] = delimited.split_rows([(0, self._next_rows(1).decode())], self._dialect)
+        except (UnicodeDecodeError, delimited.BadQuotes) as error:
             raise UserError(f"{path}: the first row, which names the columns, is damaged ({error})") from None
-        check_names(names, str(path))
+        delimited.check_names(names, str(path))
         self._columns = tuple(names)
 
     def read_part(self, target: int, slack: int) -> TablePart:
@@ -113,7 +105,7 @@ class TableSplitter(FileSplitter):
         return text
 
 
-def row_end(data: bytes, begin: int, least: int, dialect: Dialect) -> int:
+def row_end(data: bytes, begin: int, least: int, dialect: delimited.Dialect) -> int:
     """Returns the end of the row with the byte `least`, scanning rows from `begin` on; 0 if it is missing."""
     if not dialect.quoted:
         return data.find(dialect.end, max(begin, least)) + 1

@@ -20,18 +20,13 @@ MAX_DOCUMENT_BYTES = 1 << 26  # of a line of jsonl, a row of a table, or a text 
 
 @dataclasses.dataclass(frozen=True)
 class PartText:
-    """The text of a part of a corpus.
+    """The text of a part of a corpus."""
 
-    Attributes:
-        lines: stripped; "" ends a document.
-        empty_documents: how many have no text; they are not in `lines`.
-        nul_bytes: file's name -> NUL bytes in its text, where there are any.
-    """
-
-    lines: list[str]
+    lines: list[str]  # stripped; "" ends a document
     raw: bytes
     num_bytes: int
-    empty_documents: int = 0
+    empty_documents: int = 0  # how many have no text; they are not in `lines`
+    # File's name -> NUL bytes in its text, where there are any
     nul_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 

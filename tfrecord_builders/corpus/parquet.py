@@ -209,7 +209,6 @@ def _are_strings(kind: pyarrow.DataType) -> bool:
 
 
 def _row_group_ends(file: pyarrow.parquet.ParquetFile) -> np.ndarray:
-    """Returns the end row (exclusive) of each group."""
     rows = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
     return np.cumsum(rows, dtype=np.int64)
 

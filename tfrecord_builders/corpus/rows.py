@@ -15,16 +15,12 @@ MAX_NUL_SHARE = 0.01  # of a text's bytes; UTF-16 has one at least for each spac
 
 @dataclasses.dataclass(frozen=True)
 class CorpusRow:
-    """An object of jsonl, a row of a table or of parquet, or a line or document of text.
-
-    `start` is the byte of the uncompressed file where it begins or, `numbered`, its number from 0; `error`
-    says why it cannot be read.
-    """
+    """An object of jsonl, a row of a table or of parquet, or a line or document of text."""
 
     source: str
-    start: int
+    start: int  # byte of the uncompressed file where it begins or, `numbered`, its number from 0
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    error: str = ""
+    error: str = ""  # why it cannot be read
     numbered: bool = False
 
     @classmethod

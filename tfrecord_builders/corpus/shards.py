@@ -19,34 +19,23 @@ _SAMPLED_BYTES = 1 << 18
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """The chosen documents of a corpus shard.
+    """The chosen documents of a corpus shard."""
 
-    Attributes:
-        keep_mask: a bit for each document, np.packbits; the first may continue from the previous shard.
-        duplicates: how many begin here and are left out as duplicates of earlier ones.
-        other_set: how many begin here and are left out as they belong to another set.
-    """
-
-    keep_mask: bytes
+    keep_mask: bytes  # a bit for each document, np.packbits; the first may continue from the previous shard
     documents: int
     continues: bool
-    duplicates: int
-    other_set: int
+    duplicates: int  # how many begin here and are left out as duplicates of earlier ones
+    other_set: int  # how many begin here and are left out as they belong to another set
 
 
 @dataclasses.dataclass(frozen=True)
 class CorpusShard:
-    """Consecutive parts of a corpus.
-
-    Attributes:
-        source_bytes: stored bytes of files that were passed to make it, for progress.
-        continues: whether the previous shard ends inside of a document.
-    """
+    """Consecutive parts of a corpus."""
 
     index: int
     parts: tuple[Part, ...]
-    source_bytes: int
-    continues: bool = False
+    source_bytes: int  # stored bytes of files that were passed to make it, for progress
+    continues: bool = False  # whether the previous shard ends inside of a document
     selection: Selection | None = None
 
     @property
@@ -61,24 +50,16 @@ class CorpusShard:
 
 @dataclasses.dataclass(frozen=True)
 class Lines:
-    """The text of a corpus shard, line by line.
+    """The text of a corpus shard, line by line."""
 
-    Attributes:
-        lines: stripped; "" stands for the end of a document, never twice in a row.
-        text_sha256: hex digest of the text, its document borders and the selection.
-        documents: how many begin in the shard, including those not chosen, but without empty ones.
-        takes_rest: whether the document that the first line continues is chosen, too.
-        nul_bytes: file's name -> NUL bytes in its text, where there are any.
-    """
-
-    lines: list[str]
-    text_sha256: str
+    lines: list[str]  # stripped; "" stands for the end of a document, never twice in a row
+    text_sha256: str  # hex digest of the text, its document borders and the selection
     num_bytes: int
-    documents: int
+    documents: int  # how many begin in the shard, including those not chosen, but without empty ones
     empty_documents: int
     continues: bool
-    takes_rest: bool
-    nul_bytes: dict[str, int]
+    takes_rest: bool  # whether the document that the first line continues is chosen, too
+    nul_bytes: dict[str, int]  # file's name -> NUL bytes in its text, where there are any
 
     def documents_text(self) -> list[bytes]:
         """Returns each chosen document, its lines joined by line ends, in UTF-8."""

@@ -17,15 +17,10 @@ from tfrecord_builders.corpus.text import TextSplitter
 
 
 class Part(Protocol):
-    """A stretch of a source.
+    """A stretch of a source."""
 
-    Attributes:
-        num_bytes: uncompressed bytes of text; an estimate where the format does not say.
-        ends_document: whether a document ends with it (else the next part continues it).
-    """
-
-    num_bytes: int
-    ends_document: bool
+    num_bytes: int  # uncompressed bytes of text; an estimate where the format does not say
+    ends_document: bool  # whether a document ends with it (else the next part continues it)
 
     def without_text(self) -> "Part":
         """Returns the part as a reference, without the text itself."""

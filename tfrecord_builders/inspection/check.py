@@ -24,14 +24,11 @@ SHOWN = 3  # failures of each kind that are shown
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """One position where an invariant does not hold.
-
-    `record` is its number in the file, which begins at `byte`; None: the failure is that of the whole file.
-    """
+    """One position where an invariant does not hold."""
 
     file: str
-    record: int | None
-    byte: int | None
+    record: int | None  # its number in the file; None: the failure is that of the whole file
+    byte: int | None  # where it begins
     found: str
     expected: str
 
@@ -127,11 +124,7 @@ def _check_manifest(manifest: Manifest, by_index: dict[int, list[Shard]], report
         report.add(invariant, [Failure.of_file("manifest.json", found, expected)])
 
     if sorted(by_index) != list(range(len(by_index))):
-        add(
-            "corpus shards",
-            f"numbers up to {max(by_index)}",
-            f"all numbers below {len(by_index)}",
-        )
+        add("corpus shards", f"numbers up to {max(by_index)}", f"all numbers below {len(by_index)}")
     passes = list(range(manifest.num_passes))
     for index, shards in by_index.items():
         if (numbers := sorted(shard.pass_index for shard in shards)) != passes:

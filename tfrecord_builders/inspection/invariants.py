@@ -34,14 +34,11 @@ _NEVER = (PAD_ID, MASK_ID)  # SEP and CLS have their positions; <s> and </s> are
 
 @dataclasses.dataclass(frozen=True)
 class Broken:
-    """An invariant and the records of a shard, by number, that break it.
-
-    `explain` returns what was found in a record and what was expected.
-    """
+    """An invariant and the records of a shard, by number, that break it."""
 
     invariant: str
     records: np.ndarray
-    explain: Callable[[int], tuple[str, str]]
+    explain: Callable[[int], tuple[str, str]]  # what was found in a record, and what was expected
 
 
 def broken_records(
@@ -73,12 +70,7 @@ class _Some:
     """Some records of one direction of a shard, with derived values."""
 
     def __init__(
-        self,
-        manifest: Manifest,
-        columns: Mapping[str, np.ndarray],
-        first: int,
-        part: range,
-        direction: int,
+        self, manifest: Manifest, columns: Mapping[str, np.ndarray], first: int, part: range, direction: int
     ):
         self.manifest = manifest
         self.columns = columns
@@ -278,10 +270,7 @@ def _broken_part(some: _Some, hidden: np.ndarray, part: slice, base: int) -> Ite
     outside = np.zeros_like(hidden)
     outside[:, part] = hidden[:, part] & ((order < block) | (order >= block + perm_size))
     yield some.cells(
-        f"order: blocks of {perm_size} keep their order",
-        outside,
-        rank,
-        "a rank inside of its block",
+        f"order: blocks of {perm_size} keep their order", outside, rank, "a rank inside of its block"
     )
     # All blocks share one permutation: the same index at the same offset, another at another offset.
     blocks = (len(order), -1, perm_size)

@@ -90,9 +90,6 @@ def _covered(manifest: Manifest, columns: Mapping[str, np.ndarray], part: range)
     last = slice(max(part.start, part.stop - manifest.seq_len), part.stop)  # those before do not reach as far
     number = np.arange(last.start, last.stop) - part.start
     where = source_positions(
-        columns["input_ids"][last],
-        contiguous(manifest, columns)[last],
-        number,
-        manifest.reuse_len,
+        columns["input_ids"][last], contiguous(manifest, columns)[last], number, manifest.reuse_len
     )
     return int(where.max(initial=-1)) + 1

@@ -10,7 +10,7 @@ from xlnet_tf.records import segments
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.text.marks import letters_lost
 
-FEW_STREAMS = 32
+FEW_STREAMS = 32  # a dev set may have fewer: rows of an evaluation may be empty
 MAX_UNKNOWN_RATE = 0.01
 MIN_WORD_START_RATE = 0.3  # below, spans of whole words become very long pieces of text
 MAX_SHORT_SHARE = 0.5  # of the tokens, in documents that fill no segment
@@ -138,7 +138,7 @@ def _size_warnings(manifest: Manifest, statistics: Mapping[str, Any]) -> Iterato
             f"({_counts(statistics['tokens_dropped'])}): each job drops what fills no segment at "
             f"its end. Use a larger --slice_mb (now {manifest.slice_bytes / 1e6:g})"
         )
-    if (streams := manifest.num_streams) < FEW_STREAMS:
+    if (streams := manifest.num_streams) < FEW_STREAMS and manifest.documents.get("side") != "dev":
         yield (
             f"only {streams} streams: rows of a batch are streams, so a batch can have {streams} rows at "
             f"most. A smaller --stream_segments (now {manifest.stream_segments}) makes more of them, and so "

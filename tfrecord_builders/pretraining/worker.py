@@ -70,9 +70,7 @@ def build_job(job: Job) -> dict[str, Any]:
         for index in missing:
             shard = _build_shard(manifest, tokenizer, job.corpus_shard.index, index, directions)
             shards[index] = dataclasses.replace(
-                shard,
-                text_sha256=lines.text_sha256,
-                statistics={"text": text_statistics, **shard.statistics},
+                shard, text_sha256=lines.text_sha256, statistics={"text": text_statistics, **shard.statistics}
             )
             notes.write(shard.file, dataclasses.asdict(shards[index]))
     return {

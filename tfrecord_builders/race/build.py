@@ -6,14 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from tfrecord_builders.common.example_builder import (
-    Example,
-    ExampleOptions,
-    Split,
-    build_sets,
-    encoded,
-    hold_out,
-)
+from tfrecord_builders.common import example_builder
+from tfrecord_builders.common.example_builder import Example, ExampleOptions, Split, build_sets, encoded
 from tfrecord_builders.common.tables import SOURCES
 from tfrecord_builders.race.questions import UNKNOWN, RaceColumns, RaceQuestion, read_questions
 from xlnet_tf.errors import UserError
@@ -65,7 +59,7 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
     if options.dev_fraction:
         questions, skipped = inputs["train"]
         source = ",".join(options.train)
-        train, dev = hold_out(
+        train, dev = example_builder.hold_out(
             questions, lambda each: each.context or each.question, options.dev_fraction, source
         )
         inputs |= {"train": (train, skipped), "dev": (dev, [])}
@@ -83,13 +77,7 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
             len(questions),
             [Column("label", "int32", None)],
             {"num_choices": num_choices, "max_qa_len": options.max_qa_len, "answered": answered},
-            functools.partial(
-                _examples,
-                tokenizer=tokenizer,
-                seq_len=options.seq_len,
-                max_qa_len=options.max_qa_len,
-                num_choices=num_choices,
-            ),
+            functools.partial(_examples, options, tokenizer, num_choices),
             sequences=num_choices,
             skipped=skipped,
         )
@@ -120,15 +108,14 @@ def _check_answers(questions: Sequence[RaceQuestion]) -> None:
 
 
 def _examples(
+    options: RaceOptions,
+    tokenizer: XLNetTokenizer,
+    num_choices: int,
     questions: Iterable[RaceQuestion],
     writer: ExampleWriter,
-    *,
-    tokenizer: XLNetTokenizer,
-    seq_len: int,
-    max_qa_len: int,
-    num_choices: int,
 ) -> Iterator[Example]:
     """Yields columns and the side file's line of each question."""
+    seq_len, max_qa_len = options.seq_len, options.max_qa_len
     lengths = []
     for question, (context, *answers) in encoded(questions, _texts, tokenizer):
         longest = max(map(len, answers))

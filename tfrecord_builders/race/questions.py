@@ -9,13 +9,7 @@ from etils import epath
 
 from tfrecord_builders.common.rows import HIDDEN_LABELS, LabelledRow, NestedJson, whole_number
 from tfrecord_builders.common.streams import unpacked_name
-from tfrecord_builders.common.tables import (
-    TableFormat,
-    existing,
-    infer_format,
-    is_columnar,
-    read_table,
-)
+from tfrecord_builders.common.tables import TableFormat, existing, infer_format, is_columnar, read_table
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import option_letters

@@ -2,18 +2,11 @@
 
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from tfrecord_builders.common.example_builder import (
-    Example,
-    ExampleOptions,
-    Split,
-    build_sets,
-    encoded,
-    hold_out,
-)
+from tfrecord_builders.common import example_builder
+from tfrecord_builders.common.example_builder import Example, ExampleOptions, Split, build_sets, encoded
 from tfrecord_builders.common.tables import SOURCES, Skip, check_exists
 from tfrecord_builders.ranking.queries import (
     UNKNOWN,
@@ -137,7 +130,6 @@ def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, 
     for file in filter(None, (file for split in options.splits for file in options.files(split))):
         check_exists(file)  # found out before a split is written, which may take long
     marks = DroppedMarks(options.cleaning)
-    draws = Draws(options.candidates, options.relevant_from, options.num_passes)
     names = ("candidates", "relevant_from", "max_query_len", "num_passes", "seed")
     settings = {name: getattr(options, name) for name in names}
 
@@ -146,20 +138,16 @@ def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, 
         source = name if getattr(options, name) else "train"
         queries = options.read(source, lambda *left_out: skipped.append(left_out))
         if options.dev_fraction and name in ("train", "dev"):
-            parts = hold_out(queries, lambda query: query.text, options.dev_fraction, options.train)
+            parts = example_builder.hold_out(
+                queries, lambda query: query.text, options.dev_fraction, options.train
+            )
             queries = parts[name == "dev"]
         for query in queries:
             marks.add(query.text, *(passage.text for passage in query.passages))
         marks.warn()
         judged = all(passage.relevance != UNKNOWN for query in queries for passage in query.passages)
-        examples = _Examples(
-            tokenizer=tokenizer,
-            seq_len=options.seq_len,
-            max_query_len=options.max_query_len,
-            draws=draws,
-            rng=np.random.default_rng(options.seed) if name == "train" else None,
-            source=getattr(options, source),
-        )
+        rng = np.random.default_rng(options.seed) if name == "train" else None
+        examples = _Examples(options, tokenizer, rng, getattr(options, source))
         return Split(
             queries,
             len(queries),
@@ -173,45 +161,30 @@ def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, 
     return build_sets(TASK, options, tokenizer, options.built, read, "queries", progress)
 
 
-class Draws(NamedTuple):
-    """How candidates are drawn for training.
-
-    Attributes:
-        candidates: K of a record.
-        relevant_from: smallest relevance that counts as relevant.
-        num_passes: records for each relevant passage.
-    """
-
-    candidates: int
-    relevant_from: int
-    num_passes: int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class _Examples:
     """Converts the queries of a split to examples; `rng` draws candidates, or all are taken without it."""
 
+    options: RankingOptions
     tokenizer: XLNetTokenizer
-    seq_len: int
-    max_query_len: int
-    draws: Draws
     rng: np.random.Generator | None
     source: str
 
     def of(self, queries: Collection[Query], writer: ExampleWriter) -> Iterator[Example]:
         lengths: list[int] = []
+        candidates, seq_len = self.options.candidates, self.options.seq_len
         for (query, passages), (query_ids, *ids) in encoded(
             self._groups(queries, writer), _texts, self.tokenizer
         ):
-            kept = query_ids[: self.max_query_len]
-            room = self.seq_len - _NUM_SPECIAL - len(kept)
+            kept = query_ids[: self.options.max_query_len]
+            room = seq_len - _NUM_SPECIAL - len(kept)
             writer.count("queries cut", int(len(query_ids) > len(kept)))
             writer.count("passages cut", sum(len(passage) > room for passage in ids))
             writer.count("candidates", len(passages))
             lengths += [len(query_ids) + len(passage) for passage in ids]
-            relevance = np.full(self.draws.candidates, NO_CANDIDATE, np.int32)
+            relevance = np.full(candidates, NO_CANDIDATE, np.int32)
             relevance[: len(passages)] = [passage.relevance for passage in passages]
-            columns = candidate_sequences(kept, ids, self.draws.candidates, self.seq_len)
+            columns = candidate_sequences(kept, ids, candidates, seq_len)
             yield (
                 {**columns, "relevance": relevance},
                 {
@@ -229,10 +202,11 @@ class _Examples:
         """Yields each query with the candidates of each of its records."""
         for query in queries:
             if self.rng is None:
-                groups = all_candidates(query, self.draws.candidates)
+                size, passages = self.options.candidates, query.passages
+                groups = (passages[start : start + size] for start in range(0, len(passages), size))
             else:
-                groups = training_groups(query, self.draws, self.rng, writer.skip)
-            yield from ((query, passages) for passages in groups)
+                groups = training_groups(query, self.options, self.rng, writer.skip)
+            yield from ((query, group) for group in groups)
 
 
 def _texts(group: _Group) -> list[str]:
@@ -241,31 +215,25 @@ def _texts(group: _Group) -> list[str]:
 
 
 def training_groups(
-    query: Query, draws: Draws, rng: np.random.Generator, skip: Skip
+    query: Query, options: RankingOptions, rng: np.random.Generator, skip: Skip
 ) -> Iterator[list[CandidatePassage]]:
     """Yields the candidates of each training record: a relevant passage with others drawn from less relevant.
 
     Relevant passages that are not candidates count if their text is known.
     """
     known = query.passages + [passage for passage in query.missing if passage.text]
-    relevant = [passage for passage in known if passage.relevance >= draws.relevant_from]
+    relevant = [passage for passage in known if passage.relevance >= options.relevant_from]
     if not relevant:
         skip("query without a relevant passage", query.location)
     elif min(passage.relevance for passage in known) == max(passage.relevance for passage in known):
         skip("query whose passages are all alike relevant", query.location)
-    for _ in range(draws.num_passes):
+    for _ in range(options.num_passes):
         for passage in relevant:
             others = [other for other in known if other.relevance < passage.relevance]
             if others:
-                count = min(draws.candidates - 1, len(others))
+                count = min(options.candidates - 1, len(others))
                 drawn = [passage, *(others[i] for i in rng.choice(len(others), count, replace=False))]
                 yield [drawn[i] for i in rng.permutation(len(drawn))]
-
-
-def all_candidates(query: Query, size: int) -> Iterator[list[CandidatePassage]]:
-    """Yields a query's candidates in their order, `size` at a time."""
-    for start in range(0, len(query.passages), size):
-        yield query.passages[start : start + size]
 
 
 def candidate_sequences(

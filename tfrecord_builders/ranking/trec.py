@@ -135,11 +135,7 @@ def _read_qrels(path: str, queries: Mapping[str, object], skip: Skip) -> dict[st
 
 
 def _read_texts(
-    path: epath.PathLike,
-    kind: str,
-    skip: Skip,
-    needed: set[str] | None = None,
-    only_ids: bool = False,
+    path: epath.PathLike, kind: str, skip: Skip, needed: set[str] | None = None, only_ids: bool = False
 ) -> dict[str, tuple[str, str]]:
     """Returns id -> (text, location) of a file, or of the `needed` ids; `only_ids` leaves the texts empty."""
     texts: dict[str, tuple[str, str]] = {}

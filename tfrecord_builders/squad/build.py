@@ -10,13 +10,7 @@ import numpy as np
 
 from tfrecord_builders.common.example_builder import Example, ExampleOptions, Split, build_sets, hold_out
 from tfrecord_builders.common.tables import SOURCES
-from tfrecord_builders.squad.data import (
-    SquadColumns,
-    SquadPassage,
-    SquadQuestion,
-    locate,
-    read_squad,
-)
+from tfrecord_builders.squad.data import SquadColumns, SquadPassage, SquadQuestion, locate, read_squad
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
@@ -130,31 +124,20 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
         if name == "train":
             columns += [Column(column, "int32", None) for column in ("answer_first", "answer_last")]
             columns.append(Column("is_impossible", "uint8", None))
-        examples = _Examples(
-            tokenizer=tokenizer,
-            seq_len=options.seq_len,
-            segment_len=options.segment_len,
-            max_question_len=options.max_question_len,
-            stride=options.stride,
-            training=name == "train",
-            passages=file.passages,
-            source=getattr(options, name) or options.train,
-        )
+        source = getattr(options, name) or options.train
+        examples = _Examples(options, tokenizer, name == "train", file.passages, source)
         questions = [question for passage in file.passages for question in passage.questions]
         return Split(questions, len(questions), columns, {**settings, "answered": file.answered}, examples.of)
 
     return build_sets(TASK, options, tokenizer, options.built, read, "questions", progress)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class _Examples:
     """Converts the questions of a split, and writes their passages; training ones can be learned from."""
 
+    options: SquadOptions
     tokenizer: XLNetTokenizer
-    seq_len: int
-    segment_len: int
-    max_question_len: int
-    stride: int
     training: bool
     passages: Sequence[SquadPassage]
     source: str
@@ -194,23 +177,22 @@ class _Examples:
         writer: ExampleWriter,
     ) -> Iterator[Example]:
         """Yields the windows of a question about the split's `number`th passage; may raise Unusable."""
-        ids = self.tokenizer.encode(question.text)
-        length = min(len(ids), self.max_question_len)
-        room = windows_lib.window_room(length, self.seq_len, self.segment_len)
-        windows = windows_lib.split_windows(len(encoded.ids), room, self.stride)
+        ids, sizes = self.tokenizer.encode(question.text), (self.options.seq_len, self.options.segment_len)
+        length = min(len(ids), self.options.max_question_len)
+        room = windows_lib.window_room(length, *sizes)
+        windows = windows_lib.split_windows(len(encoded.ids), room, self.options.stride)
         answer = _training_answer(question, passage, encoded, writer) if self.training else None
         if answer and not any(inside(answer, window) for window in windows):
             raise Unusable("answer in no window")
         writer.count("questions without an answer", int(question.answers == []))
         writer.count("questions cut", int(len(ids) > length))
-        sizes = self.seq_len, self.segment_len
         for window in windows:
             columns = {
                 **windows_lib.pack_window(encoded.ids, window, ids[:length], *sizes)._asdict(),
                 "answer_mask": windows_lib.answer_mask(window, length, *sizes),
             }
             if self.training:
-                columns |= training_columns(answer, window, length, self.segment_len)
+                columns |= training_columns(answer, window, length, self.options.segment_len)
                 missed = answer is not None and columns["is_impossible"]
                 writer.count("windows without the question's answer", int(missed))
             yield columns, {**_described(question), "passage": number, **window._asdict()}

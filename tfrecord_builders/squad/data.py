@@ -9,12 +9,7 @@ from etils import epath
 
 from tfrecord_builders.common.rows import LabelledRow, half_character, whole_number, zero_or_one
 from tfrecord_builders.common.streams import Stream, unpacked_name
-from tfrecord_builders.common.tables import (
-    existing_file,
-    infer_format,
-    is_columnar,
-    read_table,
-)
+from tfrecord_builders.common.tables import existing_file, infer_format, is_columnar, read_table
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
@@ -135,7 +130,6 @@ def _read_rows(path: epath.PathLike, columns: SquadColumns) -> SquadFile:
 
 
 def _row_answers(row: LabelledRow, column: str) -> list[SquadAnswer] | None:
-    """Returns the answers of a row; None if they are not known."""
     if column not in row or not (value := row[column]) and isinstance(value, str):
         return None
     location = f"{row.location}: {column}"

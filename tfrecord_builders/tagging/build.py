@@ -123,22 +123,11 @@ def build_tagging(options: TaggingOptions, progress: bool = False) -> dict[str, 
     if first_text:
         check_offsets(tokenizer, options.tokenizer, f"the text in {first_text}")
     marks.warn()
-    examples = _Examples(
-        encoder=SentenceEncoder(tokenizer, options.scheme, options.repair),
-        tokenizer=tokenizer,
-        seq_len=options.seq_len,
-        stride=options.stride or options.room // 2,
-        whole_documents=options.document,
-        labels=labels,
-    )
+    stride = options.stride or options.room // 2
+    examples = _Examples(options, tokenizer, stride, labels)
 
     def read_split(name: str) -> Split[Row]:
-        settings = {
-            "labels": labels,
-            "tagged": tagged[name],
-            "stride": examples.stride,
-            "document": options.document,
-        }
+        settings = {"labels": labels, "tagged": tagged[name], "stride": stride, "document": options.document}
         tags = Column("tags", "int16", options.seq_len)
         return Split(inputs[name].rows(), totals[name], [tags], settings, examples.of)
 
@@ -196,10 +185,7 @@ def _held_out(train: _Input, fraction: float, whole_documents: bool) -> dict[str
         documents.setdefault(names[-1], []).append(text)
     source = ",".join(train.files)
     _, held = hold_out(
-        [*documents],
-        lambda name: "\n".join(documents[name] if whole_documents else [name]),
-        fraction,
-        source,
+        [*documents], lambda name: "\n".join(documents[name] if whole_documents else [name]), fraction, source
     )
     mask = np.isin(names, held)
     return {"train": dataclasses.replace(train, mask=~mask), "dev": dataclasses.replace(train, mask=mask)}
@@ -260,15 +246,13 @@ def _check_tags(train: _Input, scheme: str) -> None:
             ) from None
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class _Examples:
-    """Converts the rows of a split to examples; with `whole_documents`, of all sentences of a document."""
+    """Converts the rows of a split to examples, of a sentence or of all sentences of a document."""
 
-    encoder: SentenceEncoder
+    options: TaggingOptions
     tokenizer: XLNetTokenizer
-    seq_len: int
     stride: int
-    whole_documents: bool
     labels: Sequence[str]
 
     def of(self, rows: Iterable[Row], writer: ExampleWriter) -> Iterator[Example]:
@@ -280,27 +264,29 @@ class _Examples:
             writer.count("sentences", len(text))
             writer.count("words", len(pieces))
             writer.count("words of <unk> alone", sum(is_unknown(word, self.tokenizer) for word in words))
-            room = self.seq_len - NUM_SPECIAL
-            writer.count("words cut to a sequence's length", sum(n > room for n in pieces))
-            windows = [*text_examples(text, self.labels, self.seq_len, self.stride)]
+            writer.count("words cut to a sequence's length", sum(n > self.options.room for n in pieces))
+            windows = [*text_examples(text, self.labels, self.options.seq_len, self.stride)]
             yield from windows
             writer.count("texts in several windows", int(len(windows) > 1))
         for percent in (50, 95, 100) if lengths else ():
-            name = f"pieces of a {'document' if self.whole_documents else 'sentence'}, {percent}th percentile"
+            name = (
+                f"pieces of a {'document' if self.options.document else 'sentence'}, {percent}th percentile"
+            )
             writer.count(name, int(np.percentile(lengths, percent)))
 
     def _texts(self, rows: Iterable[Row], writer: ExampleWriter) -> Iterator[list[Sentence]]:
         """Yields the sentences of each text: one, or all sentences of a document."""
         sentences = self._sentences(rows, writer)
-        if not self.whole_documents:
+        if not self.options.document:
             yield from ([sentence] for sentence in sentences)
             return
         for _, document in itertools.groupby(sentences, lambda sentence: sentence.document):
             yield list(document)
 
     def _sentences(self, rows: Iterable[Row], writer: ExampleWriter) -> Iterator[Sentence]:
+        encoder = SentenceEncoder(self.tokenizer, self.options.scheme, self.options.repair)
         for row in rows:
-            sentence = self.encoder.encode(row, writer)
+            sentence = encoder.encode(row, writer)
             if not sentence.pieces:
                 writer.skip("no words", row.location)
                 continue

@@ -10,16 +10,10 @@ from typing import NamedTuple
 
 from etils import epath
 
+from tfrecord_builders.common import tables
 from tfrecord_builders.common.labelling_tools import ENTITY_COLUMNS, entity_fields
 from tfrecord_builders.common.rows import BadRow, LabelledRow, NestedJson, name_as_text
 from tfrecord_builders.common.streams import unpacked_name
-from tfrecord_builders.common.tables import (
-    decoded_lines,
-    existing_file,
-    infer_format,
-    is_columnar,
-    read_table,
-)
 from tfrecord_builders.tagging.conllu import read_conllu
 from xlnet_tf.errors import UserError
 
@@ -67,17 +61,14 @@ class Entity(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class AnnotatedText:
-    """A text with annotated entities, longest first if they begin together; None: not known.
-
-    Texts of one document follow one another and have the same `document`; `columns` names those of its row.
-    """
+    """A text with annotated entities."""
 
     id: str
-    document: str
+    document: str  # the same for texts of one document, which follow one another
     location: str
     text: str
-    entities: list[Entity] | None
-    columns: tuple[str, ...] = ()
+    entities: list[Entity] | None  # longest first if they begin together; None: not known
+    columns: tuple[str, ...] = ()  # names of those of its row
 
     def location_of(self, word: int) -> str:
         return self.location
@@ -113,13 +104,13 @@ def read_sentences(
     ids; "": its base name.
     """
     columns = columns or ReadColumns()
-    if is_columnar(path) or unpacked_name(existing_file(path)).endswith((".jsonl", ".json")):
-        for row in read_table(path, infer_format(path)):
+    if tables.is_columnar(path) or unpacked_name(tables.existing_file(path)).endswith((".jsonl", ".json")):
+        for row in tables.read_table(path, tables.infer_format(path)):
             yield _from_row(row, columns.tokens, columns.tags, name)
-    elif unpacked_name(existing_file(path)).endswith(".conllu"):
-        yield from _from_conllu(existing_file(path), columns.tag, name)
+    elif unpacked_name(tables.existing_file(path)).endswith(".conllu"):
+        yield from _from_conllu(tables.existing_file(path), columns.tag, name)
     else:
-        yield from _read_columns(existing_file(path), columns.word, columns.tag, name)
+        yield from _read_columns(tables.existing_file(path), columns.word, columns.tag, name)
 
 
 def names_in_ids(paths: Sequence[epath.PathLike]) -> list[str]:
@@ -163,7 +154,7 @@ def _read_columns(
         words.clear()
         tags.clear()
 
-    for number, line in decoded_lines(path, "utf-8"):
+    for number, line in tables.decoded_lines(path, "utf-8"):
         line = line.rstrip("\r\n")
         if not line.strip(" \t") or line.startswith(DOCUMENT_START):
             yield from sentence()

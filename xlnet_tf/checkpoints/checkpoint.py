@@ -22,23 +22,16 @@ OUR_FILE = "weights.safetensors"
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """Weights under our names, and the architecture they belong to.
-
-    Attributes:
-        source: the requested path, or the name in the hub with its commit.
-        format: "original", "hugging_face", "keras_hub" or "ours".
-        arrays: each read on demand. Variables that names.py does not know keep the name in the file.
-        stripped: names of optimizer slots and counters in the file, which no model needs.
-        config_fields: of Hugging Face's config.json, if the architecture comes from one.
-    """
+    """Weights under our names, and the architecture they belong to."""
 
     path: str
-    format: str
-    arrays: Arrays
+    format: str  # "original", "hugging_face", "keras_hub" or "ours"
+    arrays: Arrays  # each read on demand. Variables that names.py does not know keep the name in the file.
     config: XLNetConfig | None
-    stripped: tuple[str, ...] = ()
+    stripped: tuple[str, ...] = ()  # names of optimizer slots and counters in the file, which no model needs
+    # Of Hugging Face's config.json, if the architecture comes from one
     config_fields: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
-    source: str = ""
+    source: str = ""  # the requested path, or the name in the hub with its commit
 
     def path_of(self, name: str) -> str:
         """Returns the path of a file in the folder of the weights, whether it exists or not.

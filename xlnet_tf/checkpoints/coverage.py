@@ -13,23 +13,15 @@ Shape = tuple[int | None, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Coverage:
-    """The comparison of a checkpoint with the expected variables, each by name with its shape.
-
-    Attributes:
-        other_shape: (shape in the checkpoint, shape expected).
-        unexpected: what nothing is known about, or that the model's own parts do not have.
-        unused: of whole heads that the model does not have.
-        new: what the checkpoint was allowed to lack.
-        stripped: names of optimizer slots and counters in the checkpoint.
-    """
+    """The comparison of a checkpoint with the expected variables, each by name with its shape."""
 
     loaded: Mapping[str, Shape]
     missing: Mapping[str, Shape]
-    other_shape: Mapping[str, tuple[Shape, Shape]]
-    unexpected: Mapping[str, Shape]
-    unused: Mapping[str, Shape]
-    new: Mapping[str, Shape]
-    stripped: Sequence[str] = ()
+    other_shape: Mapping[str, tuple[Shape, Shape]]  # (shape in the checkpoint, shape expected)
+    unexpected: Mapping[str, Shape]  # what nothing is known about, or that the model's own parts do not have
+    unused: Mapping[str, Shape]  # of whole heads that the model does not have
+    new: Mapping[str, Shape]  # what the checkpoint was allowed to lack
+    stripped: Sequence[str] = ()  # names of optimizer slots and counters in the checkpoint
 
     @classmethod
     def compare(
@@ -39,11 +31,10 @@ class Coverage:
         stripped: Sequence[str] = (),
         new: Sequence[str] = (),
     ) -> "Coverage":
-        """Compares by names and shapes.
+        """Compares by names and shapes; None in an `expected` shape stands for any size.
 
-        Args:
-            expected: the model's; None in a shape stands for any size.
-            new: parts of the model (see names.head_scope), or single variables, that the checkpoint may lack.
+        `new` are parts of the model (see names.head_scope), or single variables, that the checkpoint may
+        lack.
         """
         new = {name for name in expected if not {name, names.head_scope(name)}.isdisjoint(new)}
         scopes = {names.head_scope(name) for name in expected}

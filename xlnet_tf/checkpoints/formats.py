@@ -152,15 +152,10 @@ def write_model(
 
 
 def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict: bool = True) -> Coverage:
-    """Writes a checkpoint in any format: weights, architecture, other files and checksums.
+    """Writes a checkpoint as "ours", "original" or "hugging_face", with its other files and checksums.
 
-    Args:
-        format: "ours", "original" or "hugging_face".
-        strict: raise UserError for unknown variables; if not, leave them out. An incomplete encoder is always
-            an error.
-
-    Returns:
-        What was written (`loaded`) and what was not.
+    Unknown variables are a UserError if `strict`, else left out; an incomplete encoder is always an error.
+    Returns what was written (`loaded`) and what was not.
     """
     if format not in FORMATS:
         raise UserError(f"the format is {format!r}; expected one of {', '.join(FORMATS)}.")

@@ -26,10 +26,7 @@ ENDING = ".weights.h5"
 BACKBONE = "XLNetBackbone"  # the class in its config.json
 
 _EMBEDDING = "content_and_query_embedding/word_embed/vars/0"
-_WEIGHTS = {
-    _EMBEDDING: "word_embedding/embeddings",
-    "xl_net_attention_mask_layer/vars/0": QUERY_START,
-}
+_WEIGHTS = {_EMBEDDING: "word_embedding/embeddings", "xl_net_attention_mask_layer/vars/0": QUERY_START}
 _LAYER = re.compile(r"xl_net_encoder(?:_(\d+))?/(.+)")
 _LAYER_WEIGHTS = {
     "vars/0": "attention/content_bias",

@@ -87,37 +87,27 @@ _FIELDS = {  # of model.json
 
 @dataclasses.dataclass(frozen=True)
 class ModelCard:
-    """What is known of a model besides its weights and their architecture.
+    """What is known of a model besides its weights and their architecture."""
 
-    Attributes:
-        task: what it was trained for: a name of task_registry or LANGUAGE_MODEL; None if no file says.
-        labels: the names of its head's classes, in order; None if nobody named them.
-        multi_label: whether a text may have any number of the classes.
-        settings: how it reads texts and answers, and what it was trained with, by the names of the models'
-            options.
-        cleaning: how its texts are cleaned; None if no file says.
-        thresholds: those of alerts and answers, by the names of the metrics that found them.
-        metrics: results of the evaluation that the weights were kept for, or of the run's best.
-        origin: where the weights came from: init_checkpoint, converted_from, exported_from.
-        serving: seq_len and other options of the task's module in xlnet_tf.serving, with which texts are
-            answered; empty for runs, whose data has them.
-        format: the format of the weights next to it; where it is "hugging_face", its files go before the
-            card, because their users may change them.
-        ties: how its tokenizer breaks ties between pieces (see text.ties).
-        external: fields of Hugging Face's files, by the file's name; not part of model.json.
-    """
-
-    task: str | None = None
-    labels: tuple[str, ...] | None = None
-    multi_label: bool = False
+    task: str | None = None  # that it was trained for, of task_registry or LANGUAGE_MODEL; None: no file says
+    labels: tuple[str, ...] | None = None  # names of its head's classes, in order; None if nobody named them
+    multi_label: bool = False  # whether a text may have any number of the classes
+    # How it reads texts and answers, and what it was trained with, by the names of the models' options.
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    cleaning: CleaningConfig | None = None
+    cleaning: CleaningConfig | None = None  # of its texts; None if no file says
+    # Those of alerts and answers, by the names of the metrics that found them.
     thresholds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    # Results of the evaluation that the weights were kept for, or of the run's best.
     metrics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # Where the weights came from: init_checkpoint, converted_from, exported_from.
     origin: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # Options of the task's module in xlnet_tf.serving, with which texts are answered, seq_len among them;
+    # empty for runs, whose data has them.
     serving: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # That of the weights next to it. Files of "hugging_face" go before the card: their users may change them.
     format: str = "ours"
-    ties: str = ties.RULE
+    ties: str = ties.RULE  # how its tokenizer breaks ties between pieces (see text.ties)
+    # Fields of Hugging Face's files, by the file's name; not part of model.json.
     external: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict, repr=False)
 
     @classmethod

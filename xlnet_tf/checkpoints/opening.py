@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 from etils import epath
 
-from xlnet_tf import files, hub
+from xlnet_tf import files, hub, model_folders
 from xlnet_tf.checkpoints import hugging_face, hugging_face_config, keras_hub, tensorflow_files
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, OUR_FILE, Checkpoint
 from xlnet_tf.checkpoints.model_card import ModelCard
@@ -19,14 +19,6 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.hub import checksums
 from xlnet_tf.hub.keras_file import KERAS_WEIGHTS
 from xlnet_tf.hub.locating import HUGGING_FACE_WEIGHTS
-from xlnet_tf.model_folders import (
-    MODEL_FILES,
-    OPENVINO_MODEL,
-    SAVED_MODEL,
-    exported_version,
-    model_file,
-    openvino_version,
-)
 
 
 def open_checkpoint(path: str | os.PathLike, config_file: str | None = None) -> Checkpoint:
@@ -100,8 +92,8 @@ def _find_weights(path: str) -> str:
         if runs := runs_below(folder):
             raise UserError(runs)
         files = sorted(tf.io.gfile.listdir(folder))
-        version = exported_version(folder) or openvino_version(folder)
-        exported = [f"{version}/{model_file(version)}"] if version else []
+        version = model_folders.exported_version(folder) or model_folders.openvino_version(folder)
+        exported = [f"{version}/{model_folders.model_file(version)}"] if version else []
         content = _of_keras([f"{folder}/{name}" for name in files] + exported)
         content = content or ", ".join(files[:10]) or "nothing"
         raise UserError(f"{folder} holds no checkpoint (but {content}): {hub.EXPECTED}.")
@@ -118,10 +110,10 @@ def _of_keras(files: Sequence[str]) -> str:
             f"a file of Keras ({os.path.basename(keras[0])}), which only Python code can load: load it "
             f"with {how}, write it with xlnet_tf.checkpoints.save_model(model, FOLDER), and give FOLDER"
         )
-    if exported := [file for file in files if os.path.basename(file) in MODEL_FILES]:
+    if exported := [file for file in files if os.path.basename(file) in model_folders.MODEL_FILES]:
         what = {
-            SAVED_MODEL: "a SavedModel, which",
-            OPENVINO_MODEL: "a model for OpenVINO, which xlnet_tf.from_pretrained,",
+            model_folders.SAVED_MODEL: "a SavedModel, which",
+            model_folders.OPENVINO_MODEL: "a model for OpenVINO, which xlnet_tf.from_pretrained,",
         }[os.path.basename(exported[0])]
         origin = ModelCard.read(os.path.dirname(exported[0])).origin.get("exported_from")
         return (

@@ -47,13 +47,10 @@ _MOST_OF_A_REASON = 300  # characters: the hub lists all licenses
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """Facts that only the publisher knows; empty ones are left out.
+    """Facts that only the publisher knows; empty ones are left out."""
 
-    The license is spelled as on the hub (apache-2.0, mit, ...), the language is a code (en, zh, ...).
-    """
-
-    license: str = ""
-    language: str = ""
+    license: str = ""  # spelled as on the hub: apache-2.0, mit, ...
+    language: str = ""  # a code: en, zh, ...
     dataset: str = ""
 
     def __post_init__(self):

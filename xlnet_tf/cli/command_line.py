@@ -22,6 +22,7 @@ OTHER_NAMES = {
     "do_lower_case": "lower",
     "doc_stride": "stride",
     "dropatt": "attention_dropout",
+    "epochs": "train_steps",
     "eval_batch_size": "dev_batch_size",
     "eval_steps": "eval_interval",
     "fp16": "dtype",
@@ -38,6 +39,7 @@ OTHER_NAMES = {
     "max_save": "max_to_keep",
     "max_seq_length": "seq_len",
     "max_steps": "train_steps",
+    "model": "init_checkpoint model_dir",
     "model_config_path": "init_checkpoint",
     "model_name_or_path": "init_checkpoint model_dir",
     "num_core_per_host": "num_gpus",
@@ -54,6 +56,7 @@ OTHER_NAMES = {
     "sp_model_file": "tokenizer",
     "sp_path": "tokenizer",
     "spiece_model_file": "tokenizer",
+    "steps": "train_steps",
     "summary_type": "summary",
     "task": "num_workers",
     "task_name": "preset",
@@ -163,10 +166,8 @@ def did_you_mean(
 ) -> str:
     """Returns the end of a message that suggests known names for an unknown one; "" without a suggestion.
 
-    Args:
-        known: names, with their form in the message.
-        others: names in other programs, each with ours, separated by blanks.
-        between: the separator of a name's parts.
+    `known` has the names with their form in the message, `others` those in other programs, each with ours,
+    separated by blanks; `between` separates a name's parts.
     """
     likely = [other for other in others.get(name, "").split() if other in known]
     likely = likely or sorted(other for other in known if name in other.split(between))

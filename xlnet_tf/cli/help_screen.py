@@ -21,13 +21,10 @@ class HelpScreen:
     """What --help shows first; --help=all adds the other flags, under `advanced`.
 
     A command's main module has it as HELP_SCREEN; else it follows from the groups of the command's options.
-
-    Attributes:
-        groups: names of flags by group, in the order in which they are shown.
-        values: from the parsed flags to the values that others will have, in words.
     """
 
-    groups: Mapping[str, Sequence[str]]
+    groups: Mapping[str, Sequence[str]]  # names of flags by group, in the order in which they are shown
+    # From the parsed flags to the values that others will have, in words
     values: Callable[[flags.FlagValues], Mapping[str, str]] = _no_values
 
     @classmethod
@@ -39,7 +36,6 @@ class HelpScreen:
         return cls(groups) if groups else None
 
     def sections(self, names: Sequence[str], everything: bool) -> dict[str, list[str]]:
-        """Returns which of the flags are in which section."""
         sections = {group: [name for name in flags if name in names] for group, flags in self.groups.items()}
         shown = {name for section in sections.values() for name in section}
         if everything:

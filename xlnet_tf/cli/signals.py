@@ -32,13 +32,10 @@ def end_while_importing() -> None:
 
 
 class Signals:
-    """Turns Ctrl-C and SIGTERM, inside of a `with` block, into a KeyboardInterrupt.
+    """Turns Ctrl-C and SIGTERM, inside of a `with` block, into a KeyboardInterrupt."""
 
-    Attributes:
-        received: number of the first signal; None if there was none. The KeyboardInterrupt may leave the
-            block as another exception.
-    """
-
+    # Number of the first signal; None if there was none. The KeyboardInterrupt may leave the block as another
+    # exception.
     received: int | None = None
 
     def __init__(self, after_ctrl_c: str = ""):

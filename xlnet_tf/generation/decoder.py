@@ -34,20 +34,14 @@ from xlnet_tf.models.pretrainer import XLNetPretrainer
 
 
 class Cache(NamedTuple):
-    """What a step knows of the tokens before it.
+    """What a step knows of the tokens before it."""
 
-    Attributes:
-        keys, values: each layer's, [B, N, H, S] and [B, N, S, H].
-        positions: [B, S] int32, of the tokens in the slots.
-        visible: [B, C, S] bool, the slots that each candidate sees.
-        used: number of used slots, a scalar; the slots after them are free.
-    """
-
+    # keys, values: each layer's, [B, N, H, S] and [B, N, S, H]
     keys: tuple[tf.Tensor, ...]
     values: tuple[tf.Tensor, ...]
-    positions: tf.Tensor
-    visible: tf.Tensor
-    used: tf.Tensor
+    positions: tf.Tensor  # [B, S] int32, of the tokens in the slots
+    visible: tf.Tensor  # [B, C, S] bool, the slots that each candidate sees
+    used: tf.Tensor  # number of used slots, a scalar; the slots after them are free
 
     def follow(self, parents: tf.Tensor) -> Self:
         """Lets each candidate continue its parent [B, C], another candidate or itself."""
@@ -71,13 +65,10 @@ Put = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, int], tf.Tensor]
 
 
 class DecodingStep:
-    """A step for all candidates.
+    """A step for all candidates; `positions` are each layer's, of a text of `length` positions.
 
     It reads the model's weights when it is created, not in the loop over steps, where casts and 8-bit weights
     then cost nothing: create it in the graph that uses it.
-
-    Args:
-        positions: each layer's, of a text of `length` positions.
     """
 
     def __init__(

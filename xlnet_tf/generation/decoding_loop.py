@@ -20,17 +20,12 @@ from xlnet_tf.text.special_tokens import PAD_ID
 
 
 class DecodedTokens(NamedTuple):
-    """The tokens written so far.
+    """The tokens written so far."""
 
-    Attributes:
-        tokens: [B, C, G] int32, in the order of writing; PAD after the last one.
-        log_probs: [B, C, G] float32, of each token given all before it, in nats; 0 after the last one.
-        unfinished: [B, C] bool, candidates that need more tokens.
-    """
-
-    tokens: tf.Tensor
+    tokens: tf.Tensor  # [B, C, G] int32, in the order of writing; PAD after the last one
+    # [B, C, G] float32, of each token given all before it, in nats; 0 after the last one
     log_probs: tf.Tensor
-    unfinished: tf.Tensor
+    unfinished: tf.Tensor  # [B, C] bool, candidates that need more tokens
 
     @classmethod
     def nothing(cls, order: tf.Tensor, candidates: int) -> Self:

@@ -112,11 +112,7 @@ def _start(model, ids, ranks, targets, position_keys):
         "position_keys": position_keys,
     }
     queries, keys, values = read_context(model, features, kernels_lib.current(training=False))
-    return {
-        "queries": tf.cast(queries, tf.float32),
-        **_by_layer("keys", keys),
-        **_by_layer("values", values),
-    }
+    return {"queries": tf.cast(queries, tf.float32), **_by_layer("keys", keys), **_by_layer("values", values)}
 
 
 def _step_specs(model: XLNetPretrainer) -> dict[str, tf.TensorSpec]:

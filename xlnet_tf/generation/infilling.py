@@ -39,18 +39,12 @@ class Guesses(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """Joint fills of texts' gaps, best first, and what makes them.
-
-    Attributes:
-        apart: [B, C, G] float32, log-probabilities of the same tokens, each from the text alone.
-        guesses: for each gap, after the best fill of those before it in the order.
-        guesses_apart: for each gap, all others unknown.
-    """
+    """Joint fills of texts' gaps, best first, and what makes them."""
 
     fills: DecodedTokens
-    apart: tf.Tensor
-    guesses: Guesses
-    guesses_apart: Guesses
+    apart: tf.Tensor  # [B, C, G] float32, log-probabilities of the same tokens, each from the text alone
+    guesses: Guesses  # for each gap, after the best fill of those before it in the order
+    guesses_apart: Guesses  # for each gap, all others unknown
 
 
 def fill_jointly(

@@ -11,20 +11,11 @@ from typing_extensions import Self
 
 from xlnet_tf import hints
 from xlnet_tf.errors import UserError
+from xlnet_tf.generation import settings as settings_lib
 from xlnet_tf.generation.arrays import embedding, gaps, scoring
 from xlnet_tf.generation.arrays.engine import Engine
 from xlnet_tf.generation.arrays.openvino import OpenVinoEngine
 from xlnet_tf.generation.results import Continuation, FilledText, Filling, Guess, TextScore, TextVectors
-from xlnet_tf.generation.settings import (
-    MOST_CANDIDATES,
-    WritingRules,
-    by_length,
-    check_range,
-    check_text_lengths,
-    piece_ids,
-    same_for_all,
-    writing_rules,
-)
 from xlnet_tf.schema import is_whole
 from xlnet_tf.serving.openvino.folder import find_folder
 from xlnet_tf.text.inputs import text_list
@@ -160,7 +151,7 @@ class XLNetLanguageModel:
             batch_size: texts that are read together.
         """
         ids = self._encode_prompts(prompts, max_new_tokens)
-        settings = same_for_all(len(ids), temperature, top_k, top_p, seed)
+        settings = settings_lib.same_for_all(len(ids), temperature, top_k, top_p, seed)
         limits = self._limits(stop, forbid, repetition_penalty)
 
         def write(rows):
@@ -261,7 +252,7 @@ class XLNetLanguageModel:
         texts = text_list(texts, "texts")
         ids = self._encode("texts", texts)
         orders = gaps.check_gaps(texts, None if easiest_first else orders)
-        settings = same_for_all(len(texts), temperature, top_k, top_p, seed)
+        settings = settings_lib.same_for_all(len(texts), temperature, top_k, top_p, seed)
 
         def fill(rows):
             marked = self._gaps(texts, orders, rows)
@@ -298,12 +289,12 @@ class XLNetLanguageModel:
         )
 
     def _check_candidates(self, name: str, count: int):
-        _check_whole(name, count, min(MOST_CANDIDATES, self.tokenizer.vocab_size))
+        _check_whole(name, count, min(settings_lib.MOST_CANDIDATES, self.tokenizer.vocab_size))
 
     def _encode(self, name: str, texts: Sequence[str], new_tokens: int = 0) -> list[np.ndarray]:
         """Returns the ids of each of the texts, of which there is one at least."""
         ids = self.tokenizer.encode_rows(texts, name)
-        check_text_lengths(name, [*map(len, ids)], new_tokens, longest=self._engine.longest)
+        settings_lib.check_text_lengths(name, [*map(len, ids)], new_tokens, longest=self._engine.longest)
         return ids
 
     def _encode_prompts(self, prompts: Sequence[str], max_new_tokens: int) -> list[np.ndarray]:
@@ -316,10 +307,10 @@ class XLNetLanguageModel:
 
     def _limits(
         self, stop: Sequence[str], forbid: Sequence[str], repetition_penalty: float
-    ) -> tuple[np.ndarray, WritingRules]:
+    ) -> tuple[np.ndarray, settings_lib.WritingRules]:
         """Returns the pieces that end a text, and the rules for what may be written."""
-        stop_ids = piece_ids("stop", stop, self.tokenizer, least=EOP_ID)
-        return stop_ids, writing_rules(self.tokenizer, forbid, repetition_penalty, stop)
+        stop_ids = settings_lib.piece_ids("stop", stop, self.tokenizer, least=EOP_ID)
+        return stop_ids, settings_lib.writing_rules(self.tokenizer, forbid, repetition_penalty, stop)
 
     def _continuation(self, prompt: np.ndarray, tokens: np.ndarray, log_probs: np.ndarray) -> Continuation:
         count = np.count_nonzero(tokens != PAD_ID)
@@ -361,13 +352,13 @@ class XLNetLanguageModel:
 
 def _check_whole(name: str, value: int, most: int):
     is_right = is_whole(value) and 1 <= value <= most
-    check_range(name, value, is_right, f"a whole number from 1 to {most}")
+    settings_lib.check_range(name, value, is_right, f"a whole number from 1 to {most}")
 
 
 def _in_batches(function: Callable[[np.ndarray], list], ids: Sequence[np.ndarray], batch_size: int) -> list:
     """Computes function(rows) for batches of texts of about the same length; returns results row by row."""
     results = [None] * len(ids)
-    for rows in by_length([*map(len, ids)], batch_size):
+    for rows in settings_lib.by_length([*map(len, ids)], batch_size):
         for row, result in zip(rows, function(rows), strict=True):
             results[row] = result
     return results

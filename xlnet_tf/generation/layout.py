@@ -28,21 +28,17 @@ class TextLayout(NamedTuple):
 
     The context comes first and sees itself; what is written sees the context and what was written before it.
     No token sees padding, or gaps that are not filled yet.
-
-    Attributes:
-        ids, is_context: [B, T] int32, of which only those that are given, bool, are read.
-        order: [B, G] int32, the positions to write, in that order; -1 from where a row has no more. They may
-            lie beyond T, but for the first of each row, and up to `length`.
-        forward: whether all is written to the right of all that it sees.
-        in_blocks: whether the context is read in blocks (see XLNetEncoder): where it may be long.
     """
 
+    # ids, is_context: [B, T] int32, of which only those that are given, bool, are read
     ids: tf.Tensor
     is_context: tf.Tensor
+    # [B, G] int32, the positions to write, in that order; -1 from where a row has no more. They may lie
+    # beyond T, but for the first of each row, and up to `length`.
     order: tf.Tensor
     length: int | tf.Tensor
-    forward: bool
-    in_blocks: bool = False
+    forward: bool  # whether all is written to the right of all that it sees
+    in_blocks: bool = False  # whether the context is read in blocks (see XLNetEncoder): where it may be long
 
 
 def continuation(

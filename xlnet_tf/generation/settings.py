@@ -27,35 +27,24 @@ MOST_CANDIDATES = 256  # of beam search, and guesses for a gap: memory and time 
 
 
 class Sampling(NamedTuple):
-    """How the B rows of a batch are sampled: arrays, or tensors in a graph.
+    """How the B rows of a batch are sampled: arrays, or tensors in a graph."""
 
-    Attributes:
-        seeds: [B] integers; equal seeds, equal draws, whatever the device and the compiler.
-        temperature: [B] float32, by which logits are divided; 0 takes the likeliest piece.
-        top_k: [B] int32, how many of the likeliest pieces to draw from, and their equals; 0: all.
-        top_p: [B] float32 in (0, 1]: draws from the fewest likeliest pieces that have this much probability.
-    """
-
-    seeds: Any
-    temperature: Any
-    top_k: Any
+    seeds: Any  # [B] integers; equal seeds, equal draws, whatever the device and the compiler
+    temperature: Any  # [B] float32, by which logits are divided; 0 takes the likeliest piece
+    top_k: Any  # [B] int32, how many of the likeliest pieces to draw from, and their equals; 0: all
+    # [B] float32 in (0, 1]: draws from the fewest likeliest pieces that have this much probability
     top_p: Any
 
     def take(self, rows: np.ndarray) -> Self:
-        """Returns the settings of some rows."""
         return self._make(values[rows] for values in self)
 
 
 class WritingRules(NamedTuple):
-    """What may be written, for all texts alike: arrays, or tensors in a graph.
+    """What may be written, for all texts alike: arrays, or tensors in a graph."""
 
-    Attributes:
-        forbidden: [F] int32, pieces that are never written.
-        repetition_penalty: float32, by which the log-probability of each piece that a text has already, in
-            its prompt or what was written, is multiplied; 1: none.
-    """
-
-    forbidden: Any
+    forbidden: Any  # [F] int32, pieces that are never written
+    # float32, by which the log-probability of each piece that a text has already, in its prompt or what was
+    # written, is multiplied; 1: none
     repetition_penalty: Any
 
 
@@ -109,7 +98,6 @@ def same_for_all(count: int, temperature: float, top_k: int, top_p: float, seed:
 
 
 def is_number(value: object) -> bool:
-    """Returns whether a setting is a number."""
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
 
 

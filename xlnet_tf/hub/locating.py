@@ -61,13 +61,10 @@ _ORIGINAL_SHARD = re.compile(r"xlnet_model\.ckpt\.data-\d+-of-\d+")
 
 
 class Located(NamedTuple):
-    """A model's folder (for a path, the path), and its source, which `locate` takes, too.
+    """A model's folder and its source, which `locate` takes, too."""
 
-    The source of a fetched model has its commit or sha256; that of a path is the path.
-    """
-
-    folder: str
-    source: str
+    folder: str  # for a path, the path
+    source: str  # with the commit or sha256 of a fetched model; for a path, the path
 
 
 def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:

@@ -31,18 +31,15 @@ _FILES = ("xlnet_config.json", "spiece.model", "xlnet_model.ckpt.")
 
 @dataclasses.dataclass(frozen=True)
 class Release:
-    """A published model, by the name that flags take.
-
-    `size` is its preset or shape; without a sha256, the first download's is recorded and compared later.
-    """
+    """A published model, by the name that flags take."""
 
     name: str
     language: str
-    size: str
+    size: str  # its preset or shape
     gigabytes: float
     address: str
     licence: str
-    sha256: str | None = None
+    sha256: str | None = None  # without it, the first download's is recorded and compared later
 
 
 def _hub(name: str, *facts) -> Release:

@@ -12,16 +12,11 @@ MOST = 400  # points of a line, more than a page has room for
 
 
 class Curve(NamedTuple):
-    """The values of a curve.
-
-    Attributes:
-        points: (step, value) by rising step.
-        dotted: whether each value is a point, since a line between two would be a guess.
-    """
+    """The values of a curve."""
 
     name: str
-    points: Sequence[tuple[float, float]]
-    dotted: bool = False
+    points: Sequence[tuple[float, float]]  # (step, value) by rising step
+    dotted: bool = False  # whether each value is a point, since a line between two would be a guess
 
 
 class Line:
@@ -33,7 +28,6 @@ class Line:
         self._together = 1
 
     def add(self, step: float, value: float) -> None:
-        """Adds a value."""
         if not math.isfinite(value):
             return
         self._waiting.append((step, value))

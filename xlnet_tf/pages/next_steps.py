@@ -8,12 +8,10 @@ _CHARACTERS = 60  # of a text in a command
 
 
 def after_finetuning(model_dir: str, task: str, example: Mapping[str, Any], dev: str) -> list[str]:
-    """Returns commands that use a fine-tuned run.
+    """Returns commands that use a fine-tuned run of a task of task_registry.
 
-    Args:
-        task: a name of task_registry.
-        example: a line of a set's examples.jsonl, whose texts the commands ask about.
-        dev: folder of the dev examples; "": none.
+    They ask about the texts of `example`, a line of a set's examples.jsonl; `dev` is the folder of the dev
+    examples, "" if there are none.
     """
     inputs = {
         "question_answering": {"question": example.get("question", "..."), "context": "..."},
@@ -22,7 +20,7 @@ def after_finetuning(model_dir: str, task: str, example: Mapping[str, Any], dev:
     }.get(task, {"text": _text(example)})
     if "text_pair" in example:
         inputs["text_pair"] = example["text_pair"]
-    asked = " ".join(f"--{name}={shlex.quote(short(text))}" for name, text in inputs.items())
+    asked = " ".join(f"--{name}={_quoted(short(text))}" for name, text in inputs.items())
     run, served, data = map(shlex.quote, (model_dir, f"{model_dir}-served", dev))
     return [
         f"xlnet-tf predict --model_dir={run} {asked}",
@@ -40,6 +38,11 @@ def after_pretraining(model_dir: str) -> list[str]:
         f'xlnet-tf generate --model_dir={run} --prompt="The"',
         f"xlnet-tf finetune --train=YOUR_TABLE.csv --init_checkpoint={run}",
     ]
+
+
+def _quoted(text: str) -> str:
+    """Returns a word for the shell; a text with apostrophes is in double quotes, if it can be."""
+    return f'"{text}"' if "'" in text and not {*text} & {*'"$`\\!'} else shlex.quote(text)
 
 
 def _text(example: Mapping[str, Any]) -> str:

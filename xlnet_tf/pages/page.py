@@ -28,7 +28,6 @@ def section(title: str, text: str = "") -> str:
 
 
 def paragraph(text: str) -> str:
-    """Returns a paragraph."""
     return f"\n<p>{html.escape(text)}</p>"
 
 

@@ -54,29 +54,22 @@ class Examples(Protocol):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Batches:
-    """The batches of a set of examples.
-
-    Attributes:
-        batch_size: rows of a step over all hosts.
-        repeat: True for training: endless, in random order. False: every example once, the longest first or,
-            unless `by_length`, in the set's order; FILLER fills up the last batch.
-        by_length: whether examples of similar length share a batch.
-        cut_to: the lengths, ascending, that rows are cut to; if packed, the possible numbers of rows of a
-            micro-batch. Empty: rows are whole.
-        micro_batches: their number in a step over all devices; each is packed. 0: no packing.
-        window: number of batches within which training sorts by length.
-        classes: int [records], the class of each example; training then samples all classes equally often.
-            None: it samples all examples equally often.
-    """
+    """The batches of a set of examples."""
 
     examples: Examples
-    batch_size: int
+    batch_size: int  # rows of a step over all hosts
     seed: int = 0
+    # True for training: endless, in random order. False: every example once, the longest first or, unless
+    # `by_length`, in the set's order; FILLER fills up the last batch.
     repeat: bool = True
-    by_length: bool = False
+    by_length: bool = False  # whether examples of similar length share a batch
+    # The lengths, ascending, that rows are cut to; if packed, the possible numbers of rows of a micro-batch.
+    # Empty: rows are whole.
     cut_to: Sequence[int] = ()
-    micro_batches: int = 0
-    window: int = WINDOW
+    micro_batches: int = 0  # their number in a step over all devices; each is packed. 0: no packing.
+    window: int = WINDOW  # number of batches within which training sorts by length
+    # int [records], the class of each example; training then samples all classes equally often. None: it
+    # samples all examples equally often.
     classes: np.ndarray | None = None
 
     def __post_init__(self):

@@ -52,8 +52,6 @@ _LOCATIONS_KEPT = 20  # locations kept per reason for skipping
 
 @dataclasses.dataclass(frozen=True)
 class ExampleLayout(Layout):
-    """The columns of one example."""
-
     columns: tuple[Column, ...]
 
 
@@ -117,7 +115,7 @@ class ExampleSet(RecordSet):
     SHARD = ExampleShard
     PARTS = {"tokenizer": _Tokenizer, "cleaning": CleaningConfig}
     EARLIER = {"sidecar_sha256": "", "ties": ties.RULE}
-    BUILD = "Build them with `xlnet-tf build TASK`; `xlnet-tf build` lists the tasks"
+    BUILD = "Build them with `xlnet-tf build TASK`, or give a table as `xlnet-tf finetune --train`"
     FIX = FIX_SHARD = "build the examples again"
     ABOVE = "the folder that it is in"
     ASCII = False

@@ -129,16 +129,14 @@ class RecordSet:
     def load(cls, path: epath.PathLike) -> Self:
         """Reads and validates the manifest of a set, given its folder, a run trained on it, or the file.
 
-        Raises:
-            FileNotFoundError: there is no manifest; the build is unfinished.
-            UserError: it is not a manifest of this kind, or a field is wrong.
+        Raises FileNotFoundError without a manifest (the build is unfinished), and UserError for a wrong one.
         """
         given = epath.Path(path)
         path = given if given.name == FILE_NAME else given / FILE_NAME
         if not path.exists():
-            if given != path and given.exists() and not given.is_dir():
+            if file := next((each for each in (given, given.parent) if each.is_file()), None):
                 name = _KINDS[cls.KIND][0]
-                raise UserError(f"{given} is a file; expected a folder of finished {name}. {cls.BUILD}")
+                raise UserError(f"{file} is a file; expected a folder of finished {name}. {cls.BUILD}")
             raise cls._missing(path)
         values = files.read_json(path, fix=cls.FIX)
         cls._refuse_other_kind(values, path.parent)

@@ -17,23 +17,16 @@ NUM_SPECIAL = 3  # SEP, SEP, CLS
 
 @dataclasses.dataclass(frozen=True)
 class Segments:
-    """S segments of T tokens, in the order of the text; each starts reuse_len tokens after the previous one.
+    """S segments of T tokens in the order of the text, each reuse_len tokens after the one before it."""
 
-    Attributes:
-        ids: int32 [S, T].
-        segment_ids: uint8 [S, T]: reused part, A and its SEP 0, B and its SEP 1, CLS 2.
-        next_sentence: int8 [S]: 1 where B continues A in the text, 0 where it comes from elsewhere.
-        special: bool [S, T], True at SEP and CLS.
-        word_start: bool [S, T], True where a word starts. The first tokens of the segment, of A and of B
-            always start a word, even if a border cuts one; SEP and CLS are words of their own.
-        source_positions: int32 [S, T], position of each token in the token stream, -1 for SEP and CLS.
-    """
-
-    ids: np.ndarray
-    segment_ids: np.ndarray
-    next_sentence: np.ndarray
-    special: np.ndarray
+    ids: np.ndarray  # int32 [S, T]
+    segment_ids: np.ndarray  # uint8 [S, T]: reused part, A and its SEP 0, B and its SEP 1, CLS 2
+    next_sentence: np.ndarray  # int8 [S]: 1 where B continues A in the text, 0 where it comes from elsewhere
+    special: np.ndarray  # bool [S, T], True at SEP and CLS
+    # bool [S, T], True where a word starts. The first tokens of the segment, of A and of B always start a
+    # word, even if a border cuts one; SEP and CLS are words of their own.
     word_start: np.ndarray
+    # int32 [S, T], position of each token in the token stream, -1 for SEP and CLS
     source_positions: np.ndarray
 
     def __len__(self) -> int:

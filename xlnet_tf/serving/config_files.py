@@ -98,13 +98,19 @@ def batching_config(batch_sizes: Sequence[int]) -> str:
 
 def docker_command(folder: str) -> str:
     """Returns the command that serves a model with Docker, in batches if it has a batching.config."""
-    name = model_name(folder)
-    parts = [
-        f"docker run --rm -p {GRPC_PORT}:{GRPC_PORT} -p {REST_PORT}:{REST_PORT}",
-        f"-v {shlex.quote(f'{os.path.abspath(folder)}:/models/{name}:ro')} {IMAGE}",
-        *_server_flags(folder),
-    ]
-    return " \\\n    ".join(parts)
+    return _docker_command(folder, IMAGE, *_server_flags(folder))
+
+
+def openvino_docker_command(folder: str) -> str:
+    """Returns the command that serves an exported model's numbers with OpenVINO Model Server in Docker."""
+    config = f"--config_path /models/{model_name(folder)}/{OPENVINO_FILE}"
+    return _docker_command(folder, OPENVINO_IMAGE, f"{config} --port {GRPC_PORT} --rest_port {REST_PORT}")
+
+
+def _docker_command(folder: str, image: str, *server_flags: str) -> str:
+    mount = shlex.quote(f"{os.path.abspath(folder)}:/models/{model_name(folder)}:ro")
+    ports = f"-p {GRPC_PORT}:{GRPC_PORT} -p {REST_PORT}:{REST_PORT}"
+    return " \\\n    ".join([f"docker run --rm {ports}", f"-v {mount} {image}", *server_flags])
 
 
 def _server_flags(folder: str) -> list[str]:
@@ -142,9 +148,8 @@ def write_monitoring(folder: str) -> None:
 def write_openvino(folder: str, weights: str) -> None:
     """Writes config.json and compose.yaml for OpenVINO Model Server; existing files are kept, see `write`.
 
-    Args:
-        weights: the kind that the first version has; other than float32, the server computes in bfloat16
-            what is not in integers.
+    Where the first version's weights are other than float32, the server computes in bfloat16 what is not in
+    integers.
     """
     name = model_name(folder)
     precision = "f32" if weights == FLOAT32 else "bf16"
@@ -161,18 +166,6 @@ def write_openvino(folder: str, weights: str) -> None:
         _TEMPLATES.with_name("openvino").joinpath("compose.yaml").read_text(encoding="utf-8")
     )
     _complete(os.path.join(folder, "compose.yaml"), template.substitute(values))
-
-
-def openvino_docker_command(folder: str) -> str:
-    """Returns the command that serves an exported model's numbers with OpenVINO Model Server in Docker."""
-    name = model_name(folder)
-    mount = shlex.quote(f"{os.path.abspath(folder)}:/models/{name}:ro")
-    parts = [
-        f"docker run --rm -p {GRPC_PORT}:{GRPC_PORT} -p {REST_PORT}:{REST_PORT}",
-        f"-v {mount} {OPENVINO_IMAGE}",
-        f"--config_path /models/{name}/{OPENVINO_FILE} --port {GRPC_PORT} --rest_port {REST_PORT}",
-    ]
-    return " \\\n    ".join(parts)
 
 
 def _complete(path: str, text: str) -> None:

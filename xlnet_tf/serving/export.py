@@ -5,7 +5,6 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -13,7 +12,7 @@ from xlnet_tf import files, folders
 from xlnet_tf.errors import UserError
 from xlnet_tf.model_folders import OPENVINO_MODEL, SAVED_MODEL, versions
 from xlnet_tf.model_folders import model_file as find_model_file
-from xlnet_tf.ownership import Ownership, folder_lease
+from xlnet_tf.ownership import folder_lease
 from xlnet_tf.serving import config_files
 from xlnet_tf.serving.graph.exported_model import ExportableModel
 from xlnet_tf.serving.openvino import version_files
@@ -51,23 +50,18 @@ def export(
         UserError: the version exists, a number or the folder's name is wrong, the folder has versions for
             another runtime, or existing settings do not fit the warm-up batches.
     """
-
-    def write(unfinished: str) -> None:
+    folder = folder.rstrip("/")
+    with _new_version(folder, version, SAVED_MODEL) as (target, unfinished):
+        _check_batches(folder, warmup_batches)
         _save(module, unfinished)
         module.card.write(unfinished)
         write_warmup(unfinished, module.example_inputs(), module.METHODS, warmup_batches)
         files.write(f"{unfinished}/{BUCKETS_FILE}", json.dumps(module.buckets))
-
-    def write_settings(folder: str) -> None:
         # Requests with different numbers of options or candidates cannot be put together.
         one_number = all(spec.shape.rank == 1 for spec in module.input_specs().values())
         config_files.write(folder, warmup_batches, batching=one_number)
         config_files.write_monitoring(folder)
-
-    folder = folder.rstrip("/")
-    with _new_version(folder, version, SAVED_MODEL) as target:
-        _check_batches(folder, warmup_batches)
-        return target.write(write, write_settings)
+    return target
 
 
 def export_openvino(
@@ -85,43 +79,21 @@ def export_openvino(
 
     `check` may raise UserError against the new version's folder; for others see `export`, `write_version`.
     """
-
-    def write(unfinished: str) -> None:
+    folder = folder.rstrip("/")
+    with _new_version(folder, version, OPENVINO_MODEL) as (target, unfinished):
         version_files.write_version(module, unfinished, weights, calibration_data)
         check(unfinished)
-
-    folder = folder.rstrip("/")
-    with _new_version(folder, version, OPENVINO_MODEL) as target:
-        return target.write(write, lambda folder: config_files.write_openvino(folder, weights))
-
-
-class _Version(NamedTuple):
-    """A version that does not exist yet, of a folder that nobody else writes to."""
-
-    folder: str
-    number: int
-    owner: Ownership
-
-    def write(self, write: Callable[[str], None], write_settings: Callable[[str], None]) -> str:
-        """Writes the files of the version and the settings of its folder; all of it, or nothing."""
-        target, unfinished = f"{self.folder}/{self.number}", f"{self.folder}/unfinished-{self.number}"
-        if tf.io.gfile.exists(unfinished):
-            tf.io.gfile.rmtree(unfinished)
-        try:
-            write(unfinished)
-            write_settings(self.folder)
-        except BaseException:
-            if tf.io.gfile.exists(unfinished):
-                tf.io.gfile.rmtree(unfinished)
-            raise
-        self.owner.check()
-        tf.io.gfile.rename(unfinished, target)
-        return target
+        config_files.write_openvino(folder, weights)
+    return target
 
 
 @contextlib.contextmanager
-def _new_version(folder: str, version: int | None, model_file: str) -> Iterator[_Version]:
-    """Claims a folder for a version whose runtime loads `model_file`; raises UserError if it cannot be."""
+def _new_version(folder: str, version: int | None, model_file: str) -> Iterator[tuple[str, str]]:
+    """Yields the folder of a version whose runtime loads `model_file`, and one to write its files to first.
+
+    The latter becomes the version when the block ends, or vanishes with an error. Raises UserError if there
+    can be no such version.
+    """
     _check_folder(folder)
     folders.claim(folder, folders.EXPORT, flag="--output_dir")
     tf.io.gfile.makedirs(folder)
@@ -143,7 +115,17 @@ def _new_version(folder: str, version: int | None, model_file: str) -> Iterator[
                 f"version {version} cannot be written to {folder}, which has "
                 f"{', '.join(map(str, there)) or 'none'}: give another number from 1 on"
             )
-        yield _Version(folder, version, owner)
+        target, unfinished = f"{folder}/{version}", f"{folder}/unfinished-{version}"
+        if tf.io.gfile.exists(unfinished):
+            tf.io.gfile.rmtree(unfinished)
+        try:
+            yield target, unfinished
+        except BaseException:
+            if tf.io.gfile.exists(unfinished):
+                tf.io.gfile.rmtree(unfinished)
+            raise
+        owner.check()
+        tf.io.gfile.rename(unfinished, target)
 
 
 def _check_folder(folder: str):

@@ -1,4 +1,4 @@
-"""Opens models that answer texts: a fine-tuned run, weights by path or name, or an exported model."""
+"""Opens models that answer or embed texts: fine-tuned runs, weights by path or name, exported models."""
 
 import os
 from collections.abc import Collection
@@ -6,10 +6,12 @@ from typing import Any
 
 from xlnet_tf import hub, task_registry
 from xlnet_tf.errors import UserError
+from xlnet_tf.generation.arrays.embedding import embedder
+from xlnet_tf.generation.settings import check_layer
 from xlnet_tf.model_folders import OPENVINO_MODEL, exported_version
 from xlnet_tf.serving.answers.answering import Answering
 from xlnet_tf.serving.answers.options import FLOAT32, exact_buckets
-from xlnet_tf.serving.answers.source import Source, check_type_is_kept, language_model_error
+from xlnet_tf.serving.answers.source import Embedder, Source, check_type_is_kept, language_model_error
 from xlnet_tf.serving.openvino.folder import OpenVinoFolder, find_folder
 from xlnet_tf.task_registry import LANGUAGE_MODEL
 
@@ -116,3 +118,32 @@ def _answering(version: OpenVinoFolder, threads: int = 0) -> Answering:
     """Loads what answers rows in this process, padded to little more than their own length."""
     buckets = exact_buckets(version.seq_len, version.segment_len)
     return version.answering(buckets=buckets, threads=threads)
+
+
+def open_embedder(
+    path: str, checkpoint: str = "", layer: int = -1, weights: str = FLOAT32, threads: int = 0
+) -> Source:
+    """Finds a model that embeds texts, of any weights or exported; its `load` returns an Embedder.
+
+    For checkpoint and threads see open_served, for layer embed_texts: a SavedModel has one, which is -1.
+    """
+    if version := find_folder(path):
+        if checkpoint:
+            raise UserError("--checkpoint is for fine-tuned runs")
+        check_type_is_kept(path, weights)
+        return _openvino_embedder(version, layer, threads)
+    from xlnet_tf.serving import tensorflow_sources  # here: what OpenVINO answers needs no TensorFlow
+
+    return tensorflow_sources.open_embedder(path, checkpoint, layer, weights)
+
+
+def _openvino_embedder(version: OpenVinoFolder, layer: int, threads: int) -> Source:
+    engine = version.language_model(threads)
+    layer = version.options.get("layer", -1) if layer == -1 else layer
+    check_layer(layer, engine.n_layer)
+
+    def load(weights: str = FLOAT32) -> Embedder:
+        del weights
+        return embedder(engine, version.load_tokenizer(), layer)
+
+    return Source(version.path, f"{version.path}/{OPENVINO_MODEL}", {"text": 1}, load)

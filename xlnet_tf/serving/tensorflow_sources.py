@@ -204,7 +204,7 @@ class ExportedModel:
 
 
 def open_embedder(path: str, checkpoint: str = "", layer: int = -1, weights: str = FLOAT32) -> Source:
-    """See embedders.open_embedder."""
+    """See sources.open_embedder."""
     folder = hub.locate(path.rstrip("/")).folder
     if not is_run(folder) and checkpoint:
         raise UserError("--checkpoint is for fine-tuned runs")

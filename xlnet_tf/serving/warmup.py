@@ -31,10 +31,8 @@ def write_warmup(
 ):
     """Writes the warm-up requests of a SavedModel: each signature with each batch size.
 
-    Args:
-        rows: for each signature the inputs of one typical row by name, [1, ...].
-        methods: TensorFlow Serving's methods for the signatures that do not `predict`.
-        batch_sizes: how often the row is repeated.
+    `rows` are the inputs of one typical row by name, [1, ...], of each signature, `methods` those that do not
+    `predict`.
     """
     if (count := len(rows) * len(batch_sizes)) > MAX_RECORDS:
         raise UserError(

@@ -44,12 +44,10 @@ def whole_rows(
     token_predictions: Sequence[str],
     position_predictions: Sequence[str],
 ) -> dict[str, tf.Tensor]:
-    """Maps predictions for the tokens of cut rows back to the positions of whole rows.
+    """Maps predictions [B, ...] for the rows that `cut_rows` has cut back to the positions of whole rows.
 
-    Args:
-        predictions: name -> [B, ...], for rows that `cut_rows` has cut.
-        token_predictions: names of predictions with a value for each token, [B, tokens, ...].
-        position_predictions: names of predictions that are positions of tokens, [B, ...].
+    `token_predictions` name those with a value for each token, [B, tokens, ...], `position_predictions` those
+    that are positions of tokens.
     """
     offset = features["offset"][:, 0]
     cut_off = examples.seq_len - tf.shape(features["input_word_ids"])[1] // examples.sequences

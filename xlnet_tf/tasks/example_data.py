@@ -1,5 +1,6 @@
 """The examples of a fine-tuning, and how the rows of its steps are made: cut, packed or whole."""
 
+import dataclasses
 import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -20,51 +21,42 @@ from xlnet_tf.training.data import Batching, TaskData
 
 
 class ModelInputs(NamedTuple):
-    """How a task's model takes the columns of a set: those with a value for each token, or its position.
-
-    `training_names` are what the model calls columns in training alone; segment_len 0: texts at once.
-    """
+    """How a task's model takes the columns of a set: those with a value for each token, or its position."""
 
     token_columns: Sequence[str] = ()
     position_columns: Sequence[str] = ()
-    training_names: Mapping[str, str] = {}
-    segment_len: int = 0
+    training_names: Mapping[str, str] = {}  # what the model calls columns in training alone
+    segment_len: int = 0  # 0: texts at once
     min_length: int = 1
 
 
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class ExampleBatching(Batching):
-    """Batches rows of similar length, cut to that length; or packed or whole rows.
+    """Batches rows of similar length, cut to that length; or packed or whole rows."""
 
-    With `chosen`, the settings choose the lengths, and all graphs keep to them.
-    """
+    batches: Batches
+    inputs: ModelInputs
+    has_dynamic_length: bool
+    chosen: bool  # whether the settings choose the lengths, and all graphs keep to them
+    accumulation_steps: int
+    table: ExampleTable | None
+    train_steps: int | None
 
-    def __init__(
-        self,
-        batches: Batches,
-        inputs: ModelInputs,
-        has_dynamic_length: bool,
-        chosen: bool,
-        accumulation_steps: int,
-        table: ExampleTable | None,
-        train_steps: int | None,
-    ):
-        self.batches = batches
-        self.has_dynamic_length = has_dynamic_length
-        self.compiled_lengths = [*batches.cut_to] or [None]
-        self._inputs, self._chosen, self._accumulation_steps = inputs, chosen, accumulation_steps
-        self._table, self._train_steps = table, train_steps
+    @property
+    def compiled_lengths(self):
+        return [*self.batches.cut_to] or [None]
 
     def dataset(self, input_context=None, start_step=0):
         context = input_context or tf.distribute.InputContext()
-        names = self._inputs.training_names if self.batches.repeat else {}
+        names = self.inputs.training_names if self.batches.repeat else {}
         dataset = example_dataset(
             self.batches,
-            self._table,
+            self.table,
             num_hosts=context.num_input_pipelines,
             host=context.input_pipeline_id,
             rows_per_batch=context.get_per_replica_batch_size(self.batches.batch_size),
             start_step=start_step,
-            steps=self._train_steps if self.batches.repeat else None,
+            steps=self.train_steps if self.batches.repeat else None,
         )
         if not names:
             return dataset
@@ -84,24 +76,24 @@ class ExampleBatching(Batching):
 
     def lengths_of_steps(self, first, steps, multiple=None):
         batches, numbers = self.batches, range(first, first + steps)
-        if self._chosen or multiple is None or not self.has_dynamic_length:
+        if self.chosen or multiple is None or not self.has_dynamic_length:
             return [batches.length(step) for step in numbers]
         if batches.micro_batches:
             return [batches.rows(step) for step in numbers]
-        longest = [max(batches.longest(step), self._inputs.min_length) for step in numbers]
+        longest = [max(batches.longest(step), self.inputs.min_length) for step in numbers]
         return [min(-(-length // multiple) * multiple, batches.examples.seq_len) for length in longest]
 
     def cut(self, features, length):
         examples = self.batches.examples
         if length is not None and "packed_start" in features:
             source = packed_source(
-                features["packed_start"], features["input_mask"], length, self._accumulation_steps
+                features["packed_start"], features["input_mask"], length, self.accumulation_steps
             )
             return {**features, "packed_source": source}
         if length is None or (isinstance(length, int) and length == examples.seq_len):
             return features
-        token_columns = (*TOKEN_FEATURES, *self._inputs.token_columns)
-        return cut_rows(features, length, examples, token_columns, self._inputs.position_columns)
+        token_columns = (*TOKEN_FEATURES, *self.inputs.token_columns)
+        return cut_rows(features, length, examples, token_columns, self.inputs.position_columns)
 
     def describe_rows(self, step, rows):
         numbers = self.batches.numbers(step)
@@ -139,8 +131,8 @@ class ExampleData(TaskData):
         kind = config.batching if training else "length"
         micro_batches = replicas * accumulation_steps if kind == "packed" else 0
         return ExampleBatching(
-            self._batches(training, kind, data.global_batch_size, tuple(data.lengths), micro_batches),
-            self._inputs,
+            batches=self._batches(training, kind, data.global_batch_size, tuple(data.lengths), micro_batches),
+            inputs=self._inputs,
             # Texts that are read in segments are as many in a graph as there are.
             has_dynamic_length=kind in ("length", "packed") and not self._inputs.segment_len,
             chosen=bool(data.lengths),

@@ -47,9 +47,7 @@ def compare_weights(
 def fit_temperature(model_dir: str, data: str, weights: str = FLOAT32, checkpoint: str = "") -> list[float]:
     """Finds the temperature of a run's probabilities; one for each label where a text may have several.
 
-    Args:
-        model_dir, weights, checkpoint: see compare_weights.
-        data: folder of examples with answers that the run was not trained on.
+    `data` has examples with answers that the run was not trained on; for the others see compare_weights.
     """
     run = _run_to_score(model_dir, data)
     if run.task.validation_set.shards == run.task.example_set.shards:

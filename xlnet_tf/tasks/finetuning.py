@@ -48,25 +48,16 @@ def register(experiment: str, config: type[FinetuningConfig]) -> Callable[[type]
 class FinetuningTask(ScoredTask):
     """A task on a set of examples.
 
-    Args:
-        params: the settings. Missing settings of how texts are read are filled in from init_checkpoint,
-            or with defaults.
-        trained_on: the set that a run was trained on, to use its model on validation_data alone.
-
-    Attributes:
-        TASK: its name, or that of the task whose sets it reads (see task_registry).
-        SETTINGS: settings of a set that the task reads, and their types (see compatibility.check_settings).
-        MUST_AGREE: settings of the sets in which training and validation must agree.
-        TOKEN_COLUMNS, POSITION_COLUMNS: columns that have a value for each token, or are the position of one.
-        TRAINING_NAMES: column -> the name under which the model reads it in training alone.
+    Missing settings of how texts are read are filled in from init_checkpoint, or with defaults. `trained_on`
+    is the set that a run was trained on, to use its model on validation_data alone.
     """
 
-    TASK: ClassVar[str]
-    SETTINGS: ClassVar[Mapping[str, Any]] = {}
-    MUST_AGREE: ClassVar[tuple[str, ...]] = ()
-    TOKEN_COLUMNS: ClassVar[tuple[str, ...]] = ()
-    POSITION_COLUMNS: ClassVar[tuple[str, ...]] = ()
-    TRAINING_NAMES: ClassVar[Mapping[str, str]] = {}
+    TASK: ClassVar[str]  # its name, or that of the task whose sets it reads (see task_registry)
+    SETTINGS: ClassVar[Mapping[str, Any]] = {}  # settings of a set that it reads, and their types
+    MUST_AGREE: ClassVar[tuple[str, ...]] = ()  # settings in which training and validation sets must agree
+    TOKEN_COLUMNS: ClassVar[tuple[str, ...]] = ()  # with a value for each token
+    POSITION_COLUMNS: ClassVar[tuple[str, ...]] = ()  # that are the position of a token
+    TRAINING_NAMES: ClassVar[Mapping[str, str]] = {}  # column -> its name for the model in training alone
     loss_weights: Mapping[str, float] = {"loss": 1.0}
 
     def __init__(

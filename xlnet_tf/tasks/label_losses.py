@@ -110,11 +110,7 @@ def _scaled(given: np.ndarray | None, counts: np.ndarray) -> np.ndarray:
 
 
 def training_losses(
-    losses: tf.Tensor,
-    logits: tf.Tensor,
-    labels: tf.Tensor,
-    weights: np.ndarray | None,
-    smoothing: float,
+    losses: tf.Tensor, logits: tf.Tensor, labels: tf.Tensor, weights: np.ndarray | None, smoothing: float
 ) -> tf.Tensor:
     """Smooths and weighs the losses [...] of classes y: w_y * ((1 - s) * -log p_y + s * mean of -log p_c).
 

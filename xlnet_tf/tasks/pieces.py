@@ -55,7 +55,4 @@ def weights_fingerprint(checkpoint: str) -> dict[str, Any]:
 
     weights = checkpoints.open_checkpoint(checkpoint).path
     parts = [weights] if tf.io.gfile.exists(weights) else files.beginning_with(f"{weights}.")
-    return {
-        "checkpoint": checkpoint,
-        "written": max(tf.io.gfile.stat(file).mtime_nsec for file in parts),
-    }
+    return {"checkpoint": checkpoint, "written": max(tf.io.gfile.stat(file).mtime_nsec for file in parts)}

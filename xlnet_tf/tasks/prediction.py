@@ -47,10 +47,9 @@ class Run:
 
     @classmethod
     def open(cls, model_dir: str, data: str) -> "Run":
-        """Opens a run.
+        """Opens a run, by its folder, or that of its best weights, or one that either was converted to.
 
-        model_dir is the run's folder, or that of its best weights, or one that either was converted to; with
-        data also fine-tuned weights without a run, as a model's save_pretrained writes them.
+        With data also fine-tuned weights without a run, as a model's save_pretrained writes them.
         """
         model_dir = hub.locate(model_dir.rstrip("/")).folder  # FOLDER//NAME is another object of a bucket
         params_file = f"{model_dir}/params.yaml"
@@ -100,8 +99,7 @@ class Run:
         model.override(source.config.to_dict())
         if options.get("pool_padding"):
             logging.warning(
-                "%s pools padding (pool_padding); answers leave it out, as for single texts",
-                model_dir,
+                "%s pools padding (pool_padding); answers leave it out, as for single texts", model_dir
             )
         serving = card.serving
         changes = {name: serving[name] for name in ("n_best", "max_answer_len") if name in serving}
@@ -160,9 +158,7 @@ def _no_run(path: str) -> UserError | FileNotFoundError:
 class Predictor:
     """Computes a run's predictions for its set.
 
-    Args:
-        batch_size: examples of a step over all devices.
-        on_step: called after each step with the number of its examples.
+    A step has `batch_size` examples over all devices; `on_step` is called after it with their number.
     """
 
     def __init__(

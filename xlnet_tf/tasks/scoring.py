@@ -32,25 +32,15 @@ class Mistake(NamedTuple):
 
 
 class ScoredTask(Task):
-    """A task whose predictions for whole sets of examples are scored.
+    """A task whose predictions for whole sets of examples are scored."""
 
-    Attributes:
-        BEST_METRIC: name of the metric of `score` that decides; higher is better.
-        IN_PERCENT: whether it goes to 100 instead of 1.
-        ANSWERED: the setting that says whether a set can be scored; "": all can.
-        TOKEN_PREDICTIONS, POSITION_PREDICTIONS: predictions that have a value for each token, or are the
-            position of one.
-        example_set: the set that says what the model is for: its labels and sizes.
-        validation_set: the set that is evaluated or predicted; None: there is none.
-    """
-
-    BEST_METRIC: ClassVar[str] = "accuracy"
-    IN_PERCENT: ClassVar[bool] = False
-    ANSWERED: ClassVar[str] = ""
-    TOKEN_PREDICTIONS: ClassVar[tuple[str, ...]] = ()
-    POSITION_PREDICTIONS: ClassVar[tuple[str, ...]] = ()
-    example_set: ExampleSet
-    validation_set: ExampleSet | None
+    BEST_METRIC: ClassVar[str] = "accuracy"  # the metric of `score` that decides; higher is better
+    IN_PERCENT: ClassVar[bool] = False  # whether it goes to 100 instead of 1
+    ANSWERED: ClassVar[str] = ""  # the setting that says whether a set can be scored; "": all can
+    TOKEN_PREDICTIONS: ClassVar[tuple[str, ...]] = ()  # with a value for each token
+    POSITION_PREDICTIONS: ClassVar[tuple[str, ...]] = ()  # that are the position of a token
+    example_set: ExampleSet  # says what the model is for: its labels and sizes
+    validation_set: ExampleSet | None  # that is evaluated or predicted; None: there is none
     _judged: Predictions | None = None  # of the last evaluation in a training
 
     @property

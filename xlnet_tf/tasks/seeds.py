@@ -29,22 +29,14 @@ _WIDE = 512  # d_model, from which on a model is like the released ones
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """The outcome of one seed.
-
-    Attributes:
-        metric: name of the metric that counts.
-        last: metrics of the last evaluation.
-        best: metrics of the best evaluation, and its step.
-        problem: how the run failed: diverged, or learned nothing; else empty.
-        advice: what to try then, a sentence without a full stop, or empty.
-    """
+    """The outcome of one seed."""
 
     seed: int
-    metric: str
-    last: dict
-    best: dict
-    problem: str = ""
-    advice: str = ""
+    metric: str  # name of the metric that counts
+    last: dict  # metrics of the last evaluation
+    best: dict  # metrics of the best evaluation, and its step
+    problem: str = ""  # how the run failed: diverged, or learned nothing; else empty
+    advice: str = ""  # what to try then, a sentence without a full stop, or empty
 
 
 def finetune_seeds(

@@ -20,14 +20,10 @@ class Suggested(NamedTuple):
 
 
 def suggest(d_model: int, records: int) -> Suggested:
-    """Returns settings for a fine-tuning.
+    """Returns settings for a fine-tuning of a model of a width on so many examples.
 
     A small model learns at a rate at which a large one diverges. Few examples are seen more often, so that
     there are enough steps to learn from.
-
-    Args:
-        d_model: the model's width.
-        records: training examples.
     """
     is_small = d_model < _WIDE
     steps_of_epoch = math.ceil(records / _BATCH)

@@ -221,9 +221,7 @@ def best(trials: Sequence[Trial]) -> Trial | None:
     """Returns the trial with the highest median on dev, of equals the one with fewer failures, if any."""
     learned = [trial for trial in trials if trial.failed < len(trial.results)]
     return max(
-        learned,
-        key=lambda trial: (np.nan_to_num(trial.median, nan=-math.inf), -trial.failed),
-        default=None,
+        learned, key=lambda trial: (np.nan_to_num(trial.median, nan=-math.inf), -trial.failed), default=None
     )
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -48,15 +49,21 @@ def _naming_arguments() -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        raise type(error)(_FLAG.sub(argument, str(error))) from error
+        raise type(error)(_FLAG.sub(argument, str(error)).replace("} and columns={", ", ")) from error
+
+
+def _path(table: str | os.PathLike) -> str:
+    if not isinstance(table, str | os.PathLike):
+        raise UserError(f"the table is a {type(table).__name__}, expected a file: save its rows as csv")
+    return os.fspath(table)
 
 
 @_naming_arguments()
 def finetune(
-    train: str,
+    train: str | os.PathLike,
     model: str,
     *,
-    dev: str = "",
+    dev: str | os.PathLike = "",
     task: str | None = None,
     columns: Mapping[str, str] | None = None,
     model_dir: str = "",
@@ -93,9 +100,9 @@ def finetune(
         'positive'
     """
     hub.require(model)
-    model_dir = model_dir or default_model_dir(train)
+    model_dir = model_dir or default_model_dir(_path(train))
     folders.claim(model_dir, folders.RUN, folders.RUNS, flag="model_dir")
-    sources = Sources(train=train, dev=dev, task=task, columns=columns or {}, seq_len=seq_len)
+    sources = Sources(train=_path(train), dev=_path(dev), task=task, columns=columns or {}, seq_len=seq_len)
     built = build(sources, model, f"{model_dir}/examples")
     entry = task_registry.entry_for_set(ExampleSet.load(built.folder / "train"))
     params = exp_factory.get_exp_config(entry.experiment)

@@ -22,17 +22,13 @@ _NON_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 class Encoded(NamedTuple):
-    """The pieces of a text and their offsets in it.
+    """The pieces of a text and their offsets in it."""
 
-    Attributes:
-        ids: [T] piece ids, as of `XLNetTokenizer.encode`.
-        begins: int32 [T], the first character of each piece in the raw text, without whitespace before it.
-        ends: int32 [T], the character after its last. A piece that is only whitespace is empty (begins[i] ==
-            ends[i]), at the begin of the next piece.
-    """
-
-    ids: list[int]
+    ids: list[int]  # [T] piece ids, as of `XLNetTokenizer.encode`
+    # int32 [T], the first character of each piece in the raw text, without whitespace before it
     begins: np.ndarray
+    # int32 [T], the character after its last. A piece that is only whitespace is empty (begins[i] ==
+    # ends[i]), at the begin of the next piece.
     ends: np.ndarray
 
 

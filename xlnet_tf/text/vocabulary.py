@@ -30,18 +30,12 @@ _UNKNOWN_PENALTY, _SYMBOL_PENALTY = 10, 0.1
 
 @dataclasses.dataclass(frozen=True)
 class PieceTable:
-    """The content of a SentencePiece model's file, its pieces as columns.
+    """The content of a SentencePiece model's file, its pieces as columns."""
 
-    Attributes:
-        pieces: [V], as they are spelled.
-        scores: float64 [V].
-        types: int [V], NORMAL and the others of `ModelProto.SentencePiece`.
-        trainer, normalizer: how the model was trained, and how it normalizes a text.
-    """
-
-    pieces: list[str]
-    scores: np.ndarray
-    types: np.ndarray
+    pieces: list[str]  # [V], as they are spelled
+    scores: np.ndarray  # float64 [V]
+    types: np.ndarray  # int [V], NORMAL and the others of `ModelProto.SentencePiece`
+    # trainer, normalizer: how the model was trained, and how it normalizes a text
     trainer: TrainerSpec
     normalizer: NormalizerSpec
 
@@ -65,7 +59,6 @@ class PieceTable:
 
     @property
     def unknown_score(self) -> float:
-        """The score of an unknown character."""
         least = self.scores[self.types == _Piece.NORMAL].min()
         return float(np.float32(least) - np.float32(_UNKNOWN_PENALTY))
 

@@ -14,15 +14,10 @@ _CACHED_WORDS = 1 << 17
 
 
 class Words(NamedTuple):
-    """The words of a text.
+    """The words of a text."""
 
-    Attributes:
-        offsets: of each word: its first character, and the one after its last.
-        pieces: ids of each word, one at least.
-    """
-
-    offsets: list[tuple[int, int]]
-    pieces: list[list[int]]
+    offsets: list[tuple[int, int]]  # of each word: its first character, and the one after its last
+    pieces: list[list[int]]  # ids of each word, one at least
 
 
 class WordFinder:

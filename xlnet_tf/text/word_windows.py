@@ -7,15 +7,12 @@ import numpy as np
 
 
 class WordWindow(NamedTuple):
-    """A run of words, by their numbers in the text.
+    """A run of words, by their numbers in the text."""
 
-    Attributes:
-        start, stop: the words that the model reads.
-        predict_start, predict_stop: those of them that this window predicts, and no other one does.
-    """
-
+    # start, stop: the words that the model reads
     start: int
     stop: int
+    # predict_start, predict_stop: those of them that this window predicts, and no other one does
     predict_start: int
     predict_stop: int
 

@@ -19,19 +19,16 @@ _ERROR_CHARACTERS = 2000
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """A program that compiles for a topology; sizes are bytes in HBM, flops the compiler's count.
-
-    `outputs` include `aliased`, which reuse a parameter's memory; the time is at peak rates, if is_at_peak.
-    """
+    """A program that compiles for a topology; sizes are bytes in HBM, flops the compiler's count."""
 
     arguments: int
     outputs: int
-    aliased: int
+    aliased: int  # of the outputs, those that reuse a parameter's memory
     temporaries: int
     code: int
     flops: float
     bytes_accessed: float
-    estimated_seconds: float
+    estimated_seconds: float  # at peak rates, if is_at_peak
     compile_seconds: float
     is_at_peak: bool = False
 

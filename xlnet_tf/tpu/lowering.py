@@ -19,13 +19,10 @@ class Program:
 
     Its parameters are the function's arguments, then the variables that it reads; its outputs are the
     function's results, then the variables that it writes.
-
-    Args:
-        hlo: a serialized HloModuleProto, not optimized yet.
-        lengths: the sizes that it was made for, by name (seq_len T, ...); empty if unknown.
     """
 
-    hlo: bytes
+    hlo: bytes  # a serialized HloModuleProto, not optimized yet
+    # The sizes that it was made for, by name (seq_len T, ...); empty if unknown.
     lengths: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property

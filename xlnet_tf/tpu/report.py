@@ -25,20 +25,14 @@ _AT_PEAK = (
 
 @dataclasses.dataclass(frozen=True)
 class CompiledBatch:
-    """A compiled program.
-
-    Args:
-        largest: whether it is the largest batch that fits, as found by a search.
-        ends_search: whether a search ended with it without finding a largest batch.
-        length: the length that its rows are cut to; None: they are whole.
-    """
+    """A compiled program."""
 
     topology: Topology
     batch_per_core: int
     outcome: Outcome
-    largest: bool = False
-    ends_search: bool = False
-    length: int | None = None
+    largest: bool = False  # whether it is the largest batch that fits, as found by a search
+    ends_search: bool = False  # whether a search ended with it without finding a largest batch
+    length: int | None = None  # the length that its rows are cut to; None: they are whole
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the row for json; sizes in bytes."""
@@ -57,7 +51,6 @@ class CompiledBatch:
 
 
 def table(rows: Sequence[CompiledBatch], loops: int) -> str:
-    """Returns a table of all rows, with notes."""
     cells = [_HEADER, *(_cells(row) for row in rows if not isinstance(row.outcome, NotCompiled))]
     widths = [max(len(line[column]) for line in cells) for column in range(len(_HEADER))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in cells]

@@ -38,11 +38,8 @@ def load(path: str) -> tuple[bytes, dict[str, Any]]:
 class Runner:
     """A compiled program on a device, with synthetic parameters: only its time means anything.
 
-    JAX looks for all kinds of devices unless its environment (JAX_PLATFORMS) names some.
-
-    Attributes:
-        values: the parameters' values, for the next run.
-        temporaries: bytes that the program needs besides parameters and outputs, by the compiler's plan.
+    JAX looks for all kinds of devices unless its environment (JAX_PLATFORMS) names some. `values` are the
+    parameters', for the next run; `temporaries` the bytes needed besides parameters and outputs, as planned.
     """
 
     def __init__(self, hlo: bytes, platform: str):

@@ -10,19 +10,14 @@ _GIB = 1 << 30
 
 @dataclasses.dataclass(frozen=True)
 class Topology:
-    """A kind of TPU: one host's slice of it. Programs are compiled for one of its cores.
-
-    Args:
-        hbm_bytes: memory of a core that the compiler gives to a program, less than all of it.
-        peak_flops, peak_bytes: bfloat16 operations, and bytes moved, by a core per second.
-        options: further settings of the slice for the compiler.
-    """
+    """A kind of TPU: one host's slice of it. Programs are compiled for one of its cores."""
 
     name: str
     slice_name: str
-    hbm_bytes: int
-    peak_flops: float
-    peak_bytes: float
+    hbm_bytes: int  # memory of a core that the compiler gives to a program, less than all of it
+    peak_flops: float  # bfloat16 operations of a core per second
+    peak_bytes: float  # bytes that a core moves per second
+    # Further settings of the slice for the compiler.
     options: Mapping[str, str] = dataclasses.field(default_factory=dict)
     note: str = ""
 

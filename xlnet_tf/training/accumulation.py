@@ -14,13 +14,9 @@ def accumulate(
 ) -> tuple:
     """Calls a step with each micro-batch, in a loop of the graph; sums the results and joins the memories.
 
-    Args:
-        step: (features of a micro-batch, its index) -> (*results, next memory).
-        features: name -> [B, ...], or [L, B, ...] of the memory.
-        zeros: zeros in the results' structure, shapes and types.
-
-    Returns:
-        (*results, next memory): the sums, and () or ([L, B, M, D], [B, M]).
+    The step takes features of a micro-batch and its index, and returns (*results, next memory); so does this,
+    with the sums, and () or ([L, B, M, D], [B, M]). `features` are [B, ...], or [L, B, ...] of the memory;
+    `zeros` have the results' structure, shapes and types.
     """
     features = {name: _split(value, micro_batches, rows_axis(name)) for name, value in features.items()}
     memories = tuple(
@@ -37,10 +33,7 @@ def accumulate(
         return index + 1, totals, memories
 
     _, totals, memories = tf.while_loop(
-        lambda index, *_: index < micro_batches,
-        body,
-        (0, zeros, memories),
-        maximum_iterations=micro_batches,
+        lambda index, *_: index < micro_batches, body, (0, zeros, memories), maximum_iterations=micro_batches
     )
     return *totals, tuple(_join(array.stack(), rows_axis(name)) for array, name in zip(memories, MEMORY))
 

@@ -21,23 +21,17 @@ class Guard(tf.Module):
     """Judges each step; create it under the strategy's scope. `scale_loss` is for float16.
 
     Its variables are equal on all replicas and part of the checkpoint.
-
-    Attributes:
-        skipped: int64, steps skipped since the run began.
-        in_a_row: int64, steps skipped since the last good one.
-        first_in_a_row: int64, the first of these steps, counted from 0.
-        usual_loss: float32, mean of the losses of about the last SPIKE_MEMORY good steps.
-        loss_scale: float32, factor of the loss when its gradient is taken; 1 without scale_loss.
     """
 
     def __init__(self, spike_factor: float = 0.0, scale_loss: bool = False):
         super().__init__()
         self._spike_factor = spike_factor
         self._scale_loss = scale_loss
-        self.skipped = _variable(0, tf.int64, "skipped")
-        self.in_a_row = _variable(0, tf.int64, "in_a_row")
-        self.first_in_a_row = _variable(0, tf.int64, "first_in_a_row")
-        self.usual_loss = _variable(0, tf.float32, "usual_loss")
+        self.skipped = _variable(0, tf.int64, "skipped")  # steps, since the run began
+        self.in_a_row = _variable(0, tf.int64, "in_a_row")  # steps skipped since the last good one
+        self.first_in_a_row = _variable(0, tf.int64, "first_in_a_row")  # of these steps, counted from 0
+        self.usual_loss = _variable(0, tf.float32, "usual_loss")  # of about the last SPIKE_MEMORY good steps
+        # What multiplies the loss when its gradient is taken; 1 without scale_loss.
         self.loss_scale = _variable(FIRST_SCALE if scale_loss else 1, tf.float32, "loss_scale")
         self._good = _variable(0, tf.int64, "good")
 
@@ -61,11 +55,9 @@ class Guard(tf.Module):
     ) -> tf.Tensor:
         """Returns whether to take a step, and counts; in replica context, with equal numbers on all replicas.
 
-        Args:
-            loss: float32 scalar, of the global batch.
-            gradient_norm: float32 scalar, of the gradient that would be applied, without loss_scale.
-            step: int64 scalar, steps before this one.
-            live: bool scalar; False: the step only compiles its graph and changes nothing.
+        The loss is that of the global batch, the norm that of the gradient that would be applied, without
+        loss_scale, and `step` the steps before this one. Unless `live`, the step only compiles its graph and
+        changes nothing.
         """
         finite_loss, finite = tf.math.is_finite(loss), tf.math.is_finite(gradient_norm)
         keep = finite_loss & finite & live

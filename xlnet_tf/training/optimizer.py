@@ -218,7 +218,6 @@ class AdamW(tf_keras.optimizers.Optimizer):
         return not any(re.search(pattern, name) for pattern in self.exclude_from_decay)
 
     def learning_rate_factor(self, name: str) -> float:
-        """Returns the factor of the learning rate for the variable of this name."""
         layer = layer_number(name)
         if layer is None or self.scale_gradients:
             return 1.0

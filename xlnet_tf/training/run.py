@@ -23,14 +23,7 @@ from xlnet_tf.checkpoints.model_card import CARD_FILE, ModelCard
 from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.errors import UserError, tf_errors_as_user_errors
 from xlnet_tf.ownership import Ownership, folder_lease
-from xlnet_tf.training import checks, runtime
-from xlnet_tf.training.interruption import (
-    SMALLER_STEP,
-    OnAnyHost,
-    lost_hosts,
-    named_damage,
-    named_lack_of_memory,
-)
+from xlnet_tf.training import checks, interruption, runtime
 from xlnet_tf.training.loop import TrainingLoop
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.task import Task
@@ -51,7 +44,7 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
     checks.check_batch_sizes(params, strategy.num_replicas_in_sync)
     checks.check_settings(params, model_dir)
     checks.check_data(params, task.data)
-    with named_damage(task.data, params.trainer.check_data_gb), tf_errors_as_user_errors():
+    with interruption.named_damage(task.data, params.trainer.check_data_gb), tf_errors_as_user_errors():
         checks.check_inputs(params, task.data, strategy.num_replicas_in_sync)
     params.trainer.summary_interval = params.trainer.steps_per_loop  # summaries are written with the reports
     with claim_model_dir(strategy, model_dir) as owner:
@@ -62,10 +55,10 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
             with (
                 open(os.devnull, "w") as nowhere,
                 contextlib.redirect_stdout(nowhere),
-                named_damage(task.data, params.trainer.check_data_gb),
+                interruption.named_damage(task.data, params.trainer.check_data_gb),
                 tf_errors_as_user_errors(),
-                lost_hosts(strategy, model_dir),
-                named_lack_of_memory("training", SMALLER_STEP),
+                interruption.lost_hosts(strategy, model_dir),
+                interruption.named_lack_of_memory("training", interruption.SMALLER_STEP),
             ):
                 try:
                     return TrainingLoop(trainer, model_dir, owner).run()
@@ -90,8 +83,8 @@ def claim_model_dir(strategy: tf.distribute.Strategy, model_dir: str) -> Iterato
                 owner = stack.enter_context(folder_lease(model_dir, "training", "--model_dir"))
             except UserError as error:
                 refusal = error
-        with lost_hosts(strategy, model_dir):
-            if OnAnyHost(strategy)(refusal is not None):
+        with interruption.lost_hosts(strategy, model_dir):
+            if interruption.OnAnyHost(strategy)(refusal is not None):
                 raise refusal or UserError(f"{model_dir} is in use, as the first host's message says")
         yield owner
 
@@ -123,7 +116,7 @@ def _build_trainer(params, task: Task, strategy: tf.distribute.Strategy, model_d
     if runtime.has_remote_hosts(strategy):
         task.data.use_tf_reader(params.trainer.train_steps)
     tf_keras.utils.set_random_seed(params.task.seed)
-    with strategy.scope(), lost_hosts(strategy, model_dir):  # initial weights go to all hosts
+    with strategy.scope(), interruption.lost_hosts(strategy, model_dir):  # initial weights go to all hosts
         return Trainer(
             params,
             task,

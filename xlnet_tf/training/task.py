@@ -48,20 +48,15 @@ class ExponentialRatio(Ratio):
 class Task(base_task.Task):
     """A task for our Trainer. It is written for part of one replica's rows, and returns only sums.
 
-    Attributes:
-        data: what it trains and evaluates on.
-        loss_weights: name of a loss -> its weight in the objective. Each is the sum of `sums(...)[name]`
-            divided by the sum of `counts(...)[name]`, both over the global batch.
-        n_layer: layers of the model, for learning rates per layer.
-        shown_metric: the evaluation metric to show next to the loss.
-        early_evaluations: whether to evaluate at an eighth, a quarter and a half of the first interval, too.
+    The objective is the sum of its losses by `loss_weights`. Each loss is the sum of `sums(...)[name]`
+    divided by the sum of `counts(...)[name]`, both over the global batch.
     """
 
-    shown_metric = "accuracy"
-    early_evaluations = False
+    shown_metric = "accuracy"  # of an evaluation, to show next to the loss
+    early_evaluations = False  # whether to evaluate at an eighth, a quarter and a half of the first interval
     data: TaskData
     loss_weights: Mapping[str, float]
-    n_layer: int
+    n_layer: int  # layers of the model, for learning rates per layer
 
     def build_inputs(self, params, input_context=None, start_step: int = 0) -> tf.data.Dataset:
         """Returns the batches of task.train_data or task.validation_data; Model Garden calls it."""

@@ -58,19 +58,14 @@ _FOX = (
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """What is known of a released model.
-
-    Attributes:
-        losses: least and most loss on the bundled paragraph, in nats a piece.
-        ids: a text and its pieces.
-        continuation: pieces of a text, and what the model continues it with; None: nobody has published any.
-    """
+    """What is known of a released model."""
 
     names: tuple[str, ...]
     config: XLNetConfig
     tokenizer: str
-    losses: tuple[float, float]
-    ids: tuple[str, tuple[int, ...]] | None = None
+    losses: tuple[float, float]  # least and most loss on the bundled paragraph, in nats a piece
+    ids: tuple[str, tuple[int, ...]] | None = None  # a text and its pieces
+    # Pieces of a text, and what the model continues it with; None: nobody has published any
     continuation: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
 

@@ -8,15 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from run_scripts.common.answers import (
-    LINES_FILE,
-    answered_lines,
-    check_columns,
-    chosen_columns,
-    describe,
-    parsed,
-    rows_of_flags,
-)
+from run_scripts.common import answers as answers_lib
 from run_scripts.common.predicting.options import PredictOptions
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
@@ -31,19 +23,19 @@ def predict(options: PredictOptions):
     client = connect(options.server, options.model, options.signature)
     inputs = client.signature.inputs
     if options.input:
-        rows = rows_of_flags(options.input, inputs)
-        print("\n\n".join(map(describe, ask(client, rows, options.batch_size))))
+        rows = answers_lib.rows_of_flags(options.input, inputs)
+        print("\n\n".join(map(answers_lib.describe, ask(client, rows, options.batch_size))))
         return
-    columns = chosen_columns(options.column, inputs)
+    columns = answers_lib.chosen_columns(options.column, inputs)
     answer = functools.partial(ask, client, batch_size=options.batch_size, columns=columns)
-    lines = answered_lines(options.data, answer, inputs)
+    lines = answers_lib.answered_lines(options.data, answer, inputs)
     if not options.output_dir:
         sys.stdout.writelines(lines)
         return
     folder = files.make_folder(options.output_dir)
-    with files.replacing(folder / LINES_FILE) as file:
+    with files.replacing(folder / answers_lib.LINES_FILE) as file:
         file.writelines(lines)
-    print(f"  {folder / LINES_FILE}")
+    print(f"  {folder / answers_lib.LINES_FILE}")
 
 
 def ask(
@@ -79,9 +71,9 @@ def _inputs(
     number: int, row: Mapping[str, Any], infos: Mapping[str, TensorInfo], columns: Mapping[str, str]
 ) -> dict[str, Any]:
     """Returns a row's values by the names of the inputs."""
-    check_columns(row, infos, columns, f"row {number}")
+    answers_lib.check_columns(row, infos, columns, f"row {number}")
     return {
-        name: row[columns[name]] if info.is_text else parsed(row[columns[name]])
+        name: row[columns[name]] if info.is_text else answers_lib.parsed(row[columns[name]])
         for name, info in infos.items()
     }
 

@@ -9,17 +9,8 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from run_scripts.common import answers as answers_lib
 from run_scripts.common import computing
-from run_scripts.common.answers import (
-    LINES_FILE,
-    answered_lines,
-    check_columns,
-    chosen_columns,
-    describe,
-    inputs_of_row,
-    rows_of_file,
-    rows_of_flags,
-)
 from run_scripts.common.predicting.options import PredictOptions
 from run_scripts.common.sharded.options import ShardOptions
 from xlnet_tf import files, ownership
@@ -44,19 +35,21 @@ def answer(options: PredictOptions, dtype: str | None):
     if options.input:
         first, named = None, [pair.partition("=")[0] for pair in options.input]
     else:  # before anything that takes time
-        first = next(rows_of_file(options.data))
+        first = next(answers_lib.rows_of_file(options.data))
         named = [*first, *(pair.partition("=")[0] for pair in options.column)]
     source = open_served(options.model_dir, checkpoint=options.checkpoint, inputs=named)
     weights = _kind_of_weights(dtype, source)
     columns = {name: TensorInfo(np.dtype(object), rank) for name, rank in source.ranks.items()}
-    chosen = chosen_columns(options.column, columns)
-    rows = rows_of_flags(options.input, columns) if options.input else [first]
+    chosen = answers_lib.chosen_columns(options.column, columns)
+    rows = answers_lib.rows_of_flags(options.input, columns) if options.input else [first]
     for row in rows:
-        inputs_of_row(row, source.ranks, chosen, "--input" if options.input else f"{options.data}, row 1")
+        answers_lib.inputs_of_row(
+            row, source.ranks, chosen, "--input" if options.input else f"{options.data}, row 1"
+        )
 
     def answers(rows: Iterator[Mapping[str, Any]], first: int = 0) -> Iterator[dict[str, Any]]:
         texts = (
-            inputs_of_row(row, source.ranks, chosen, f"{options.data or '--input'}, row {number}")
+            answers_lib.inputs_of_row(row, source.ranks, chosen, f"{options.data or '--input'}, row {number}")
             for number, row in enumerate(rows, first + 1)
         )
         yield from answer_texts(served(), texts, options.batch_size)
@@ -64,10 +57,10 @@ def answer(options: PredictOptions, dtype: str | None):
     served = functools.cache(lambda: source.load(weights))
     if options.input:
         computing.run_eagerly(options.model_dir, len(rows) <= _MOST_EAGER)
-        print("\n\n".join(map(describe, answers(iter(rows)))))
+        print("\n\n".join(map(answers_lib.describe, answers(iter(rows)))))
         return
     if not options.output_dir:
-        with ProgressBar(answered_lines(options.data, answers, columns), **_BAR) as lines:
+        with ProgressBar(answers_lib.answered_lines(options.data, answers, columns), **_BAR) as lines:
             sys.stdout.writelines(lines)
         return
     fingerprint = {
@@ -99,9 +92,9 @@ def answer_corpus(options: PredictOptions, dtype: str | None, shards: ShardOptio
     rows = job.first_rows(source, shards)
     named = (*rows[0].values, *(name for name, _ in pairs))
     model = open_served(options.model_dir, checkpoint=options.checkpoint, inputs=named)
-    chosen = chosen_columns(options.column, model.ranks)
+    chosen = answers_lib.chosen_columns(options.column, model.ranks)
     if not any(set(chosen.values()) <= set(row.values) for row in rows):
-        check_columns(rows[0].values, model.ranks, chosen, f"{rows[0].source}, row 1")
+        answers_lib.check_columns(rows[0].values, model.ranks, chosen, f"{rows[0].source}, row 1")
     weights = _kind_of_weights(dtype, model)
     predicting = models.Predicting(
         path=options.model_dir,
@@ -137,14 +130,16 @@ def _write(options: PredictOptions, fingerprint: dict, answers, columns) -> epat
     with ownership.folder_lease(folder, "predicting", "--output_dir") as owner:
         pieces = Pieces(folder / "unfinished_answers", fingerprint, suffix=".jsonl")
         done = sum(1 for _ in pieces.read_lines())
-        answered = answered_lines(options.data, functools.partial(answers, first=done), columns, done)
+        answered = answers_lib.answered_lines(
+            options.data, functools.partial(answers, first=done), columns, done
+        )
         with ProgressBar(answered, initial=done, **_BAR) as bar:
             lines = iter(bar)
             while piece := [*itertools.islice(lines, _LINES_KEPT)]:
                 files.write(pieces.rows(done), "".join(piece))
                 done += len(piece)
         owner.check()
-        with files.replacing(folder / LINES_FILE, "wb") as file:
+        with files.replacing(folder / answers_lib.LINES_FILE, "wb") as file:
             file.writelines(pieces.read_lines())
         pieces.remove()
-    return folder / LINES_FILE
+    return folder / answers_lib.LINES_FILE

@@ -114,7 +114,7 @@ class Embedding(TextModel):
 
     def load(self, threads: int) -> Answerer:
         computing.use_threads(self.path, threads)
-        from xlnet_tf.serving.embedders import open_embedder
+        from xlnet_tf.serving.sources import open_embedder
 
         source = open_embedder(self.path, self.checkpoint, self.layer, self.dtype, threads=threads)
         embed = source.load(self.dtype)

@@ -35,18 +35,13 @@ Inputs = Mapping[str, str | Sequence[str]]
 
 
 class Answerer(NamedTuple):
-    """A loaded model.
+    """A loaded model."""
 
-    Attributes:
-        read: from a row's columns to the model's inputs; raises UserError if they are wrong.
-        answer: from a batch to an answer for each.
-        inputs: names of columns that an answer may repeat.
-    """
-
+    # From a row's columns to the model's inputs; raises UserError if they are wrong
     read: Callable[[Mapping[str, Any]], Inputs]
-    answer: Callable[[Sequence[Inputs]], Sequence[Mapping[str, Any]]]
+    answer: Callable[[Sequence[Inputs]], Sequence[Mapping[str, Any]]]  # from a batch to an answer for each
     outputs: formats.Outputs
-    inputs: Collection[str] = ()
+    inputs: Collection[str] = ()  # names of columns that an answer may repeat
 
 
 class RowModel(Protocol):
@@ -58,23 +53,19 @@ class RowModel(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class ShardJob:
-    """One shard's job: its rows, their model and format, and what is known of it.
-
-    `name` is what the shards' names begin with, `earlier` a finished run's note on the shard, `deaths` the
-    processes that it has killed; formats whose files must all have the same columns take the first row's.
-    """
+    """One shard's job: its rows, their model and format, and what is known of it."""
 
     corpus_shard: corpus.CorpusShard
-    name: str
+    name: str  # what the shards' names begin with
     num_shards: int
     folder: str
     model: RowModel
     batch_size: int
     threads: int
     output_format: str
-    columns: tuple[str, ...]
-    earlier: Mapping[str, Any] | None = None
-    deaths: int = 0
+    columns: tuple[str, ...]  # the first row's, for formats whose files must all have the same
+    earlier: Mapping[str, Any] | None = None  # a finished run's note on the shard
+    deaths: int = 0  # of processes that it has killed
 
     def after_death(self) -> "ShardJob":
         """Returns the job for the next process, which must find the row that kills it."""

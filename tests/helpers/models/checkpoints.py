@@ -4,11 +4,7 @@ import math
 
 import numpy as np
 
-from xlnet_tf.checkpoints import (
-    Checkpoint,
-    names,
-    save_checkpoint,
-)
+from xlnet_tf.checkpoints import Checkpoint, names, save_checkpoint
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.hub import checksums

@@ -13,11 +13,11 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.serving.answers.answering import as_bytes
 from xlnet_tf.serving.answers.signatures import SERVING_DEFAULT
-from xlnet_tf.serving.embedders import open_embedder
 from xlnet_tf.serving.export import export_openvino
 from xlnet_tf.serving.graph.exported_model import EXAMPLES, TOKENS
 from xlnet_tf.serving.local.openvino_model import OpenVinoModel
 from xlnet_tf.serving.page.explainer import Explainer
+from xlnet_tf.serving.sources import open_embedder
 from xlnet_tf.tasks.pretraining.serving import LanguageModelModule
 
 pytest.importorskip("openvino")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks.metrics import calibration
-from xlnet_tf.tasks.metrics.calibration import Probabilities, fit_temperature
+from xlnet_tf.tasks.metrics.calibration import Probabilities, temperatures
 from xlnet_tf.tasks.metrics.thresholds import threshold_between
 
 LABELS = ["a", "b", "c"]
@@ -30,9 +30,9 @@ def drawn(seed, exclusive, number=200, scale=2.0, truth=1.0):
     return logits, targets
 
 
-def probabilities(logits, targets, exclusive):
+def probabilities(logits, targets, exclusive, labels=LABELS):
     values = scipy.special.softmax(logits, axis=1) if exclusive else scipy.special.expit(logits)
-    return Probabilities(values, targets, LABELS, exclusive)
+    return Probabilities(values, targets, labels, exclusive, logits)
 
 
 def ece_by_definition(confidences, hits, bins=15):
@@ -65,7 +65,7 @@ def test_scores_are_those_of_their_definitions(seed, exclusive):
 @pytest.mark.parametrize("truth", [0.5, 1.0, 3.0])
 def test_temperature_is_the_optimum_and_changes_no_decision(exclusive, truth):
     logits, targets = drawn(1, exclusive, number=20_000, truth=truth)
-    found = fit_temperature(logits, targets, exclusive)
+    found = temperatures(probabilities(logits, targets, exclusive))
     assert found == pytest.approx(truth, rel=0.1)
 
     def loss(t, columns):
@@ -86,21 +86,21 @@ def test_temperature_is_the_optimum_and_changes_no_decision(exclusive, truth):
 def test_no_temperature_is_best_of_perfect_or_useless_logits():
     targets = np.eye(3, dtype=bool)
     with pytest.raises(UserError, match="the examples are all predicted right, so no temperature is best"):
-        fit_temperature(targets * 2.0, targets, exclusive=True)
+        temperatures(probabilities(targets * 2.0, targets, exclusive=True))
     with pytest.raises(UserError, match="are not predicted better than by chance"):
-        fit_temperature(targets * -2.0, targets, exclusive=True)
+        temperatures(probabilities(targets * -2.0, targets, exclusive=True))
     several, labels = (
         np.array([[1.0, 0.5], [-1.0, -0.5], [1.0, -0.5]]),
         np.array([[1, 1], [0, 0], [1, 0]], bool),
     )
-    with pytest.raises(UserError, match="label number 0: all predicted right, .*; label number 1: all pred"):
-        fit_temperature(several, labels, exclusive=False)
+    with pytest.raises(UserError, match="label a: all predicted right, .*; label b: all pred"):
+        temperatures(probabilities(several, labels, exclusive=False))
 
 
 def test_a_label_without_a_best_temperature_keeps_one(caplog):
     logits = np.array([[1.0, 0.5], [-1.0, 0.5], [1.0, 0.5], [1.0, 0.5]])
     targets = np.array([[1, 1], [0, 0], [1, 1], [1, 1]], bool)
-    always, fitted = fit_temperature(logits, targets, exclusive=False, labels=["rare", "frequent"])
+    always, fitted = temperatures(probabilities(logits, targets, False, ["rare", "frequent"]))
     assert always == 1 and fitted == pytest.approx(0.5 / math.log(3))  # three of four, at a logit of 0.5
     assert "not calibrated, and keep temperature 1: label rare: all predicted right" in caplog.text
 

@@ -23,7 +23,7 @@ from xlnet_tf.tasks import export_checks
 from xlnet_tf.tasks.finetuning import finetune
 from xlnet_tf.tasks.tagging import task as tagging
 from xlnet_tf.tasks.tagging.files import tagged_sentences
-from xlnet_tf.tasks.tagging.metrics import entity_counts, entity_scores, type_table
+from xlnet_tf.tasks.tagging.metrics import entity_counts, tag_scores, type_table
 from xlnet_tf.text.training import train_tokenizer
 
 TAGS = st.lists(st.sampled_from(["O", "B-A", "I-A", "B-B", "I-B"]), min_size=1, max_size=8)
@@ -40,7 +40,7 @@ def test_scores_match_manual_values():
     gold = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "B-ORG", "O"]]
     predicted = [["I-PER", "I-PER", "O", "B-ORG"], ["B-ORG", "I-ORG", "O"]]
     predicted[1] = ["B-ORG", "O", "O"]
-    scores = entity_scores(entity_counts(gold, predicted))
+    scores = tag_scores(entity_counts(gold, predicted))
     expected = {"precision": 2 / 3, "recall": 2 / 4, "f1": 4 / 7, "strict_f1": 2 / 6, "accuracy": 4 / 7}
     assert scores == pytest.approx(expected)
     rows = {line.split()[0]: line.split()[1:] for line in type_table(gold, predicted).split("\n")[2:] if line}
@@ -49,7 +49,7 @@ def test_scores_match_manual_values():
 
 
 def test_no_entities_at_all():
-    assert entity_scores(entity_counts([["O", "O"]], [["O", "O"]]))["f1"] == 0
+    assert tag_scores(entity_counts([["O", "O"]], [["O", "O"]]))["f1"] == 0
     assert "no entities" in type_table([["O"]], [["O"]])
 
 
@@ -115,7 +115,7 @@ def test_files_have_every_word_once_with_true_and_predicted_tags(run, data, tmp_
     assert [[row[0] for row in block] for block in blocks] == [row["tokens"] for row in expected]
     assert [[row[1] for row in block] for block in blocks] == [row["tags"] for row in expected]
     gold, predicted = ([[row[column] for row in block] for block in blocks] for column in (1, 2))
-    assert task.score(examples, predictions) == entity_scores(entity_counts(gold, predicted))
+    assert task.score(examples, predictions) == tag_scores(entity_counts(gold, predicted))
     assert "micro avg" in task.tables(examples, predictions)
     assert not task.has_collapsed(examples, predictions)
     assert task.has_collapsed(examples, {**predictions, "tags": np.zeros_like(predictions["tags"])})
@@ -272,7 +272,7 @@ def test_the_small_recipe_on_a_slice_of_conll2003(tmp_path, shared):
     (tmp_path / "spiece.model").write_bytes(tokenizer.model_proto)
     build_tagging(TaggingOptions(str(tmp_path / "spiece.model"), str(tmp_path), seq_len=64, **files))
     gold = [row.tags for row in rows["dev"]]
-    baseline = entity_scores(entity_counts(gold, most_frequent_tags(rows["train"], rows["dev"])))
+    baseline = tag_scores(entity_counts(gold, most_frequent_tags(rows["train"], rows["dev"])))
     assert (len(rows["train"]), len(gold), round(baseline["f1"], 3)) == (940, 380, 0.533)
     metrics = finetune(settings(tmp_path), tagging.TaggingTask, recipes.STRATEGY, str(tmp_path / "run"))
     assert metrics["f1"] > baseline["f1"] and metrics["accuracy"] > baseline["accuracy"]

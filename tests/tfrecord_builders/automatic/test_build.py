@@ -144,7 +144,7 @@ def test_wrong_tables_are_named_in_one_line(tmp_path, tokenizer_file, name, cont
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("{tmp_path}/empty", "is a folder without tables and without folders: give a file"),
+        ("{tmp_path}/films", "has no Parquet or Arrow files and no folders: give a file, such as .*/b.tsv,"),
         ("{tmp_path}/run/examples", "has examples that are built: give it as --data"),
         ("stanfordnlp/imdb", "does not exist; a data set of the .* is hf://datasets/stanfordnlp/imdb/"),
         ("hf://imdb", "hf://imdb is not a data set: one of the .* is hf://datasets/OWNER/"),
@@ -152,7 +152,8 @@ def test_wrong_tables_are_named_in_one_line(tmp_path, tokenizer_file, name, cont
     ],
 )
 def test_what_is_not_a_table_is_named(tmp_path, tokenizer_file, name, message):
-    (tmp_path / "empty").mkdir()
+    (tmp_path / "films").mkdir()
+    reviews(tmp_path / "films/b.tsv")
     if "run" in name:
         of(tmp_path, tokenizer_file, reviews(tmp_path / "a.csv"))
     with pytest.raises((UserError, FileNotFoundError), match=message):

@@ -157,6 +157,7 @@ def test_lists_and_objects_are_no_text_but_parts_are_and_null_is_the_default(fil
         ("text;label\na, b;1;2\n", CSV, r"data:2: 3 fields .*the delimiter is ';'"),
         ("a;b\n1,2;3,4\n", CSV_OF_COMMAS, r"data:2: 3 fields .*separated by ';': save the table with commas"),
         (gzip.compress(b"text\tlabel\n", mtime=0), TSV, r"data:1: the file is compressed: .*\.gz"),
+        (b"PK\x03\x04\xf5\n", CSV, r"data:1: the file is compressed: save a spreadsheet as \.csv"),
         (b"text\tlabel\nok\t1\ncaf\xe9\t0\n", TSV, r"data:3: byte 4 \(e9\) is not utf-8: .*--encoding"),
         ('text,label\na,1\n"b,1\n', CSV, r"data:3: bad quoting .*quotes as text"),
         ('text,label\n"a"b,1\n', CSV, r"data:2: bad quoting"),

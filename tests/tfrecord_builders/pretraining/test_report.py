@@ -70,11 +70,12 @@ def test_warnings_of_a_bad_corpus(build, tmp_path):
     assert not [part for part in parts if part not in found], found
 
 
-def test_explicit_choices_of_a_user_give_no_warning(good):
+def test_explicit_choices_of_a_user_and_few_streams_of_a_dev_set_give_no_warning(good):
     changes = {
         "statistics": {**good.statistics, "word_start_rate": 0.1, "duplicate_documents": 30},
         "mask": {**good.mask, "span_mode": "pieces"},
-        "documents": {**good.documents, "dedup": True},
+        "documents": {**good.documents, "dedup": True, "side": "dev"},
+        "stream_segments": 10**6,
     }
     assert pretraining_report.warnings(dataclasses.replace(good, **changes)) == []
 

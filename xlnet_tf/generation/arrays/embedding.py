@@ -24,12 +24,10 @@ def embed_texts(
     layer: int = -1,
     batch_size: int = 8,
 ) -> TextVectors:
-    """Reads texts, each as a whole: time grows with the square of the longest.
+    """Reads texts, of up to settings.LONGEST tokens, as a whole: time grows with the square of their length.
 
-    Args:
-        texts: N strings, of at most settings.LONGEST tokens.
-        layer: whose output to take, from 0; -1 is the last.
-        batch_size: B, texts read together; of about the same length, since all are padded to the longest.
+    `layer` is the one whose output to take, from 0; -1 is the last. `batch_size` texts, of about the same
+    length, are read together.
     """
     texts = text_list(texts, "texts")
     ids = tokenizer.encode_rows(texts, "texts")

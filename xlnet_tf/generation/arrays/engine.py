@@ -14,15 +14,11 @@ from xlnet_tf.generation.settings import Sampling, WritingRules
 
 
 class EncoderEngine(Protocol):
-    """The numbers of an encoder.
-
-    Attributes:
-        longest: most tokens of a text, those that are written included.
-    """
+    """The numbers of an encoder."""
 
     n_layer: int
     d_model: int
-    longest: int
+    longest: int  # most tokens of a text, those that are written included
 
     def embed(self, ids: np.ndarray, mask: np.ndarray, type_ids: np.ndarray, layer: int) -> Vectors:
         """Reads texts [A SEP CLS], padded on the left: see embedding.embed."""

@@ -21,14 +21,11 @@ _OTHER_MARKS = r"(?i)\[mask\]|<mask ?/?>|\{mask\}"  # what other models' users w
 
 
 class Gaps(NamedTuple):
-    """Texts with gaps: ids [B, T] with MASK_ID in the gaps, is_context bool [B, T], the given tokens.
+    """Texts with gaps."""
 
-    `order` [B, G] has the positions of the gaps in the order of filling, -1 after the last.
-    """
-
-    ids: np.ndarray
-    is_context: np.ndarray
-    order: np.ndarray
+    ids: np.ndarray  # [B, T], with MASK_ID in the gaps
+    is_context: np.ndarray  # bool [B, T], the given tokens
+    order: np.ndarray  # [B, G], positions of the gaps in the order of filling, -1 after the last
 
 
 def check_gaps(

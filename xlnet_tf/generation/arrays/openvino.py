@@ -22,12 +22,7 @@ _BLOCK = 512  # rows of logits computed at a time: with 32,000 pieces, 64 MB
 
 
 class OpenVinoEngine:
-    """An Engine.
-
-    Args:
-        compile: of the version's graphs.
-        left_to_right: whether attention is.
-    """
+    """An Engine; `compile` makes the version's graphs, `left_to_right` is whether attention is."""
 
     longest = LONGEST
 
@@ -161,13 +156,10 @@ class OpenVinoEngine:
 
 
 class _CachedDecoder:
-    """A decoding.Decoder of the step's graph and the cache.
+    """A decoding.Decoder of the step's graph and the cache, with `room` slots for what will be written.
 
-    Args:
-        step: the graph, and `known` its inputs that are always the same.
-        heads: keys and values of the context, by the names of the step's inputs.
-        is_context: [B, T], which of them are seen.
-        room: slots for what will be written.
+    `known` are inputs that are always the same, `heads` keys and values of the context by the names of the
+    step's inputs, `is_context` [B, T] which of them are seen.
     """
 
     def __init__(self, step, known, heads, is_context: np.ndarray, candidates: int, room: int):

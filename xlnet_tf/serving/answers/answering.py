@@ -36,19 +36,15 @@ class Kinds(NamedTuple):
 class TextAnswers:
     """What a task's answers are, whatever computes them: inputs, checks, and the form for people.
 
-    Attributes:
-        LENGTHS: options that are lengths of texts which go with a longer one, as the builders have them;
-            short sequences have room for half as many.
-        IN_EACH_SEGMENT: whether each segment repeats these texts, where a model reads in segments.
-        OF_EXAMPLES: options that are settings of the examples that a run was fine-tuned on.
-
     A task's own subclass takes the options that its ExportableModel and its Answering share; the arguments
     before them, `served`, are a model or a graph, and the tokenizer.
     """
 
+    # Options that are lengths of texts which go with a longer one, as the builders have them; short sequences
+    # have room for half as many.
     LENGTHS: ClassVar[Mapping[str, int]] = {}
-    IN_EACH_SEGMENT: ClassVar[bool] = False
-    OF_EXAMPLES: ClassVar[Sequence[str]] = ()
+    IN_EACH_SEGMENT: ClassVar[bool] = False  # whether each segment repeats them, if a model reads in segments
+    OF_EXAMPLES: ClassVar[Sequence[str]] = ()  # options that are settings of the examples of a run
     seq_len: int
     segment_len: int
     buckets: tuple[int, ...]
@@ -137,15 +133,13 @@ class Answering(TextAnswers):
         }
 
     def signatures(self) -> dict[str, Kinds]:
-        """Returns the signatures that `run` answers."""
         inputs = {name: (bytes, *[-1] * (rank - 1)) for name, rank in self.input_ranks().items()}
         return {SERVING_DEFAULT: Kinds(inputs, self.output_kinds())}
 
     def run(self, name: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Answers rows, at least one, of a signature; texts come and go as bytes.
 
-        Raises:
-            UserError: a text is too long, or the rows cannot be answered together.
+        Raises UserError if a text is too long, or the rows cannot be answered together.
         """
         del name  # there is one
         return self.serve(**{name: _texts(name, values) for name, values in inputs.items()})
@@ -159,7 +153,6 @@ class Answering(TextAnswers):
         raise NotImplementedError
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Returns the ids of texts."""
         ids, lengths = self.tokenizer.encode_batch(texts)
         return np.split(ids, np.cumsum(lengths)[:-1]) if len(texts) else []
 

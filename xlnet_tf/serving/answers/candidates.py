@@ -9,8 +9,6 @@ from xlnet_tf.serving.answers.signatures import LOWEST
 
 
 class CandidateAnswers(TextAnswers):
-    """Answers with a value for each candidate."""
-
     @staticmethod
     def without_padding(row, answer):
         [candidates] = (value for value in row.values() if not isinstance(value, str))

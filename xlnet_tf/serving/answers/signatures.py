@@ -55,8 +55,7 @@ class Signature:
 def signatures_of(definitions: Any) -> dict[str, Signature]:
     """Reads a server's signatures, SignatureDefs in JSON form; an unreadable one has a `problem`.
 
-    Raises:
-        ValueError: the definitions are not by name.
+    Raises ValueError if the definitions are not by name.
     """
     if not isinstance(definitions, Mapping):
         raise ValueError("the signatures are not an object")
@@ -123,7 +122,6 @@ def bad_answer(what: str) -> UserError:
 
 
 def no_answer(address: str, reason: Any) -> UserError:
-    """Returns the error for a server that does not answer."""
     return UserError(
         f"no answer from {address}: {printable(reason)}. Is TensorFlow Serving there? Its REST API is "
         "usually on port 8501 (HOST:8501), gRPC on port 8500 (grpc://HOST:8500)"

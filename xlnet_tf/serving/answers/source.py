@@ -17,18 +17,14 @@ class _Load(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A model that answers texts, before anything slow of it is read.
-
-    `file` changes with its weights, `ranks` are its inputs, and `load` takes a kind of weights and returns an
-    ExportableModel, which has the options, or a Served. `dtype` is that of a run's training.
-    """
+    """A model that answers texts, before anything slow of it is read."""
 
     path: str
-    file: str
-    ranks: Mapping[str, int]
-    load: _Load
+    file: str  # changes with its weights
+    ranks: Mapping[str, int]  # its inputs
+    load: _Load  # from a kind of weights to an ExportableModel, which has the options, or a Served
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    dtype: str = ""
+    dtype: str = ""  # that of a run's training
 
 
 def language_model_error(path: str) -> UserError:

@@ -75,9 +75,7 @@ def normalize_inputs(
 ) -> tuple[list[Row], bool]:
     """Makes rows from texts given by a user, and says whether they are a list of rows or a single one.
 
-    Args:
-        ranks: the inputs, as in Served.input_ranks.
-        texts: values of the first inputs.
+    For `ranks` see Served.input_ranks; `texts` are values of the first inputs.
     """
     names = ", ".join(name if rank == 1 else f"{name} (a list)" for name, rank in ranks.items())
     given = {name: _as_lists(value) for name, value in (dict(zip(ranks, texts)) | inputs).items()}

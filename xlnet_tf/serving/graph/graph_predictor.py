@@ -12,14 +12,11 @@ from xlnet_tf.serving.answers.text_answers import Row, split_rows
 
 
 class GraphPredictor(NamedTuple):
-    """Answers a batch of rows with a graph function.
-
-    `inputs` converts rows to the function's inputs by name; see ExportableModel.without_padding.
-    """
+    """Answers a batch of rows with a graph function."""
 
     serve: Any
-    inputs: Callable[[Sequence[Row]], dict[str, Any]]
-    without_padding: Callable[[Row, dict[str, Any]], dict[str, Any]]
+    inputs: Callable[[Sequence[Row]], dict[str, Any]]  # converts rows to the function's inputs by name
+    without_padding: Callable[[Row, dict[str, Any]], dict[str, Any]]  # see ExportableModel
 
     def __call__(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
         try:

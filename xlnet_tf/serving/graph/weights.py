@@ -12,11 +12,9 @@ from xlnet_tf.serving.answers.options import BFLOAT16, FLOAT32, WEIGHTS
 
 @contextlib.contextmanager
 def policy(weights: str) -> Iterator[None]:
-    """Sets the Keras policy for building models with a kind of weights.
+    """Sets the Keras policy for building models with one of WEIGHTS.
 
-    Args:
-        weights: "float32"; "bfloat16": weights and activations, for processors that compute with it; "int8":
-            weights only (see Int8Weights).
+    "bfloat16" is for processors that compute with it; "int8" concerns the weights only (see Int8Weights).
     """
     if weights not in WEIGHTS:
         raise UserError(f"weights are {weights!r}; expected one of {', '.join(WEIGHTS)}")

@@ -43,19 +43,12 @@ _STALL_SECONDS = 30.0  # in which a client must have read something of what wait
 
 
 class Limits(NamedTuple):
-    """A server's limits.
+    """A server's limits."""
 
-    Attributes:
-        hosts: accepted host names besides localhost and addresses.
-        max_bytes: most bytes of a body.
-        timeout: seconds from the head of a request to the end of its answer.
-        concurrency: most requests at a time, besides those for health and metrics.
-    """
-
-    hosts: tuple[str, ...] = ()
-    max_bytes: int = 16 << 20
-    timeout: float = 60.0
-    concurrency: int = 64
+    hosts: tuple[str, ...] = ()  # accepted host names besides localhost and addresses
+    max_bytes: int = 16 << 20  # most bytes of a body
+    timeout: float = 60.0  # seconds from the head of a request to the end of its answer
+    concurrency: int = 64  # most requests at a time, besides those for health and metrics
 
 
 class Guard:

@@ -20,11 +20,7 @@ _METHOD = "tensorflow/serving/predict"
 
 
 class OpenVinoModel(ServedModel):
-    """A version that answers its inputs by name, its only signature; see ServedModel.
-
-    Raises:
-        UserError: it is damaged, or a language model's.
-    """
+    """A version that answers its inputs by name; a damaged one is a UserError."""
 
     def __init__(self, folder: str):
         self._version = OpenVinoFolder.read(folder)

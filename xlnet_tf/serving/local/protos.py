@@ -139,8 +139,7 @@ _POOL.Add(_file("tensorflow.error", []))
 _POOL.Add(_file(_TENSORFLOW, []))
 _POOL.Add(
     _file(
-        _SERVING,
-        [known.DESCRIPTOR.name for known in _KNOWN] + ["tensorflow.proto", "tensorflow.error.proto"],
+        _SERVING, [known.DESCRIPTOR.name for known in _KNOWN] + ["tensorflow.proto", "tensorflow.error.proto"]
     )
 )
 

@@ -30,9 +30,8 @@ _BUCKETS = [32 << count for count in range(8)]  # of a model that does not say
 class LoadedModel(ServedModel):
     """A version's SavedModel in a session of its own, which `close` frees.
 
-    Raises:
-        OSError, tf.errors.OpError: it cannot be loaded.
-        UserError: it has no signatures, or its buckets.json is damaged.
+    What cannot be loaded is an OSError or one of TensorFlow's; without signatures, or with a damaged
+    buckets.json, it is a UserError.
     """
 
     def __init__(self, folder: str):

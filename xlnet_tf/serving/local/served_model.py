@@ -23,7 +23,6 @@ class RequestError(Exception):
 
 
 def invalid(message: str) -> RequestError:
-    """Returns the error for an invalid request."""
     return RequestError("INVALID_ARGUMENT", message)
 
 
@@ -78,7 +77,7 @@ class ServedModel:
             raise invalid(
                 f"input size does not match signature: {len(inputs)}!={len(expected)} len({{"
                 f"{','.join(sorted(inputs))}}}) != len({{{','.join(sorted(expected))}}}). Sent extra: "
-                f"{{{','.join(extra)}}}. Missing but required: {{{','.join(missing)}}}.",
+                f"{{{','.join(extra)}}}. Missing but required: {{{','.join(missing)}}}."
             )
         for key, column in expected.items():
             array, sizes = inputs[key], self._sizes[name][key]

@@ -70,9 +70,7 @@ class Service:
     ) -> Answer:
         """Calls a signature on inputs [B, ...]; blocks until it has answered.
 
-        Args:
-            spec: model, version or label, and signature.
-            version: that the request was parsed for; None: it is looked up.
+        `version` is the one that the request was parsed for; None: it is looked up by the spec.
         """
         begun, status, rows = time.perf_counter(), "INTERNAL", 0
         try:

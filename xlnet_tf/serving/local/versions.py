@@ -28,19 +28,13 @@ State = types.SimpleNamespace(**STATES)
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
-    """Which versions of a model's folder to serve.
-
-    Attributes:
-        newest: how many versions to serve; None: all of them.
-        only: the versions to serve; empty: as `newest` says.
-        labels: versions by label.
-    """
+    """Which versions of a model's folder to serve."""
 
     name: str
     folder: str
-    newest: int | None = 1
-    only: tuple[int, ...] = ()
-    labels: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    newest: int | None = 1  # how many versions to serve; None: all of them
+    only: tuple[int, ...] = ()  # the versions to serve; empty: as `newest` says
+    labels: Mapping[str, int] = dataclasses.field(default_factory=dict)  # versions by label
 
     def wanted(self) -> list[int]:
         """Returns the versions to serve that are in the folder, ascending."""
@@ -160,18 +154,12 @@ def _here(base_path: str, name: str, folder: str) -> str:
 
 @dataclasses.dataclass
 class Version:
-    """A version of a model.
+    """A version of a model."""
 
-    Attributes:
-        number: its folder's name.
-        state: as the API names it.
-        error: why it failed to load.
-        model, batcher: set once it is available; requests may still hold them after it is unloaded.
-    """
-
-    number: int
-    state: int = State.START
-    error: RequestError | None = None
+    number: int  # its folder's name
+    state: int = State.START  # as the API names it
+    error: RequestError | None = None  # why it failed to load
+    # model, batcher: set once it is available; requests may still hold them after it is unloaded
     model: ServedModel | None = None
     batcher: Batcher | None = None
 
@@ -179,13 +167,7 @@ class Version:
 class Models:
     """All models of a server."""
 
-    def __init__(
-        self,
-        configs: Sequence[ModelConfig],
-        *,
-        together: bool = True,
-        max_batch: int = MAX_BATCH,
-    ):
+    def __init__(self, configs: Sequence[ModelConfig], *, together: bool = True, max_batch: int = MAX_BATCH):
         self.configs = {config.name: config for config in configs}
         self._together, self._max_batch = together, max_batch
         self._versions: dict[str, dict[int, Version]] = {name: {} for name in self.configs}

@@ -115,11 +115,8 @@ def _infer(request: Any, inputs: Mapping[str, np.ndarray]) -> None:
 class GraphParts:
     """A file of several graphs that share their weights, see conversion.merge: each is compiled on its own.
 
-    Args:
-        path: the .xml file, its .bin file next to it.
-        weights, threads: see CompiledGraph.
-        of_few_rows: parts that compute in float32 where weights are integers: for a row or two, bringing the
-            weights to bfloat16 takes longer than it saves.
+    For weights and threads see CompiledGraph. `of_few_rows` are parts that compute in float32 where weights
+    are integers: for a row or two, bringing the weights to bfloat16 takes longer than it saves.
     """
 
     def __init__(self, path: str, weights: str, *, threads: int = 0, of_few_rows: Collection[str] = ()):

@@ -11,14 +11,9 @@ from xlnet_tf.serving.openvino.compiled import import_openvino
 
 
 def convert(function: GraphFunction, specs: Mapping[str, tf.TensorSpec]) -> Any:
-    """Converts a function, its variables as they are now, with the kernels for OpenVINO.
+    """Converts a function, its variables as they are now, to an openvino.Model with the kernels for OpenVINO.
 
-    Args:
-        function: from tensors by name to tensors by name.
-        specs: of its inputs; axes of unknown size may have any.
-
-    Returns:
-        An openvino.Model, whose inputs and outputs have the same names.
+    Inputs, described by `specs`, and outputs keep their names; axes of unknown size may have any.
     """
     import_openvino()
 

@@ -30,32 +30,22 @@ _AGAIN = "export the model again"
 
 @dataclasses.dataclass(frozen=True)
 class OpenVinoFolder:
-    """A version; the fields are those of serving.json.
-
-    Attributes:
-        weights: the kind that it was exported with: "float32", "bfloat16", "int8" or "int4".
-        task: a name of task_registry, or LANGUAGE_MODEL.
-        buckets: ascending lengths of sequences that servers pad to; seq_len is the last.
-        options: of the task's Answering, besides lengths and labels.
-        head: what else is to be known of the model's head: segment_len, ...
-        example: a typical row of inputs.
-        path: the version's folder.
-    """
+    """A version; the fields are those of serving.json."""
 
     format_version: int
     runtime: str
     runtime_version: str
-    weights: str
-    task: str
+    weights: str  # the kind that it was exported with: "float32", "bfloat16", "int8" or "int4"
+    task: str  # a name of task_registry, or LANGUAGE_MODEL
     seq_len: int
-    buckets: Sequence[int]
+    buckets: Sequence[int]  # ascending lengths of sequences that servers pad to; seq_len is the last
     cleaning: dict
-    options: dict
+    options: dict  # of the task's Answering, besides lengths and labels
     labels: Sequence[str]
     multi_label: bool
-    head: dict
-    example: dict
-    path: str = dataclasses.field(default="", compare=False)
+    head: dict  # what else is to be known of the model's head: segment_len, ...
+    example: dict  # a typical row of inputs
+    path: str = dataclasses.field(default="", compare=False)  # the version's folder
 
     @classmethod
     def read(cls, version: str) -> Self:
@@ -84,7 +74,6 @@ class OpenVinoFolder:
 
     @property
     def card(self) -> ModelCard:
-        """The model card."""
         return ModelCard.read(self.path)
 
     @property
@@ -93,7 +82,6 @@ class OpenVinoFolder:
         return self.head.get("segment_len", 0)
 
     def load_tokenizer(self) -> XLNetTokenizer:
-        """Returns the tokenizer."""
         path = f"{self.path}/assets/{TOKENIZER_FILE}"
         if not epath.Path(path).exists():
             raise UserError(f"{self.path} has no assets/{TOKENIZER_FILE}: {_AGAIN}")
@@ -145,8 +133,7 @@ class OpenVinoFolder:
 def find_folder(path: str | os.PathLike) -> OpenVinoFolder | None:
     """Reads the newest version at a path, or one by itself; None if it is not a model for OpenVINO.
 
-    Raises:
-        UserError: the version is damaged, or of another runtime.
+    Raises UserError if the version is damaged, or of another runtime.
     """
     version = openvino_version(hub.locate(path).folder.rstrip("/"))
     return OpenVinoFolder.read(version) if version else None

@@ -58,10 +58,7 @@ def quantize(model: Any, batches: list[Rows]) -> Any:
     """
     nncf = import_nncf()
     quantized = nncf.quantize(
-        model,
-        nncf.Dataset(batches),
-        model_type=nncf.ModelType.TRANSFORMER,
-        subset_size=len(batches),
+        model, nncf.Dataset(batches), model_type=nncf.ModelType.TRANSFORMER, subset_size=len(batches)
     )
     to_bfloat16(quantized)
     return quantized
@@ -94,8 +91,7 @@ def compress_weights(model: Any, weights: str) -> Any:
 def calibration_batches(module: ExportableModel, data: str) -> list[Rows]:
     """Returns up to MOST_ROWS sequences of a set of examples, spread over it, as a served model packs them.
 
-    Raises:
-        UserError: the examples are for another task or tokenizer, longer than the model's, or too few.
+    Raises UserError for examples of another task or tokenizer, longer than the model's, or too few.
     """
     examples = ExampleSet.load(data)
     task = task_registry.entry_for_set(examples).name

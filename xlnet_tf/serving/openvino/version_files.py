@@ -24,13 +24,10 @@ _OF_GRAPHS = {"int8", "keep_position_keys", "seq_len", "buckets"}  # options tha
 
 
 def write_version(module: ExportableModel, folder: str, weights: str, calibration_data: str | None) -> None:
-    """Writes all files of a version.
+    """Writes all files of a version of a module with float32 weights; `weights` is one of compiled.WEIGHTS.
 
-    Args:
-        module: with float32 weights.
-        weights: "float32", "bfloat16", "int8" or "int4".
-        calibration_data: folder of examples, to find the ranges of activations on; None: integers are weights
-            alone.
+    The ranges of activations are found on examples, the folder calibration_data; without, integers are
+    weights alone.
     """
     calibration = calibration_data and quantization.calibration_batches(module, calibration_data)
     parts: dict[str, dict[str, Any]] = {}  # of files with several graphs

@@ -78,9 +78,7 @@ def _predicted(
 def mistakes(examples: ExampleSet, targets: np.ndarray, outputs: np.ndarray) -> Iterator[Mistake]:
     """Yields texts with wrong answers, those first of which the model is surest, or that are furthest off.
 
-    Args:
-        targets: labels [N], of several [N, C]; regression: values [N].
-        outputs: as for `write_files`.
+    Targets are labels [N], of several [N, C], or values [N]; outputs are those of `write_files`.
     """
     labels, kind = examples.settings["labels"], examples.settings["kind"]
     if kind == "regression":

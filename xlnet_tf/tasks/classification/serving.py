@@ -85,10 +85,7 @@ class ClassificationModule(ClassAnswers, _OneVector):
     def serve_tokens(self, features):
         logits, probabilities = self.graph_outputs(features).values()
         labels = tf.constant(self.labels)
-        answers = {
-            "labels": tf.broadcast_to(labels, tf.shape(probabilities)),
-            "probabilities": probabilities,
-        }
+        answers = {"labels": tf.broadcast_to(labels, tf.shape(probabilities)), "probabilities": probabilities}
         if self.multi_label:
             answers["assigned"] = self._to_probabilities(logits) >= DECISION
         else:

@@ -10,12 +10,7 @@ from absl import logging
 from official.modeling.hyperparams import base_config
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.classifier import (
-    XLNetClassifier,
-    XLNetRegressor,
-    classification_losses,
-    regression_losses,
-)
+from xlnet_tf.models import classifier
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
@@ -149,9 +144,9 @@ class ClassificationTask(FinetuningTask):
     def build_head(self, encoder):
         options = {"head_name": self.head_name, **self.task_config.model.head_options()}
         if self.kind == "regression":
-            return XLNetRegressor(encoder, **options)
+            return classifier.XLNetRegressor(encoder, **options)
         options |= {"labels": self.labels, "multi_label": self.kind == "multi_label"}
-        return XLNetClassifier(encoder, len(self.labels), **options)
+        return classifier.XLNetClassifier(encoder, len(self.labels), **options)
 
     def build_metrics(self, training: bool = True):
         return [Ratio("loss")] + ([Ratio("accuracy")] if self.kind == "classification" else [])
@@ -159,17 +154,17 @@ class ClassificationTask(FinetuningTask):
     def sums(self, features, outputs):
         smoothing, labels = self.task_config.label_smoothing, features["label"]
         if self.kind == "regression":
-            return self._sums(features, outputs, regression_losses(outputs, labels))
+            return self._sums(features, outputs, classifier.regression_losses(outputs, labels))
         if self.kind == "multi_label":
             losses = label_losses.label_set_losses(outputs, labels, self._class_weights, smoothing)
         else:
-            losses = classification_losses(outputs, labels)
+            losses = classifier.classification_losses(outputs, labels)
             losses = label_losses.training_losses(losses, outputs, labels, self._class_weights, smoothing)
         return self._sums(features, outputs, losses)
 
     def validation_sums(self, features, outputs):
-        of_kind = {"regression": regression_losses, "multi_label": label_losses.label_set_losses}
-        losses = of_kind.get(self.kind, classification_losses)
+        of_kind = {"regression": classifier.regression_losses, "multi_label": label_losses.label_set_losses}
+        losses = of_kind.get(self.kind, classifier.classification_losses)
         return self._sums(features, outputs, losses(outputs, features["label"]))
 
     def _sums(self, features, outputs, losses):

@@ -16,16 +16,13 @@ _FLAT = 1e-12  # a slope that is nothing but rounding
 
 
 class Probabilities(NamedTuple):
-    """The probabilities [N, C] that a model predicts for N examples, and the truth, bool.
-
-    `exclusive` is whether only one of C may come true; without logits no temperature can be served.
-    """
+    """The probabilities [N, C] that a model predicts for N examples, and the truth, bool."""
 
     values: np.ndarray
     targets: np.ndarray
     labels: Sequence[str]
-    exclusive: bool
-    logits: np.ndarray | None = None
+    exclusive: bool  # whether only one of C may come true
+    logits: np.ndarray | None = None  # without them no temperature can be served
 
 
 class Bin(NamedTuple):
@@ -97,43 +94,31 @@ def threshold_curve(
     return points
 
 
-def fit_temperature(
-    logits: np.ndarray, targets: np.ndarray, exclusive: bool, labels: Sequence[str] = ()
-) -> np.ndarray:
+def temperatures(probabilities: Probabilities) -> np.ndarray:
     """Finds the temperatures T for which softmax(logits / T), or sigmoid, gives the targets most likelihood.
 
     Dividing by a temperature never changes which class is likeliest, nor which side of one half a
-    probability is on. Logits and targets are [N, C]; returns [1], or one for each label, [C], which is 1 with
-    a warning for one without a best temperature. If there is none at all, a UserError says why.
+    probability is on. Examples without an answer are left out. Returns [1], or one for each label, [C], which
+    is 1 with a warning for one without a best temperature. If there is none at all, a UserError says why.
 
     Source: Guo et al., 2017, section 4.2.
     """
-    logits = np.asarray(logits, np.float64)
-    if exclusive:
+    answered = probabilities.targets.any(axis=1) | (not probabilities.exclusive)
+    logits, targets = np.asarray(probabilities.logits, np.float64)[answered], probabilities.targets[answered]
+    if probabilities.exclusive:
         found = _temperature(logits, targets, scipy.special.softmax)
         if isinstance(found, str):
             raise UserError(f"cannot calibrate: the examples are {found}")
         return np.array([found])
     columns = zip(logits.T[..., None], targets.T[..., None])  # [N, 1] of each label
     every = [_temperature(*column, lambda logits, axis: scipy.special.expit(logits)) for column in columns]
-    names = labels or [f"number {number}" for number in range(len(every))]
-    without = [f"label {name}: {found}" for name, found in zip(names, every) if isinstance(found, str)]
+    named = zip(probabilities.labels, every)
+    without = [f"label {name}: {found}" for name, found in named if isinstance(found, str)]
     if len(without) == len(every):
         raise UserError(f"cannot calibrate: {'; '.join(without)}")
     if without:
         logging.warning("labels that are not calibrated, and keep temperature 1: %s", "; ".join(without))
     return np.array([1.0 if isinstance(found, str) else found for found in every])
-
-
-def temperatures(probabilities: Probabilities) -> np.ndarray:
-    """Returns `fit_temperature` of the examples that have an answer."""
-    answered = probabilities.targets.any(axis=1) | (not probabilities.exclusive)
-    return fit_temperature(
-        probabilities.logits[answered],
-        probabilities.targets[answered],
-        probabilities.exclusive,
-        probabilities.labels,
-    )
 
 
 def _temperature(logits: np.ndarray, targets: np.ndarray, to_probabilities) -> float | str:

@@ -26,14 +26,11 @@ class Interval(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """How much better one model is than another by a metric.
-
-    p is the probability of a difference of at least this size, either way, between equally good models.
-    """
+    """How much better one model is than another by a metric."""
 
     value: float
     interval: Interval
-    p: float
+    p: float  # probability of at least this difference, either way, between equally good models
 
 
 def count(units: Units) -> int:

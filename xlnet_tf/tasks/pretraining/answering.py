@@ -26,11 +26,7 @@ _NONE = np.zeros(0, np.int32)
 
 
 class LanguageModelAnswering:
-    """See LanguageModelModule, whose options and answers it has.
-
-    Args:
-        engine: computes the numbers.
-    """
+    """See LanguageModelModule, whose options and answers it has; the engine computes the numbers."""
 
     def __init__(
         self,
@@ -78,8 +74,7 @@ class LanguageModelAnswering:
         return {
             SERVING_DEFAULT: Kinds(text, {**vectors, **counted}),
             "embed": Kinds(
-                text,
-                {**vectors, "tokens": (np.float32, -1, width), "pieces": (bytes, -1), **counted},
+                text, {**vectors, "tokens": (np.float32, -1, width), "pieces": (bytes, -1), **counted}
             ),
             "score": Kinds(
                 {"text": _TEXT, "context": _TEXT, "order": _TEXT, "seed": _NUMBER},

@@ -61,11 +61,7 @@ class RecordBatching(Batching):
 
 
 class RecordData(TaskData):
-    """The sets of a pretraining, which one model must be able to read.
-
-    Attributes:
-        sets: all of them by their names, for people.
-    """
+    """The sets of a pretraining, which one model must be able to read; `sets` names them for people."""
 
     def __init__(self, config: PretrainingConfig, train: Manifest):
         self._config, self._train = config, train

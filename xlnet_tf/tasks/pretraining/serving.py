@@ -7,27 +7,13 @@ import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.generation import decoding_loop, gap_parsing, scoring
+from xlnet_tf.generation import decoding_loop, gap_parsing, scoring, settings
 from xlnet_tf.generation.embedding import embed
 from xlnet_tf.generation.functions import functions_of
 from xlnet_tf.generation.infilling import fill_jointly
 from xlnet_tf.generation.layout import AT_ONCE, TextLayout, continuation
-from xlnet_tf.generation.settings import (
-    COLDEST,
-    HOTTEST,
-    MOST_CANDIDATES,
-    Sampling,
-    check_layer,
-    writing_rules,
-)
 from xlnet_tf.serving.graph.exported_model import ExportableModel
-from xlnet_tf.serving.graph.inputs import (
-    check_rows,
-    empty_oversized_texts,
-    fault,
-    first_fault,
-    signature,
-)
+from xlnet_tf.serving.graph.inputs import check_rows, empty_oversized_texts, fault, first_fault, signature
 from xlnet_tf.serving.openvino.folder import LANGUAGE_MODEL_GRAPHS
 from xlnet_tf.text.graph.packing import last_pieces
 from xlnet_tf.text.special_tokens import PAD_ID
@@ -135,18 +121,18 @@ class LanguageModelModule(ExportableModel):
             max_new_tokens = min(_NEW_TOKENS, seq_len // 2)
         for name, value, most in (
             ("max_new_tokens", max_new_tokens, seq_len - 1),
-            ("top_k", top_k, min(MOST_CANDIDATES, self.vocab_size)),
-            ("beams", beams, min(MOST_CANDIDATES, self.vocab_size)),
+            ("top_k", top_k, min(settings.MOST_CANDIDATES, self.vocab_size)),
+            ("beams", beams, min(settings.MOST_CANDIDATES, self.vocab_size)),
         ):
             if not 1 <= value <= most:
                 raise UserError(f"{name} is {value}; expected 1 to {most}")
-        check_layer(layer, model.encoder.config.n_layer)
+        settings.check_layer(layer, model.encoder.config.n_layer)
         self.max_new_tokens = max_new_tokens
         self.top_k = top_k
         self.beams = beams
         self.layer = layer
         self.forbid, self.repetition_penalty = list(forbid), repetition_penalty
-        self._rules = writing_rules(tokenizer, forbid, repetition_penalty)
+        self._rules = settings.writing_rules(tokenizer, forbid, repetition_penalty)
         self._in_blocks = seq_len > AT_ONCE
 
     check_inputs = staticmethod(check_rows)  # a text that is too long has an `error`
@@ -280,16 +266,16 @@ class LanguageModelModule(ExportableModel):
             empty_oversized_texts(prompt=prompt)[1],
             self._length_check(max_new_tokens),
             (
-                (temperature >= 0) & (temperature <= HOTTEST),
-                fault("temperature", temperature, f"0, to take the likeliest piece, to {HOTTEST}"),
+                (temperature >= 0) & (temperature <= settings.HOTTEST),
+                fault("temperature", temperature, f"0, to take the likeliest piece, to {settings.HOTTEST}"),
             ),
             (top_k >= 0, fault("top_k", top_k, "0, for all pieces, or more")),
             ((top_p > 0) & (top_p <= 1), fault("top_p", top_p, "more than 0, to 1")),
         ]
         error = first_fault(checks)
-        options = Sampling(
+        options = settings.Sampling(
             seeds=seed,
-            temperature=tf.where((error == "") & (temperature >= COLDEST), temperature, 0.0),
+            temperature=tf.where((error == "") & (temperature >= settings.COLDEST), temperature, 0.0),
             top_k=tf.cast(tf.clip_by_value(top_k, 0, self.vocab_size), tf.int32),
             top_p=top_p,
         )

@@ -7,15 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.serving.answers.answering import (
-    Answering,
-    Graph,
-    Ids,
-    TextAnswers,
-    as_bytes,
-    features,
-    in_chunks,
-)
+from xlnet_tf.serving.answers import answering
 from xlnet_tf.tasks.question_answering.answers import MAX_ANSWER_LEN, N_BEST
 from xlnet_tf.text.offsets import Encoded, encode_with_offsets
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -26,7 +18,7 @@ WINDOWS_AT_ONCE = 16
 _IMPOSSIBLE = np.float32(-np.inf)
 
 
-class SpanAnswers(TextAnswers):
+class SpanAnswers(answering.TextAnswers):
     """The words of a context that answer a question, if any do."""
 
     LENGTHS = {"max_question_len": 64}
@@ -89,20 +81,17 @@ class SpanAnswers(TextAnswers):
 class _Reading(NamedTuple):
     """A question with its context, and the windows over it."""
 
-    question: Ids
+    question: answering.Ids
     context: Encoded
     windows: list[Window]
 
 
-class QuestionAnsweringAnswering(SpanAnswers, Answering):
-    """See QuestionAnsweringModule, whose options and answers it has.
+class QuestionAnsweringAnswering(SpanAnswers, answering.Answering):
+    """See QuestionAnsweringModule, whose options and answers it has; both tops are the graph's."""
 
-    Args:
-        start_top, end_top: of the model: how many first tokens, and last ones for each, its graph gives.
-        **options: those of SpanAnswers.set_options and of Answering.
-    """
-
-    def __init__(self, graph: Graph, tokenizer: XLNetTokenizer, *, start_top: int, end_top: int, **options):
+    def __init__(
+        self, graph: answering.Graph, tokenizer: XLNetTokenizer, *, start_top: int, end_top: int, **options
+    ):
         self.start_top, self.end_top = start_top, end_top
         super().__init__(graph, tokenizer, **options)
 
@@ -117,7 +106,7 @@ class QuestionAnsweringAnswering(SpanAnswers, Answering):
         readings = [self._reading(*pair) for pair in zip(questions, context)]
         windows = [(row, number) for row, each in enumerate(readings) for number in range(len(each.windows))]
         most = max(len(readings), WINDOWS_AT_ONCE)
-        found = in_chunks(
+        found = answering.in_chunks(
             lambda begin, end: self._candidates(readings, windows[begin:end]), len(windows), most
         )
         stops = np.cumsum([len(each.windows) for each in readings])[:-1]
@@ -130,7 +119,7 @@ class QuestionAnsweringAnswering(SpanAnswers, Answering):
             [text[begin:end] if begin != NOWHERE else "" for begin, end in zip(*spans)]
             for text, *spans in zip(context, starts, ends)
         ]
-        several = {"answers": as_bytes(texts), "starts": starts, "ends": ends}
+        several = {"answers": answering.as_bytes(texts), "starts": starts, "ends": ends}
         several["scores"] = np.exp(best["log_probs"])
         null_odds = np.array([row["no_answer_logits"].min() for row in by_row], np.float32)
         return {**several, **self._single(several, null_odds)}
@@ -152,7 +141,7 @@ class QuestionAnsweringAnswering(SpanAnswers, Answering):
             single[name] = np.where(answered, several[f"{name}s"][:, 0], value)
         return single
 
-    def _reading(self, question: Ids, text: str) -> _Reading:
+    def _reading(self, question: answering.Ids, text: str) -> _Reading:
         context = encode_with_offsets(self.tokenizer, text)
         room = self.most_room - self.seq_len // self.read_at_once * len(question)
         return _Reading(question, context, split_windows(len(context.ids), room, self.stride))
@@ -190,7 +179,7 @@ class QuestionAnsweringAnswering(SpanAnswers, Answering):
             parts = [(each.context.ids[w.first : w.first + w.length], each.question) for each, w in windows]
             return self.graph(self.pack(parts, padding="right"))
         beams = self.graph(
-            features(
+            answering.features(
                 pack_window(each.context.ids, window, each.question, self.seq_len, self.segment_len)
                 for each, window in windows
             )

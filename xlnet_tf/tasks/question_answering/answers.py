@@ -16,28 +16,22 @@ UNDECIDED = 0.0  # the no-answer logit at which both are as likely
 
 
 class Question(NamedTuple):
-    """A question and its windows, parts of the passage, in consecutive records from `record` on.
-
-    `answers` are empty if the question has no answer, None if they are not known.
-    """
+    """A question and its windows, parts of the passage, in consecutive records from `record` on."""
 
     id: str
-    answers: list[str] | None
+    answers: list[str] | None  # empty if the question has none; None if they are not known
     passage: Passage
     windows: list[Window]
     record: int
 
 
 class Candidate(NamedTuple):
-    """A possible answer, which begins at the character `begin`.
-
-    start_log_prob is that of its first token in its window, end_log_prob of its last one given the first.
-    """
+    """A possible answer, which begins at the character `begin`."""
 
     text: str
     begin: int
-    start_log_prob: float
-    end_log_prob: float
+    start_log_prob: float  # of its first token in its window
+    end_log_prob: float  # of its last token given the first
 
 
 class Prediction(NamedTuple):

@@ -7,14 +7,9 @@ from xlnet_tf.tasks.flags import IN_SEGMENTS
 _ANSWERS = (
     Setting("n_best", "task.n_best", int, "Most answers to a question in nbest_predictions.json.", 1),
     Setting("max_answer_len", "task.max_answer_len", int, "Most tokens of an answer.", 1),
-    Setting(
-        "answer_precision",
-        "task.answer_precision",
-        float,
-        "Share of the given answers that must be right on the dev examples; others are refused.",
-        0,
-    ),
-)
+    Setting("answer_precision", "task.answer_precision", float,
+            "Share of the given answers that must be right on the dev examples; others are refused.", 0),
+)  # fmt: skip
 _THRESHOLD = Setting("threshold", "", float,
                      "The logit of no answer above which an answer is refused. Default: none is, as of "
                      "models that were trained with questions that all have an answer.")  # fmt: skip

@@ -15,10 +15,8 @@ def question_scores(predictions: Sequence[Prediction], unanswerable: bool) -> di
     """Scores each question by the official metrics, all in percent.
 
     Questions whose answers are not known are left out; so are, in 1.1 (`unanswerable` is False), those
-    without one.
-
-    Returns:
-        exact, f1: [questions], of the best candidate. For 2.0 also no_answer_logit, and has_answer, bool.
+    without one. Returns exact and f1 [questions] of the best candidate; for 2.0 also no_answer_logit, and
+    has_answer, bool.
     """
     known = [p for p in predictions if p.question.answers or (unanswerable and p.question.answers == [])]
     score_one = score_v2 if unanswerable else score_v1
@@ -74,14 +72,11 @@ def score(
 
 
 class PreciseThreshold(NamedTuple):
-    """The no-answer logit above which to refuse, so that enough of the given answers are right.
-
-    precision is the share of given answers that are exactly right; answered is that of questions with one.
-    """
+    """The no-answer logit above which to refuse, so that enough of the given answers are right."""
 
     threshold: float
-    precision: float
-    answered: float
+    precision: float  # share of given answers that are exactly right
+    answered: float  # share of questions with an answer
 
 
 def precise_threshold(right: np.ndarray, logits: np.ndarray, precision: float) -> PreciseThreshold:

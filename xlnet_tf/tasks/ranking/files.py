@@ -19,14 +19,11 @@ TAG = "xlnet"  # name of the system in the run
 
 @dataclasses.dataclass
 class RankedQuery:
-    """A query and its candidates by id, as (text, score, relevance), in the order of the input.
-
-    `missing` is the relevance of relevant passages that are not candidates.
-    """
+    """A query and its candidates by id, as (text, score, relevance), in the order of the input."""
 
     id: str
     text: str
-    missing: list[int]
+    missing: list[int]  # relevance of relevant passages that are not candidates
     passages: dict[str, tuple[str, float, int]] = dataclasses.field(default_factory=dict)
 
     def judged(self) -> Judged:

@@ -19,17 +19,11 @@ CUT = 10
 
 
 class Judged(NamedTuple):
-    """The candidates of one query.
+    """The candidates of one query."""
 
-    Attributes:
-        scores: float [n]; higher is better.
-        relevance: int [n], 0 for irrelevant, larger for more relevant.
-        missing: relevance of relevant passages that are not candidates.
-    """
-
-    scores: np.ndarray
-    relevance: np.ndarray
-    missing: Sequence[int] = ()
+    scores: np.ndarray  # float [n]; higher is better
+    relevance: np.ndarray  # int [n], 0 for irrelevant, larger for more relevant
+    missing: Sequence[int] = ()  # relevance of relevant passages that are not candidates
 
 
 class _Tie(NamedTuple):
@@ -94,12 +88,9 @@ def ndcg(ties: Sequence[_Tie], relevance: Sequence[int], missing: Sequence[int],
 
 
 def query_metrics(queries: Iterable[Judged], relevant_from: int = 1) -> dict[str, np.ndarray]:
-    """Computes the metrics of each query.
+    """Computes map, mrr, mrr_at_10 and ndcg_at_10 [queries], from 0 to 1; NaN where nothing is relevant.
 
     Grades from relevant_from up are relevant for MAP and MRR; nDCG takes all grades.
-
-    Returns:
-        map, mrr, mrr_at_10, ndcg_at_10: [queries], between 0 and 1; NaN where nothing is relevant to a query.
     """
     rows = []
     for query in queries:

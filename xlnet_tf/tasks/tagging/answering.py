@@ -18,16 +18,10 @@ WINDOWS_AT_ONCE = 16
 
 
 class EntityAnswers(TextAnswers):
-    """The entities of a text."""
-
     OF_EXAMPLES = ("stride",)
 
     def __init__(
-        self,
-        *served: Any,
-        stride: int | None = None,
-        temperature: Sequence[float] | None = None,
-        **options,
+        self, *served: Any, stride: int | None = None, temperature: Sequence[float] | None = None, **options
     ):
         super().__init__(*served, **options)
         self.temperature = check_temperature(temperature, 1)

@@ -27,30 +27,24 @@ def entity_counts(gold: Tags, predicted: Tags) -> dict[str, np.ndarray]:
     return dict(zip(names, np.array(rows, int).reshape(-1, 3, 3).swapaxes(0, 1), strict=True))
 
 
-def entity_scores(counts: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Scores `entity_counts`, from 0 to 1; an entity is right if its type and both of its borders are.
-
-    strict_f1 is of strict entities alone, accuracy the share of words whose tag is right.
-    """
-    precision, recall, f1 = _rates(counts["entities"])
-    return {
-        "f1": f1,
-        "precision": precision,
-        "recall": recall,
-        "strict_f1": _rates(counts["strict_entities"])[2],
-        "accuracy": _rates(counts["words"])[1],
-    }
-
-
 def word_counts(gold: Tags, predicted: Tags) -> dict[str, np.ndarray]:
     """Counts the words of each sentence, twice, and those whose tag is right: `words`, int [sentences, 3]."""
     rows = [(len(a), len(b), sum(map(str.__eq__, a, b))) for a, b in zip(gold, predicted, strict=True)]
     return {"words": np.array(rows, int).reshape(-1, 3)}
 
 
-def word_scores(counts: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Returns the accuracy of `word_counts`: the share of words whose tag is right."""
-    return {"accuracy": _rates(counts["words"])[1]}
+def tag_scores(counts: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Scores `entity_counts`, from 0 to 1; an entity is right if its type and both of its borders are.
+
+    strict_f1 is of strict entities alone, accuracy, all that `word_counts` give, the share of words whose tag
+    is right.
+    """
+    accuracy = {"accuracy": _rates(counts["words"])[1]}
+    if "entities" not in counts:
+        return accuracy
+    precision, recall, f1 = _rates(counts["entities"])
+    strict_f1 = _rates(counts["strict_entities"])[2]
+    return {"f1": f1, "precision": precision, "recall": recall, "strict_f1": strict_f1, **accuracy}
 
 
 def tag_table(gold: Tags, predicted: Tags) -> str:

@@ -110,9 +110,7 @@ class TaggingTask(FinetuningTask):
         return count(*_gold_and_predicted(examples, predictions))
 
     def score_units(self, units):
-        return (
-            tagging_metrics.entity_scores(units) if self.of_entities else tagging_metrics.word_scores(units)
-        )
+        return tagging_metrics.tag_scores(units)
 
     def tables(self, examples, predictions):
         table = tagging_metrics.type_table if self.of_entities else tagging_metrics.tag_table

@@ -28,17 +28,12 @@ _CASED, _IGNORED = 1, 2
 
 
 class Cleaned(NamedTuple):
-    """The characters of N cleaned texts and their origin.
+    """The characters of N cleaned texts and their origin."""
 
-    Attributes:
-        codes: ragged int32 [N, (characters)], code points.
-        offsets: ragged int32 [N, (characters)], offset of each character's origin in the raw text.
-        ends: int32 [N], the offset in the raw text of what follows the last character.
-    """
-
-    codes: tf.RaggedTensor
+    codes: tf.RaggedTensor  # ragged int32 [N, (characters)], code points
+    # ragged int32 [N, (characters)], offset of each character's origin in the raw text
     offsets: tf.RaggedTensor
-    ends: tf.Tensor
+    ends: tf.Tensor  # int32 [N], the offset in the raw text of what follows the last character
 
 
 class GraphCleaner:

@@ -14,12 +14,9 @@ def pack(
 ) -> dict[str, tf.Tensor]:
     """Puts special tokens around texts or pairs of texts, cuts what is too long, and pads what is too short.
 
-    Args:
-        ids_a, ids_b: ragged int32 [N, (pieces)], without special tokens; no ids_b without second texts.
-        seq_len: T, an int or an int32 scalar; for a tensor, the caller checks that special tokens and a piece
-            fit.
-
-    Returns input_word_ids, input_mask (1: a token) and input_type_ids, each int32 [N, T].
+    Ids are ragged int32 [N, (pieces)], without special tokens; seq_len T is an int, or an int32 scalar, for
+    which the caller checks that special tokens and a piece fit. Returns input_word_ids, input_mask (1: a
+    token) and input_type_ids, each int32 [N, T].
     """
     if padding not in PADDING_SIDES:
         raise UserError(f"padding is {padding!r}; expected one of {', '.join(PADDING_SIDES)}.")

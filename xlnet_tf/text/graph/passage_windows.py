@@ -12,20 +12,14 @@ from xlnet_tf.text.windows import NUM_SPECIAL
 
 
 class PassageWindows(NamedTuple):
-    """W windows, those of a passage one after another; int32 [W].
+    """W windows, those of a passage one after another; int32 [W]."""
 
-    Attributes:
-        row: number of the passage.
-        room: most tokens of a window of its passage.
-        step: tokens from one window's begin to the next one's.
-    """
-
-    row: tf.Tensor
+    row: tf.Tensor  # number of the passage
     number: tf.Tensor
     count: tf.Tensor
     tokens: tf.Tensor
-    room: tf.Tensor
-    step: tf.Tensor
+    room: tf.Tensor  # most tokens of a window of its passage
+    step: tf.Tensor  # tokens from one window's begin to the next one's
 
     @property
     def first(self) -> tf.Tensor:

@@ -25,11 +25,8 @@ class SentencePieceModel(tf.saved_model.experimental.TrackableResource):
     """A serialized SentencePiece model; a SavedModel that uses it holds it.
 
     tensorflow_text's SentencepieceTokenizer would load one model for pieces and another for ids, and lets a
-    SavedModel create it on any device: only the CPU has these operations.
-
-    Args:
-        ties: texts with ways of equal scores and the ids that they must get; a SavedModel that gives others
-            fails when it is loaded.
+    SavedModel create it on any device: only the CPU has these operations. `ties` are texts with ways of equal
+    scores and the ids that they must get; a SavedModel that gives others fails when it is loaded.
     """
 
     def __init__(self, proto: bytes, ties: Mapping[str, Sequence[int]] = MappingProxyType({})):

@@ -31,14 +31,11 @@ class PageTable:
 
 
 class Replaced(NamedTuple):
-    """The result of `Replacements.apply` for K values: replacements, and which of the K each replaces.
+    """The result of `Replacements.apply` for K values; all are int32 [R]."""
 
-    `positions` are in `Replacements.flat`; -1: an unchanged value. All are int32 [R].
-    """
-
-    values: tf.Tensor
-    sources: tf.Tensor
-    positions: tf.Tensor
+    values: tf.Tensor  # replacements
+    sources: tf.Tensor  # which of the K values each replaces
+    positions: tf.Tensor  # in `Replacements.flat`; -1: an unchanged value
 
 
 class Replacements:

@@ -16,16 +16,11 @@ _CODE_POINTS = 0x110000
 
 
 class Words(NamedTuple):
-    """The words of B texts, one after another, W in all.
+    """The words of B texts, one after another, W in all."""
 
-    Attributes:
-        pieces: int32 [W, (pieces)], their ids.
-        row: int64 [W], the text of each.
-        begins, ends: int64 [W], its first character in its text and the one after its last.
-    """
-
-    pieces: tf.RaggedTensor
-    row: tf.Tensor
+    pieces: tf.RaggedTensor  # int32 [W, (pieces)], their ids
+    row: tf.Tensor  # int64 [W], the text of each
+    # begins, ends: int64 [W], its first character in its text and the one after its last
     begins: tf.Tensor
     ends: tf.Tensor
 
