@@ -85,7 +85,6 @@ class FinetuneOptions:
         (),
         repeated=True,
     )
-    show_config: bool = option("Print all settings and where each comes from, and train nothing.", False)
     sweep_samples: int = option(
         "Combinations of the --sweep to draw at random; 0: all of them.", 0, least=0, most=10_000
     )
@@ -168,11 +167,12 @@ def main(_: Sequence[str]):
     set_data(params, options)
     task_class = task_factory.get_task_cls(type(params.task))
     runs = variants(params, entry.experiment, settings, options.sweep, options.sweep_samples, run.given)
-    if options.show_config:
+    if checks.show_config:
         from run_scripts.common import show_config
+        from xlnet_tf.tasks.finetuning import build_task
 
-        origins = show_config.origins(entry.experiment, settings, run, derived)
-        print(show_config.table(params, task_class, model_dir, origins))
+        task = build_task(params, task_class, model_dir)
+        print(show_config.table(params, task, show_config.origins(entry.experiment, settings, run, derived)))
         return
     if checks.dry_run:
         from run_scripts.common import dry_run

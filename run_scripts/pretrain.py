@@ -71,6 +71,12 @@ def main(_: Sequence[str]):
     from xlnet_tf.training.report import FILE as REPORT
 
     params = experiment.load(pretraining.EXPERIMENT, SETTINGS, settings)
+    if checks.show_config:
+        from run_scripts.common import show_config
+
+        origins = show_config.origins(pretraining.EXPERIMENT, SETTINGS, settings, {})
+        print(show_config.table(params, pretraining.build_task(params), origins))
+        return
     if checks.dry_run:
         from run_scripts.common import dry_run
 

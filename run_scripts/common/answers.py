@@ -32,8 +32,13 @@ def rows_of_flags(pairs: Sequence[str], columns: Mapping[str, TensorInfo]) -> li
         if not equals or name not in columns:
             texts = [each for each, info in columns.items() if info.is_text]
             text = json.dumps(value if equals and name.isidentifier() else pair, ensure_ascii=False)
+            known = ", ".join(sorted(columns))
             raise UserError(
-                f"--input={pair}: expected NAME=VALUE with the names {', '.join(sorted(columns))}"
+                (
+                    f"the model has no input {name!r}: expected {known}"
+                    if equals and name.isidentifier()
+                    else f"--input={pair}: expected NAME=VALUE with the names {known}"
+                )
                 + "".join(f", such as --input={each}={text}" for each in texts[:1])
             )
         if not columns[name].is_text:

@@ -42,7 +42,9 @@ class RunOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DryRunOptions:
-    """Whether a training is only checked, and for which TPU."""
+    """Whether a training is only described or checked, and for which TPU."""
+
+    show_config: bool = option("Print all settings and where each comes from, and train nothing.", False)
 
     dry_run: bool = option(
         "Build and check everything, print what would be trained, and train nothing.", False

@@ -26,7 +26,7 @@ _PRETRAIN = {
     "training": (
         *("config_file", "train_steps", "batch_size", "learning_rate", "warmup_steps", "strategy", "dtype"),
     ),
-    "output": ("model_dir", "eval_interval", "checkpoint_interval", "dry_run"),
+    "output": ("model_dir", "eval_interval", "checkpoint_interval", "dry_run", "show_config"),
 }
 # The experiment's own, which the help shows without loading TensorFlow; a test compares the two.
 PRETRAIN_DEFAULTS = {

@@ -1,4 +1,4 @@
-"""`finetune --show_config`: all settings as they will be, and where each comes from."""
+"""`--show_config` of pretrain and finetune: all settings as they will be, and where each comes from."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -41,12 +41,10 @@ def origins(
     return found
 
 
-def table(params, task_class: type, model_dir: str, given: Mapping[str, tuple[Any, str]]) -> str:
-    """Returns a table of all settings of a run: path, value and origin."""
-    from xlnet_tf.tasks.finetuning import build_task
+def table(params, task, given: Mapping[str, tuple[Any, str]]) -> str:
+    """Returns a table of all settings of a run of a task: path, value and origin."""
     from xlnet_tf.training.config import flatten
 
-    task = build_task(params, task_class, model_dir)
     params.task.model.override(task.xlnet_config.to_dict())
     rows = []
     for path, value in flatten(params.as_dict()).items():

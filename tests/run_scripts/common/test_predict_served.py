@@ -113,7 +113,7 @@ def test_lines_of_a_file_are_answered_in_their_order(server, tmp_path):
     "pairs, message",
     [
         (["query"], "expected NAME=VALUE with the names passages, query"),
-        (["text=a"], "expected NAME=VALUE with the names passages, query"),
+        (["text=a"], "the model has no input 'text': expected passages, query"),
         (["passages=a"], r'expected JSON, such as passages=\["a", "b"\]'),
         (["query=a", "query=b", 'passages=["c"]'], "2 of query, 1 of passages"),
         (["query=a"], r"--input is given for query only: give --input=passages=\.\.\. as well"),

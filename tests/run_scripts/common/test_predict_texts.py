@@ -138,7 +138,7 @@ def test_an_interrupted_prediction_resumes(run, table, tmp_path, monkeypatch):
         (["--data={table}", "--column=text=body"], "missing"),
         (["--input=text=a", "--data={table}"], "--data is given, and so is --input, --text"),
         (["--input=text=a", "--output_dir=out"], "--output_dir is given, but answers to --input, --text and"),
-        (["--input=review=a"], "--input=review=a: expected NAME=VALUE with the names text"),
+        (["--input=review=a"], "the model has no input 'review': expected text, such as --input=text="),
         (["--input=A fine film."], '--input=A fine film.: .*, such as --input=text="A fine film."$'),
         (["--data={table}", "--strategy=mirrored"], "--strategy: texts are answered on one CPU or GPU"),
         (["--data={lines}"], r"rows.jsonl, row 2: text is 5; expected a text"),
