@@ -121,5 +121,7 @@ def test_the_feed_forward_network_drops_inside_and_behind():
     layer = FeedForward(config, dropout=0.5)
     layer.build([None, None, d_model])
     layer.set_weights([np.eye(d_model), np.zeros(d_model), np.eye(d_model), np.zeros(d_model)])
-    out = layer(tf.ones([4, 50, d_model]), kernels=current(training=True), seed=tf.constant([3, 5])).numpy()
+    kernels, seed = current(training=True), tf.constant([3, 5])
+    weights = layer.feed_forward_weights
+    out = layer(tf.ones([4, 50, d_model]), weights=weights, kernels=kernels, seed=seed).numpy()
     assert set(np.unique(out)) == {0, 4} and (out > 0).mean() == pytest.approx(0.25, abs=0.02)

@@ -248,10 +248,13 @@ class XLNetEncoder(ShapeFreeModel):
     def _block_calls(self, kernels) -> list[functools.partial]:
         """Returns a call of each block, for kernels that share a trace the first one's with other weights."""
         shared = traced_once(self.blocks[0]) if kernels.shares_trace and not self.recompute else None
-        return [
-            functools.partial(shared or block, weights=block.block_weights, kernels=kernels)
-            for block in self.blocks
-        ]
+        calls = []
+        for block in self.blocks:
+            weights = block.block_weights
+            if shared:
+                weights = tf.nest.map_structure(tf.convert_to_tensor, weights)
+            calls.append(functools.partial(shared or block, weights=weights, kernels=kernels))
+        return calls
 
     def _memory(self, features, batch_size):
         """Returns the memory [L, B, M, D] and its mask [B, M]; None twice without."""
