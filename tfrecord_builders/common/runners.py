@@ -57,7 +57,6 @@ class RunnerOptions:
     )
 
     def check_runner(self) -> None:
-        """Raises UserError if options of one runner are given for another."""
         if self.beam_options and self.runner != "beam":
             raise UserError(f"beam_options are for runner beam (now {self.runner})")
 

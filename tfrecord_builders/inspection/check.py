@@ -34,7 +34,6 @@ class Failure:
 
     @classmethod
     def of_file(cls, file: str, found: object, expected: object) -> "Failure":
-        """Returns a failure of a whole file."""
         return cls(file, None, None, str(found), str(expected))
 
     def __str__(self) -> str:
