@@ -229,9 +229,8 @@ class _ShardFiles:
             row = int(wrong.argmax())
             record = int(expected[row] - self._first[shard])
             raise UserError(
-                f"{self._paths[shard]}: record {record} (byte {record * self._size}) is "
-                f"example {found[row]}, expected {expected[row]} (was a shard replaced?): build the examples "
-                "again"
+                f"{self._paths[shard]}: record {record} (byte {record * self._size}) is example "
+                f"{found[row]}, expected {expected[row]} (was a shard replaced?): build the examples again"
             )
 
     def _framed(self, path: epath.Path, positions: np.ndarray) -> np.ndarray:
@@ -246,8 +245,7 @@ class _ShardFiles:
             if len(record) < self._size:
                 raise UserError(
                     f"{path} ends inside record {position}, at byte "
-                    f"{int(position) * self._size + len(record)}: "
-                    "build the examples again"
+                    f"{int(position) * self._size + len(record)}: build the examples again"
                 )
         return np.frombuffer(b"".join(records), np.uint8).reshape(-1, self._size)
 
