@@ -1,7 +1,6 @@
 """Runs a build's jobs, locally or on Beam.
 
-A job is a value with everything that its function needs; it gives the same files wherever and whenever it
-runs.
+A job is a value with all that its function needs; it gives the same files wherever and whenever it runs.
 """
 
 import concurrent.futures

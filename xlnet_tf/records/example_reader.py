@@ -1,7 +1,6 @@
 """Reads fine-tuning examples as batches; `batching.py` decides which examples make a batch.
 
-Examples have a fixed size, so each is read from its position in its shard; shards that are not local are read
-into memory.
+Examples have a fixed size, so each is read from its place in its shard; remote shards are read into memory.
 """
 
 import dataclasses
@@ -55,9 +54,8 @@ def batches_by_length(
         features: what a tokenizer returns, [N, sequences * T].
         labels: N of them; None for `predict`.
         batch_size: the last batch of an epoch may have fewer rows.
-        shuffle: whether to draw a new order for each epoch; None: only if labels are given. Without
-            shuffling, the texts keep their order, as predictions need, and each batch is cut to its longest
-            text.
+        shuffle: whether to draw a new order for each epoch; None: only if labels are given. Without it, the
+            texts keep their order, as predictions need, and each batch is cut to its longest text.
         sequences: number of sequences in a row: the choices of a question, the candidates of a query.
         token_labels: whether labels are [N, T], one for each token, and are cut as well.
 
