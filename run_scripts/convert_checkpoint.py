@@ -99,6 +99,5 @@ def main(_: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags(ConvertOptions)
-    define_flags(uploads.UploadOptions)
+    define_flags(ConvertOptions, uploads.UploadOptions)
     errors.run(main, positional="input")

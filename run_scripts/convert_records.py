@@ -40,8 +40,7 @@ class FormatOptions:
 
 
 def define_flags():
-    flags_lib.define_flags(ConversionOptions)
-    flags_lib.define_flags(FormatOptions)
+    flags_lib.define_flags(ConversionOptions, FormatOptions)
 
 
 def import_records(options: ConversionOptions):

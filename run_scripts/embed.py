@@ -56,8 +56,6 @@ def main(_: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags(EmbedOptions)
-    define_flags(models.Embedding)
-    define_flags(ShardOptions)
+    define_flags(EmbedOptions, models.Embedding, ShardOptions)
     command_line.require_one_of("text", "data", "tfds_name")
     errors.run(main)

@@ -77,8 +77,7 @@ class ExportOptions:
 
 
 def define_flags():
-    options_lib.define_flags(ExportOptions)
-    options_lib.define_flags(exports.WritingOptions)
+    options_lib.define_flags(ExportOptions, exports.WritingOptions)
     flags.DEFINE_enum(
         "head",
         None,

@@ -98,8 +98,7 @@ def define_flags():
     experiment.define_flags(SETTINGS, own_tables.FinetuneRunOptions)
     define_of_tasks(task_registry.settings("settings"))
     experiment.define_dry_run_flags()
-    flags_lib.define_flags(FinetuneOptions)
-    flags_lib.define_flags(own_tables.TableOptions)
+    flags_lib.define_flags(FinetuneOptions, own_tables.TableOptions)
     command_line.require_one_of("data", "train")
     command_line.require_one_of("model_dir", "train")
 

@@ -40,8 +40,7 @@ from xlnet_tf.flags import from_flags
 
 
 def define_flags():
-    flags_lib.define_flags(PredictOptions)
-    flags_lib.define_flags(ShardOptions)
+    flags_lib.define_flags(PredictOptions, ShardOptions)
     training_flags.define_devices()
 
 

@@ -65,8 +65,6 @@ def main(_: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags(ScoreOptions)
-    define_flags(models.Scoring)
-    define_flags(ShardOptions)
+    define_flags(ScoreOptions, models.Scoring, ShardOptions)
     command_line.require_one_of("text", "data", "tfds_name")
     errors.run(main)

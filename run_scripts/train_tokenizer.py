@@ -140,7 +140,6 @@ def main(_) -> None:
 
 
 if __name__ == "__main__":
-    define_flags(corpus.CorpusOptions)
-    define_flags(TokenizerOptions)
+    define_flags(corpus.CorpusOptions, TokenizerOptions)
     command_line.require_one_of("input", "tfds_name")
     errors.run(main)

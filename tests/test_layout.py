@@ -35,12 +35,12 @@ FLOORS = (
 
 # Lines of Python in each folder, at most: a budget whose sum only gets smaller.
 MOST_IN_ALL = {
-    "xlnet_tf": 38_023,
-    "tfrecord_builders": 12_300,
-    "run_scripts": 6_518,
+    "xlnet_tf": 37_974,
+    "tfrecord_builders": 12_276,
+    "run_scripts": 6_515,
     "benchmarks": 3_368,
     "examples": 995,
-    "tests": 49_859,
+    "tests": 49_882,
 }
 # What is larger than it should be, with its size: nothing is added here, and it goes once it is small enough.
 LARGER: dict[str, int] = {}

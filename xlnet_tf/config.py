@@ -31,8 +31,7 @@ class XLNetConfig:
     `n_head * d_head` need not equal `d_model`: heads are projected from and back to `d_model`.
 
     New fields beyond those of the released `xlnet_config.json` must be keyword-only (`kw_only=True`), with a
-    default that keeps the earlier behaviour: files without the field stay readable, and `to_json` writes only
-    other values.
+    default that keeps earlier behaviour: files without it stay readable; `to_json` writes only other values.
 
     Args:
         n_token: vocabulary size V.

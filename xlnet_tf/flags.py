@@ -85,23 +85,24 @@ def option(
     return dataclasses.field(default=default, metadata={"help": help, "limits": limits, **names})
 
 
-def define_flags(cls: type) -> None:
-    """Defines a flag for each `option` of a dataclass; for mains."""
-    hints = typing.get_type_hints(cls)
-    for field in _options(cls):
-        required = field.default is dataclasses.MISSING
-        _define(
-            _flag_name(field),
-            hints[field.name],
-            field.metadata["help"],
-            schema.limits_of(field),
-            None if required else field.default,
-            required=required,
-            repeated=field.metadata["repeated"],
-        )
-        flags.FLAGS[_flag_name(field)].group = field.metadata["group"]  # see cli/help_screen.py
-        for alias in field.metadata["aliases"]:
-            flags.DEFINE_alias(alias, _flag_name(field))
+def define_flags(*classes: type) -> None:
+    """Defines a flag for each `option` of some dataclasses; for mains."""
+    for cls in classes:
+        hints = typing.get_type_hints(cls)
+        for field in _options(cls):
+            required = field.default is dataclasses.MISSING
+            _define(
+                _flag_name(field),
+                hints[field.name],
+                field.metadata["help"],
+                schema.limits_of(field),
+                None if required else field.default,
+                required=required,
+                repeated=field.metadata["repeated"],
+            )
+            flags.FLAGS[_flag_name(field)].group = field.metadata["group"]  # see cli/help_screen.py
+            for alias in field.metadata["aliases"]:
+                flags.DEFINE_alias(alias, _flag_name(field))
 
 
 def from_flags(cls: type[Options], values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> Options:

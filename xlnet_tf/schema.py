@@ -207,5 +207,4 @@ def _kinds_in_files(cls: type) -> dict[str, Kind]:
 
 
 def is_whole(value: object) -> bool:
-    """Returns whether a setting is a whole number."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

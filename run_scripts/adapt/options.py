@@ -38,8 +38,7 @@ class AdaptOptions:
 
 def define_flags(settings: Sequence[Setting]) -> None:
     experiment.define_flags(settings)
-    flags_lib.define_flags(TextOptions)
-    flags_lib.define_flags(AdaptOptions)
+    flags_lib.define_flags(TextOptions, AdaptOptions)
 
 
 def from_flags(

@@ -12,9 +12,7 @@ from xlnet_tf.pages.page import INK
 COLORS = ("#d95f0e", "#3182bd", "#8c8c8c", "#8c8c8c")  # visible on white and on black
 
 
-def draw_scores(
-    scores: Mapping[str, Sequence[float]], metric: str, path: pathlib.Path, split: str = "test"
-) -> None:
+def draw_scores(scores: Mapping[str, Sequence[float]], metric: str, path: pathlib.Path) -> None:
     """Draws a bar for the median of each way of learning, and a point for each seed.
 
     Scores are name -> metric with each seed, in percent if all are from 0 to 1; NaN is none. The suffix of
@@ -33,7 +31,7 @@ def draw_scores(
                 text = f"{median:.1f}{unit}" if in_percent else f"{median:.3f}"
             axes.text(1.01, row, text, va="center", color=INK, transform=axes.get_yaxis_transform())
         axes.set_yticks(range(len(scores)), list(scores))
-        axes.set(xlabel=f"{metric} on {split} texts" + f" ({unit.strip()})" * bool(unit))
+        axes.set(xlabel=f"{metric} on test texts" + f" ({unit.strip()})" * bool(unit))
         if in_percent:
             axes.set(xlim=(0, 100))
         axes.invert_yaxis()

@@ -85,7 +85,6 @@ def split_rows(lines: Iterable[tuple[int, str]], dialect: Dialect) -> Iterator[t
 
 
 def check_names(names: Sequence[str], location: str) -> None:
-    """Raises UserError if a header has a name twice."""
     if len(set(names)) < len(names):
         raise UserError(f"{location}: two columns have the same name in {', '.join(names)}")
 

@@ -40,7 +40,6 @@ def check(name: str) -> None:
 
 
 def read(name: str) -> Iterator[LabelledRow]:
-    """Yields the rows of a data set's split in order."""
     return _hub_rows(name) if name.startswith(HUB) else _prepared_rows(name)
 
 

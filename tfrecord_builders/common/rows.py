@@ -145,7 +145,6 @@ def row_values(values: Mapping[str, Any]) -> dict[str, str | list[str]]:
 
 
 def as_text(value: Any) -> str | list[str]:
-    """Converts a value of json's types to a text, or to a list of texts."""
     return [_text(item) for item in value] if isinstance(value, list) else _text(value)
 
 

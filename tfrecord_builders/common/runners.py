@@ -1,7 +1,6 @@
 """Runs a build's jobs, locally or on Beam.
 
-A job is a value with everything that its function needs; it gives the same files wherever and whenever it
-runs.
+A job is a value with all that its function needs; it gives the same files wherever and whenever it runs.
 """
 
 import concurrent.futures
@@ -57,7 +56,6 @@ class RunnerOptions:
     )
 
     def check_runner(self) -> None:
-        """Raises UserError if options of one runner are given for another."""
         if self.beam_options and self.runner != "beam":
             raise UserError(f"beam_options are for runner beam (now {self.runner})")
 

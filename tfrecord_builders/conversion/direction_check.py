@@ -1,8 +1,7 @@
 """Checks whether rows of text are read in their stated directions.
 
 Forward and backward rows hold the same text, and any text repeats itself. So stretches of tokens are compared
-with reversed ones: a stretch that two rows share must run the same way exactly if the rows are read in the
-same direction.
+with reversed ones: a stretch that two rows share must run the same way if and only if the rows do.
 """
 
 import numpy as np

@@ -44,7 +44,6 @@ class ExternalFile:
         return self.bidirectional & (np.arange(self.batch_size) % rows_of_core >= rows_of_core // 2)
 
     def where(self, record: int) -> str:
-        """Returns a record's location, for errors."""
         return f"{self.path}, record {record} (step {record // self.batch_size}, row "\
             f"{record % self.batch_size})"  # fmt: skip
 

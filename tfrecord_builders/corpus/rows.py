@@ -52,7 +52,6 @@ class CorpusRow:
 
     @property
     def where(self) -> str:
-        """The source and the row's line or number, for messages."""
         kind = "row" if self.numbered else "line"
         return f"{self.source}, {kind} {self.location[kind]}"
 
@@ -85,5 +84,4 @@ def is_text(value: Any) -> bool:
 
 
 def not_utf8(error: UnicodeDecodeError) -> str:
-    """Describes which byte of a row is not UTF-8."""
     return f"byte {error.start + 1} of the row (0x{error.object[error.start]:02x}) is not UTF-8"

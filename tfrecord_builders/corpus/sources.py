@@ -72,7 +72,6 @@ class FileSource:
 
 
 def snapshot(sources: Iterable[Source]) -> Snapshot:
-    """Returns the present state of a corpus' files."""
     return Snapshot(source.path for source in sources if source.path)
 
 

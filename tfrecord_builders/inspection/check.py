@@ -34,7 +34,6 @@ class Failure:
 
     @classmethod
     def of_file(cls, file: str, found: object, expected: object) -> "Failure":
-        """Returns a failure of a whole file."""
         return cls(file, None, None, str(found), str(expected))
 
     def __str__(self) -> str:
@@ -186,9 +185,8 @@ def _read(manifest: Manifest, shard: Shard, report: CheckReport):
         report.add("frame checksum", failures, int(damaged.sum()))
         if damaged.all():
             return None, None
-        framed = framed[
-            np.where(damaged, int(np.argmin(damaged)), np.arange(len(framed)))
-        ]  # a sound stand-in
+        # A sound record stands in for each damaged one.
+        framed = framed[np.where(damaged, int(np.argmin(damaged)), np.arange(len(framed)))]
     try:
         return manifest.spec.decode(framed[:, 12:-4]), ~damaged
     except UserError as error:

@@ -113,8 +113,7 @@ def _document_warnings(manifest: Manifest, statistics: Mapping[str, Any]) -> Ite
     if sentence > 2 * room:
         yield (
             f"sentences have {sentence:,.0f} tokens on average, A and B together {room}: most segments are "
-            "cut in the middle of a sentence. Are lines paragraphs? Split them with "
-            "--sentence_split=LANGUAGE"
+            "cut in the middle of a sentence. Are lines paragraphs? Split them with --sentence_split=LANGUAGE"
         )
     duplicates = statistics["duplicate_documents"]
     if duplicates > MAX_DUPLICATE_SHARE * documents and not manifest.documents["dedup"]:

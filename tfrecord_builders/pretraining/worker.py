@@ -1,7 +1,6 @@
 """The builder's job: one corpus shard -> one shard of records per pass.
 
-A job depends only on its slice, the settings and the tokenizer, so any process on any machine writes the same
-bytes.
+A job depends only on its slice, settings and tokenizer, so any process anywhere writes the same bytes.
 """
 
 import dataclasses

@@ -45,7 +45,6 @@ class RaceOptions(ExampleOptions):
     id_column: str = option("column of the question's id, if any", "id")
 
     def check(self) -> None:
-        """Raises UserError for conflicting options."""
         super().check()
         self.check_room("max_qa_len", _NUM_SPECIAL, "some context")
 

@@ -78,7 +78,6 @@ class RankingOptions(ExampleOptions):
     seed: int = option("random seed for the candidates drawn for training", 0, least=0)
 
     def check(self) -> None:
-        """Raises UserError for options that are out of range or conflict."""
         super().check()
         if self.format == "trec" and not self.collection:
             raise UserError("format=trec needs --collection and --run (or --depth, to draw passages)")

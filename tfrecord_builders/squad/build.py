@@ -57,7 +57,6 @@ class SquadOptions(ExampleOptions):
     )
 
     def check(self) -> None:
-        """Raises UserError for options that are out of range or conflict."""
         super().check()
         if self.segment_len and (self.seq_len % self.segment_len or self.segment_len == self.seq_len):
             raise UserError(
@@ -244,7 +243,6 @@ def token_span(encoded: Encoded, begin: int, end: int) -> Span | None:
 
 
 def inside(answer: Span, window: Window) -> bool:
-    """Returns whether a window holds all of an answer."""
     return window.first <= answer.first and answer.last < window.first + window.length
 
 

@@ -1,5 +1,4 @@
 """Examples of tagging.
 
-Begin with `build.py`; `data.py` reads the formats, `words.py` encodes words, `schemes.py` knows BIO and
-others.
+Begin with `build.py`; `data.py` reads the formats, `words.py` encodes words, `schemes.py` BIO and others.
 """

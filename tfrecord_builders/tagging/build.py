@@ -73,7 +73,6 @@ class TaggingOptions(ExampleOptions):
         return self.seq_len - NUM_SPECIAL
 
     def check(self) -> None:
-        """Raises UserError for options that are out of range or conflict."""
         super().check()
         if not (self.train or self.types):
             raise UserError(

@@ -50,9 +50,8 @@ class ConlluSentence:
     tags: list[str] = dataclasses.field(default_factory=list)
     spaces: list[bool] = dataclasses.field(default_factory=list)
     lines: list[int] = dataclasses.field(default_factory=list)
-    range_: tuple[int, str, bool] | None = (
-        None  # last word of the open range, its form, whether a space follows
-    )
+    # Last word of the open range, its form, whether a space follows.
+    range_: tuple[int, str, bool] | None = None
     first: int = 0  # index of the open range's first word
 
     def add(self, line: str, location: str, number: int, tag_column: int) -> None:

@@ -37,7 +37,6 @@ class TaggedWords:
 
     @property
     def location(self) -> str:
-        """File and line, for messages."""
         return self.location_of(0)
 
     def location_of(self, word: int) -> str:
@@ -75,7 +74,6 @@ class AnnotatedText:
 
     @property
     def types(self) -> set[str] | None:
-        """The types of its entities; None: not known."""
         return None if self.entities is None else {entity.label for entity in self.entities}
 
 

@@ -47,7 +47,6 @@ class Checkpoint:
         return os.path.join(folder, name)
 
     def without(self, names: Collection[str]) -> "Checkpoint":
-        """Returns the checkpoint without some of its arrays."""
         entries = {name: entry for name, entry in self.arrays.entries.items() if name not in names}
         return dataclasses.replace(self, arrays=Arrays(entries))
 

@@ -33,8 +33,7 @@ class Coverage:
     ) -> "Coverage":
         """Compares by names and shapes; None in an `expected` shape stands for any size.
 
-        `new` are parts of the model (see names.head_scope), or single variables, that the checkpoint may
-        lack.
+        `new` are parts (see names.head_scope) or single variables of the model that the checkpoint may lack.
         """
         new = {name for name in expected if not {name, names.head_scope(name)}.isdisjoint(new)}
         scopes = {names.head_scope(name) for name in expected}

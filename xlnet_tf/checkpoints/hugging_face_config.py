@@ -98,7 +98,6 @@ def write_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_labels(labels: Sequence[str]) -> dict[str, Any]:
-    """Returns the fields of the labels of classes."""
     by_id = {str(index): label for index, label in enumerate(labels)}
     return {"id2label": by_id, "label2id": {label: index for index, label in enumerate(labels)}}
 

@@ -190,9 +190,8 @@ def _refusal(error: Exception, name: str, is_made: bool) -> str:
             f"the hub refuses to write {SCHEME}{name}: set HF_TOKEN to a token of yours that may write there "
             "(https://huggingface.co/settings/tokens)"
         )
-    if status == 400 or (
-        type(error) is ValueError and not is_made
-    ):  # the hub does not take what README.md says of the license, say
+    # The hub does not take what README.md says of the license, say.
+    if status == 400 or (type(error) is ValueError and not is_made):
         why = " ".join(str(error).split())[:_MOST_OF_A_REASON]
         return f"{SCHEME}{name} cannot be written: {why}. Check --license, --language and --dataset"
     if isinstance(error, MISREADINGS):

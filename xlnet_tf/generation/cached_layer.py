@@ -1,7 +1,6 @@
 """The parts of a layer that a decoder reads once for all steps: its cast weights and position keys.
 
-Keys are cached transposed, [B, N, H, S]: with the few queries of a step, their product then takes a CPU 0.57
-of the time.
+Keys are cached transposed, [B, N, H, S]: with a step's few queries, the product takes a CPU 0.57 of the time.
 
 Shapes: B texts, C candidates of a text, S slots, N heads, H head size, D model, R relative positions.
 """

@@ -1,10 +1,9 @@
 """Two-stream decoding, a token at a time, with the content stream's keys and values kept.
 
-To predict the token at a position, the query stream there attends, in each layer, to the content states of
-what comes earlier in the factorization order. Those never change: a content token sees what precedes it in
-the order, and itself. So their keys and values are computed once. A step takes, for each candidate text, one
-row of the content stream, the token written last, and one row of the query stream for each target through all
-layers.
+To predict the token at a position, the query stream attends, in each layer, to the content states of what
+comes earlier in the factorization order. Those never change: a content token sees what precedes it in the
+order, and itself; keys and values are computed once. A step takes, for each candidate text, one row of
+the content stream, the token written last, and one of the query stream for each target through all layers.
 
 A key's slot in the cache says nothing of its position: positions, and who sees which slot, are data. That
 makes all orders alike, and lets the candidates of a text share one cache: each sees the context and slots of

@@ -214,8 +214,7 @@ class XLNetLanguageModel:
                 gaps.MOST_GAPS; each stands for one piece.
             top_k: fillings that are followed at a time, and returned, and guesses for each gap; at most
                 settings.MOST_CANDIDATES.
-            orders: for each text the numbers of its gaps, from 0, in the order of filling; None: from left to
-                right.
+            orders: the numbers of each text's gaps, from 0, in the order of filling; None: left to right.
         """
         texts = text_list(texts, "texts")
         ids = self._encode("texts", texts)

@@ -65,8 +65,7 @@ class FilledText:
 
     Attributes:
         fillings: joint fillings of all gaps, best first.
-        guesses: the likeliest pieces for each gap, in the order of filling, each given the best filling of
-            those before it.
+        guesses: for each gap, in the order of filling, the likeliest pieces given the best filling before it.
         guesses_alone: the same, each given the text alone.
     """
 

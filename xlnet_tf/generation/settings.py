@@ -112,7 +112,6 @@ def is_permutation(numbers: object, count: int) -> bool:
 
 
 def check_range(name: str, value: object, is_right: bool, expected: str):
-    """Raises a UserError that names a setting if it is not right."""
     if not is_right:
         raise UserError(f"{name} is {short_repr(value)}; expected {expected}")
 

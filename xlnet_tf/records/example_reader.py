@@ -1,7 +1,6 @@
 """Reads fine-tuning examples as batches; `batching.py` decides which examples make a batch.
 
-Examples have a fixed size, so each is read from its position in its shard; shards that are not local are read
-into memory.
+Examples have a fixed size, so each is read from its place in its shard; remote shards are read into memory.
 """
 
 import dataclasses
@@ -55,9 +54,8 @@ def batches_by_length(
         features: what a tokenizer returns, [N, sequences * T].
         labels: N of them; None for `predict`.
         batch_size: the last batch of an epoch may have fewer rows.
-        shuffle: whether to draw a new order for each epoch; None: only if labels are given. Without
-            shuffling, the texts keep their order, as predictions need, and each batch is cut to its longest
-            text.
+        shuffle: whether to draw a new order for each epoch; None: only if labels are given. Without it, the
+            texts keep their order, as predictions need, and each batch is cut to its longest text.
         sequences: number of sequences in a row: the choices of a question, the candidates of a query.
         token_labels: whether labels are [N, T], one for each token, and are cut as well.
 
@@ -229,9 +227,8 @@ class _ShardFiles:
             row = int(wrong.argmax())
             record = int(expected[row] - self._first[shard])
             raise UserError(
-                f"{self._paths[shard]}: record {record} (byte {record * self._size}) is "
-                f"example {found[row]}, expected {expected[row]} (was a shard replaced?): build the examples "
-                "again"
+                f"{self._paths[shard]}: record {record} (byte {record * self._size}) is example "
+                f"{found[row]}, expected {expected[row]} (was a shard replaced?): build the examples again"
             )
 
     def _framed(self, path: epath.Path, positions: np.ndarray) -> np.ndarray:
@@ -246,8 +243,7 @@ class _ShardFiles:
             if len(record) < self._size:
                 raise UserError(
                     f"{path} ends inside record {position}, at byte "
-                    f"{int(position) * self._size + len(record)}: "
-                    "build the examples again"
+                    f"{int(position) * self._size + len(record)}: build the examples again"
                 )
         return np.frombuffer(b"".join(records), np.uint8).reshape(-1, self._size)
 

@@ -324,7 +324,6 @@ class ExampleWriter:
             skipped["places"].append(location)
 
     def count(self, name: str, number: int = 1) -> None:
-        """Adds to one of the set's statistics."""
         self._set.statistics[name] = self._set.statistics.get(name, 0) + number
 
     def count_lengths(self, name: str, lengths: Sequence[int]) -> None:

@@ -51,9 +51,8 @@ class Layout:
         features, offsets = b"", {}
         for column in self.columns:
             value = _field(1, _field(1, bytes(column.num_bytes)))  # Feature{bytes_list: BytesList{value}}
-            features += _field(
-                1, _field(1, column.name.encode()) + _field(2, value)
-            )  # map entry {key, value}
+            # A map entry {key, value}.
+            features += _field(1, _field(1, column.name.encode()) + _field(2, value))
             offsets[column.name] = len(features)
         example = _field(1, features)
         header = len(example) - len(features)

@@ -69,8 +69,7 @@ def permutation_ranks(
     Args:
         is_target: bool [S, T].
         special: bool [S, T], SEP and CLS, never targets.
-        order: int [S, T], index of each position in the order: a permutation of 0 .. R - 1, then of
-            0 .. T - R - 1.
+        order: int [S, T], each position's index in the order: permuted 0 .. R - 1, then 0 .. T - R - 1.
         functional_tokens: "ordered" gives SEP and CLS an index in the order like targets, so that context
             never sees them (the original); "context" lets all of the second part see them (Model Garden).
 

@@ -40,9 +40,8 @@ def pretraining_dataset(
     """Reads a record set as batches whose rows are streams.
 
     With `repeat`, epoch e reads pass e modulo `num_passes`; its streams are shuffled by (seed, e) and dealt
-    to the rows in turn. Rows do not wait for each other at the end of an epoch. Without `repeat`, every
-    record of every pass comes exactly once, in the set's order; rows that have ended give filler (no targets)
-    until all have.
+    to the rows in turn. Rows do not wait for each other between epochs. Without `repeat`, every record of
+    every pass comes once, in the set's order; rows that have ended give filler (no targets) until all have.
 
     Args:
         batch_size: rows of a step over all hosts; each host gets batch_size / num_hosts consecutive rows.

@@ -25,7 +25,6 @@ _INELIGIBLE = 1 << 31
 
 
 def default_num_predict(seq_len: int) -> int:
-    """Returns the default number of targets P of a segment of `seq_len` tokens."""
     return round(seq_len * MASK["beta"] / MASK["alpha"])
 
 

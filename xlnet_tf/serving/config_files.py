@@ -148,8 +148,7 @@ def write_monitoring(folder: str) -> None:
 def write_openvino(folder: str, weights: str) -> None:
     """Writes config.json and compose.yaml for OpenVINO Model Server; existing files are kept, see `write`.
 
-    Where the first version's weights are other than float32, the server computes in bfloat16 what is not in
-    integers.
+    If the first version's weights are not float32, the server computes in bfloat16 what is not in integers.
     """
     name = model_name(folder)
     precision = "f32" if weights == FLOAT32 else "bf16"

@@ -183,8 +183,7 @@ def finetune(
 ) -> dict[str, float]:
     """Fine-tunes, or resumes the run in model_dir; returns the last evaluation's metrics, empty without one.
 
-    `strategy` is from `training.runtime.prepare`. Raises Diverged if too many steps in a row had to be
-    skipped.
+    `strategy` is from `training.runtime.prepare`. Raises Diverged if too many steps in a row were skipped.
     """
     replicas = strategy.num_replicas_in_sync if params.runtime.distribution_strategy == "tpu" else 0
     task = build_task(params, task_class, model_dir, replicas)

@@ -49,7 +49,6 @@ class ScoredTask(Task):
 
     @classmethod
     def has_answers(cls, examples: ExampleSet) -> bool:
-        """Returns whether a set can be scored."""
         return not cls.ANSWERED or examples.settings[cls.ANSWERED]
 
     @abc.abstractmethod

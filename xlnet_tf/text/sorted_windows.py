@@ -48,6 +48,5 @@ def _batches(
 
 
 def text_bytes(row: Mapping[str, str | Sequence[str]]) -> int:
-    """Returns the bytes of a row's texts."""
     texts = (text for value in row.values() for text in ([value] if isinstance(value, str) else value))
     return sum(len(text.encode()) for text in texts)

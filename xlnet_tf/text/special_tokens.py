@@ -36,7 +36,6 @@ def check_special_symbols(processor, source: str) -> None:
             wrong.append(f"{SYMBOLS[EOP_ID]} is a control symbol, so a corpus cannot mark paragraphs by it")
     if wrong:
         raise UserError(
-            f"{source} is not an XLNet tokenizer: {'; '.join(wrong)}. "
-            "Train one with `xlnet-tf train-tokenizer`, which fixes the special symbols and "
-            "their ids."
+            f"{source} is not an XLNet tokenizer: {'; '.join(wrong)}. Train one with `xlnet-tf "
+            "train-tokenizer`, which fixes the special symbols and their ids."
         )

@@ -2,8 +2,7 @@
 
 Transformers 5 writes only this file of a tokenizer, so we read it if there is no SentencePiece model. We
 write it because without it transformers 5 treats the user-defined pieces of the released models (`.`, `(`,
-`"`, `-`, ...) as special tokens and puts a space after each, so it splits `"well." he` differently from
-SentencePiece.
+`"`, `-`, ...) as special tokens and puts a space after each, so it splits `"well." he` differently.
 """
 
 import atexit

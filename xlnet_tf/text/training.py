@@ -62,8 +62,7 @@ def train_tokenizer(
     Args:
         vocab_size: number of pieces V, special symbols included; the released models have 32,000.
         character_coverage: share of the text's characters that get a piece; the rest becomes `<unk>`.
-        max_sentences: sentences kept in memory, a random sample if there are more; more than 100, or 0 to
-            keep all.
+        max_sentences: sentences kept in memory, a random sample of more; above 100, or 0 to keep all.
 
     Source: the README of the original, section on SentencePiece.
     """

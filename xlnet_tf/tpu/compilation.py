@@ -34,7 +34,6 @@ class Compiled:
 
     @property
     def hbm(self) -> int:
-        """Total bytes of HBM that the program takes."""
         return self.arguments + self.outputs - self.aliased + self.temporaries + self.code
 
 

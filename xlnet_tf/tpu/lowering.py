@@ -55,8 +55,7 @@ def lower(
     """Lowers a function with all its effects on variables, which reuse their parameters' memory.
 
     The lowering is that of this machine's TensorFlow for its own kind of device: the HLO equals a TPU's
-    except for operations that have another form under layers.device.assume. All shapes in `inputs` are
-    static.
+    except for operations that have another form under layers.device.assume. `inputs` have static shapes.
     """
     names = sorted(inputs)
 

@@ -31,9 +31,8 @@ class TrainerConfig(cfg.TrainerConfig):
         max_skipped_steps: most steps that may be skipped in a row (loss or gradient infinite, NaN or a spike)
             before the run ends; it also ends if more than half of ten times as many were skipped.
         spike_factor: a step is skipped if its loss is more than this many times the usual one; 0: never.
-        save_memory: keep the memory in checkpoints, so that a resumed run equals an uninterrupted one; that
-            takes L * M * D numbers a row, 155 GB at the paper's size. If false, a resumed run begins with
-            empty memory.
+        save_memory: keep the memory in checkpoints, so a resumed run equals an uninterrupted one; that takes
+            L * M * D numbers a row, 155 GB at the paper's size. If false, a resumed run begins without it.
         async_checkpoints: write checkpoints while training continues, from a copy in the memory of the hosts;
             false saves that memory, and training waits until a checkpoint is written.
         patience: evaluations without a better one after which the run ends; 0: it never ends early.

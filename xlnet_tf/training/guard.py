@@ -56,8 +56,7 @@ class Guard(tf.Module):
         """Returns whether to take a step, and counts; in replica context, with equal numbers on all replicas.
 
         The loss is that of the global batch, the norm that of the gradient that would be applied, without
-        loss_scale, and `step` the steps before this one. Unless `live`, the step only compiles its graph and
-        changes nothing.
+        loss_scale, and `step` the steps before this one. Unless `live`, the step only compiles its graph.
         """
         finite_loss, finite = tf.math.is_finite(loss), tf.math.is_finite(gradient_norm)
         keep = finite_loss & finite & live

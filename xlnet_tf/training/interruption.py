@@ -64,8 +64,7 @@ class Preemption:
 
     SIGTERM announces that a machine is taken away: a preemptible one, one in maintenance, or a Kubernetes
     pod. A second Ctrl-C is handled at once, as outside of the block. A signal that comes too late to end the
-    run is raised again after the block. If only some of several processes are asked, all end at the same
-    step.
+    run is raised again after the block. If only some processes are asked, all end at the same step.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy):

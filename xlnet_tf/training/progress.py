@@ -60,7 +60,6 @@ class Progress:
         self._bar.close()
 
     def say(self, text: str):
-        """Prints a text above the bar."""
         if self._write:
             tqdm.tqdm.write(text, file=sys.stderr)
 

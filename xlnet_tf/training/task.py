@@ -29,7 +29,6 @@ class Ratio(tf_keras.metrics.Metric):
         self.denominator = self.add_weight("denominator", initializer="zeros")
 
     def update_state(self, numerator: tf.Tensor, denominator: tf.Tensor):
-        """Adds to both sums (scalars)."""
         self.numerator.assign_add(numerator)
         self.denominator.assign_add(denominator)
 

@@ -70,8 +70,7 @@ def verify_pretrained(path: str | os.PathLike, text: str | None = None) -> Verif
     """Checks pretrained weights: files, variables, values, tokenizer, published numbers and the loss.
 
     Args:
-        path: as `checkpoints.open_checkpoint` takes it, a name included; with spiece.model next to the
-            weights.
+        path: as `checkpoints.open_checkpoint` takes it; with spiece.model next to the weights.
         text: a paragraph of FEWEST_PIECES pieces or more in the model's language; None: a bundled one,
             English or Chinese.
 

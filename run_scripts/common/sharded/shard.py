@@ -24,9 +24,8 @@ from xlnet_tf.errors import UserError, reason
 from xlnet_tf.records.job_notes import JobNotes, are_intact
 from xlnet_tf.text.sorted_windows import sorted_windows, text_bytes
 
-UNFINISHED = (
-    "unfinished_"  # and the shards' name: folder of the notes of finished shards, until all are finished
-)
+# With the shards' name after it, the folder of the notes of finished shards, until all are finished.
+UNFINISHED = "unfinished_"
 _WINDOW = 64  # batches that are sorted together
 _WINDOW_BYTES = 1 << 18  # of text, after which a window ends early: each token may have a vector
 _SHOWN_CHARACTERS = 200  # of a row that failed

@@ -62,8 +62,7 @@ def check_gaps(
 def read_gaps(tokenizer: XLNetTokenizer, texts: Sequence[str], orders: Sequence[Sequence[int]]) -> Gaps:
     """Reads texts in which `<mask>` marks the gaps, to be filled in these orders.
 
-    A text is split at its marks: a mark with a space before or after it is a word, or the start or end of
-    one.
+    A text is split at its marks: one with a space before or after it is a word, or the start or end of one.
     """
     return gaps_of([encode_with_marks(tokenizer, text.split(MARK)) for text in texts], orders)
 

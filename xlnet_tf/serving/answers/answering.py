@@ -190,7 +190,6 @@ def in_chunks(
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Returns the softmax over the last axis."""
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 

@@ -293,7 +293,6 @@ def _have(index: int, targets: np.ndarray) -> np.ndarray:
 
 
 def _alerts_on(label: str) -> str:
-    """Returns the name of the units' alerts on a class."""
     return f"alerts on {label}"
 
 

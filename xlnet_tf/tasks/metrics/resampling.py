@@ -34,7 +34,6 @@ class Difference(NamedTuple):
 
 
 def count(units: Units) -> int:
-    """Returns how many units there are."""
     return len(next(iter(units.values())))
 
 

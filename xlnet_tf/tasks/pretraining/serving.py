@@ -90,8 +90,7 @@ class LanguageModelModule(ExportableModel):
 
     Args:
         seq_len: most tokens of a sequence, those that are written included.
-        max_new_tokens: most tokens to write, or to fill, in a text; None: 64, or half of seq_len if that is
-            less.
+        max_new_tokens: most tokens to write, or to fill, in a text; None: 64, at most half of seq_len.
         top_k: how many pieces and fillings fill_mask gives.
         beams: candidates of search; 1 takes the likeliest piece each time.
         layer: whose output the vectors are; -1: the last.

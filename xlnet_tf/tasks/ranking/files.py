@@ -27,7 +27,6 @@ class RankedQuery:
     passages: dict[str, tuple[str, float, int]] = dataclasses.field(default_factory=dict)
 
     def judged(self) -> Judged:
-        """Returns what the metrics need."""
         _, scores, relevance = zip(*self.passages.values(), strict=True)
         return Judged(np.array(scores), np.array(relevance), self.missing)
 

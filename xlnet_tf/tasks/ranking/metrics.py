@@ -1,8 +1,7 @@
 """How good a ranking is: MAP, MRR and nDCG over queries.
 
 Conventions, which differ between tools:
-    Queries without any known relevant passage say nothing about a ranking: they are left out, as WikiQA does,
-        and counted.
+    Queries without any known relevant passage say nothing: they are left out, as WikiQA does, and counted.
     A relevant passage that is not among a query's candidates is found at no rank: it makes MAP and nDCG
         smaller, as in trec_eval.
     Equal scores: each metric is its mean over all orders of the candidates that share a score, in closed

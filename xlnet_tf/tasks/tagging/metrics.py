@@ -36,8 +36,7 @@ def word_counts(gold: Tags, predicted: Tags) -> dict[str, np.ndarray]:
 def tag_scores(counts: Mapping[str, np.ndarray]) -> dict[str, float]:
     """Scores `entity_counts`, from 0 to 1; an entity is right if its type and both of its borders are.
 
-    strict_f1 is of strict entities alone, accuracy, all that `word_counts` give, the share of words whose tag
-    is right.
+    strict_f1 is of strict entities alone, accuracy, all that `word_counts` give, the share of right tags.
     """
     accuracy = {"accuracy": _rates(counts["words"])[1]}
     if "entities" not in counts:

@@ -1,8 +1,7 @@
 """The cleaning of text as TensorFlow operations on code points: what `cleaning.clean_text` does, for a batch.
 
-The tables are generated from Python's results for single characters. That suffices, since the result depends
-on the neighbours in two cases only: the order of combining marks, which are dropped, and the Greek sigma that
-ends a word.
+The tables are generated from Python's results for single characters. That suffices, since neighbours matter
+in two cases only: the order of combining marks, which are dropped, and the Greek sigma that ends a word.
 """
 
 import functools

@@ -31,9 +31,8 @@ def pack(
 
     lengths = _lengths(tokens)[:, None]
     columns = tf.range(seq_len)[None, :]
-    positions = (
-        columns if padding == "right" else columns - (seq_len - lengths)
-    )  # [N, T], in the row's tokens
+    # [N, T], each column's place among the row's tokens.
+    positions = columns if padding == "right" else columns - (seq_len - lengths)
     real = (positions >= 0) & (positions < lengths)
     starts = tf.cast(tokens.row_starts(), tf.int32)[:, None]
     word_ids = tf.gather(tokens.values, tf.where(real, starts + positions, 0))

@@ -28,7 +28,6 @@ class PassageWindows(NamedTuple):
 
     @property
     def length(self) -> tf.Tensor:
-        """How many tokens they have."""
         return tf.minimum(self.room, self.tokens - self.first)
 
     def slice(self, begin: tf.Tensor, end: tf.Tensor) -> "PassageWindows":

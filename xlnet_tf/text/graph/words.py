@@ -37,8 +37,7 @@ class WordFinder(tf.Module):
     def __call__(self, texts: tf.Tensor, codes: tf.RaggedTensor) -> Words:
         """Finds the words of texts [B].
 
-        `codes` [B, (characters)] are their code points with a space after each text, where empty pieces may
-        be.
+        `codes` [B, (characters)] are their code points with a space after each text, for empty pieces.
         """
         encoded = self._texts.encode_with_offsets(texts)
         borders, unspaced = word_borders(codes)
