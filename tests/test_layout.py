@@ -40,7 +40,7 @@ MOST_IN_ALL = {
     "run_scripts": 6_515,
     "benchmarks": 3_368,
     "examples": 995,
-    "tests": 49_882,
+    "tests": 49_876,
 }
 # What is larger than it should be, with its size: nothing is added here, and it goes once it is small enough.
 LARGER: dict[str, int] = {}
