@@ -35,9 +35,9 @@ FLOORS = (
 
 # Lines of Python in each folder, at most: a budget whose sum only gets smaller.
 MOST_IN_ALL = {
-    "xlnet_tf": 37_856,
-    "tfrecord_builders": 12_276,
-    "run_scripts": 6_504,
+    "xlnet_tf": 37_840,
+    "tfrecord_builders": 12_273,
+    "run_scripts": 6_502,
     "benchmarks": 3_368,
     "examples": 995,
     "tests": 49_809,
