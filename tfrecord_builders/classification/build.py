@@ -176,8 +176,7 @@ def _choose(
     order = np.random.default_rng(seed).permutation(count)
     if name != "train":
         return {name: _mask(order, count, limit)}
-    # The text alone decides, as in pretraining: equal ones are on the same side, and rows that are added move
-    # no others.
+    # The text alone decides, as in pretraining: equal ones are on one side, and added rows move no others.
     held_out = is_held_out(values, dataset.dev_fraction)[order]
     if dataset.dev_fraction:
         check_held_out(held_out, dataset.dev_fraction, dataset.sources[name].file)

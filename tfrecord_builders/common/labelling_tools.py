@@ -29,8 +29,7 @@ def fasttext_row(line: str) -> dict[str, Any]:
 def label_studio_rows(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Returns the rows of an export: one for each annotation, as in the small export, which stays as it is.
 
-    A task without an annotation is a row without labels. An annotated text without a span has an empty list
-    in each column of spans.
+    A task without annotations is a row without labels; an annotated text without spans has empty lists.
     """
     rows = [row for number, task in enumerate(tasks, 1) for row in _task_rows(task, number)]
     spans = {name for row, _ in rows for name, value in row.items() if _is_spans(value)}

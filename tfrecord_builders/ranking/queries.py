@@ -57,8 +57,7 @@ WIKIQA_COLUMNS = PairColumns("Question", "Sentence", "Label", "QuestionID", "Sen
 def read_pairs(path: epath.PathLike, columns: PairColumns, skip: Skip, labelled: bool = True) -> list[Query]:
     """Reads a csv, tsv or jsonl table with a query and a passage a line; a query's lines may be apart.
 
-    `skip` is called with reason and location of each skipped row. Unless `labelled`, the relevance may be
-    empty, or have no column.
+    `skip` is called with reason and location of skipped rows. Unless `labelled`, relevance may be missing.
     """
     pairs = _Pairs(skip)
     for row in read_table(path, infer_format(path)):

@@ -34,8 +34,7 @@ def end_while_importing() -> None:
 class Signals:
     """Turns Ctrl-C and SIGTERM, inside of a `with` block, into a KeyboardInterrupt."""
 
-    # Number of the first signal; None if there was none. The KeyboardInterrupt may leave the block as another
-    # exception.
+    # Number of the first signal; None: none came. The KeyboardInterrupt may leave the block as another error.
     received: int | None = None
 
     def __init__(self, after_ctrl_c: str = ""):

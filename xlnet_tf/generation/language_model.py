@@ -145,9 +145,8 @@ class XLNetLanguageModel:
             seed: a continuation depends on it and on the prompt's position in the list, not on other prompts.
             stop: pieces, such as "." or "<eop>", that end a text, as its last one.
             forbid: pieces that are never written, such as "<eop>".
-            repetition_penalty: from 1, for none: the log-probability of each piece that is in the prompt, or
-                was written, is multiplied by it. It and `forbid` make another distribution, which all
-                probabilities are of.
+            repetition_penalty: from 1, for none: the log-probability of each piece in the prompt, or written,
+                is multiplied by it. All probabilities are of the distribution that it and `forbid` make.
             batch_size: texts that are read together.
         """
         ids = self._encode_prompts(prompts, max_new_tokens)

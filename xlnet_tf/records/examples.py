@@ -242,8 +242,7 @@ def discard(folder: epath.Path) -> None:
 class ExampleWriter:
     """Writes a set; it is complete when the `with` block has ended without an error.
 
-    It replaces the examples of an earlier build. `columns` are added to `sequence_columns`; for the other
-    arguments see ExampleSet.
+    It replaces that of an earlier build. `columns` come after `sequence_columns`; for others see ExampleSet.
 
     Example:
         >>> with ExampleWriter("sst2/train", task="classification", split="train", tokenizer=tokenizer,

@@ -1,7 +1,6 @@
 """TFRecord Examples of fixed size: every feature is a bytes feature of fixed length.
 
-All records of a set share one byte template, so they are written by filling a numpy array and found in a
-shard by arithmetic.
+All records of a set share one byte template: they are written by filling an array, and found by arithmetic.
 """
 
 import dataclasses

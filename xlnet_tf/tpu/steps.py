@@ -72,9 +72,8 @@ def _lengths(task: Task) -> dict[str, int]:
 def served_signature(path: str, rows: int, seq_len: int | None = None) -> Program:
     """Lowers the signature `tokens` of a SavedModel.
 
-    The graph is used as exported. It was traced on the exporting machine, so it shifts scores by position; a
-    step that is traced for a TPU rotates queries and keys (layers/kernels/position_rotation.py). `path`
-    includes VERSION.
+    The graph is used as exported. Traced on the exporting machine, it shifts scores by position; a step
+    traced for a TPU rotates queries and keys (layers/kernels/position_rotation.py). `path` includes VERSION.
     """
     from xlnet_tf.text.graph import sentencepiece as graph_sentencepiece  # noqa: F401 (operations of the exported graph)
 

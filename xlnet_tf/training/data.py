@@ -35,8 +35,7 @@ class Batching(abc.ABC):
     def lengths_of_steps(self, first: int, steps: int, multiple: int | None = None) -> list[int | None]:
         """Returns for each step how many tokens its rows are cut to, or its number of packed rows.
 
-        `first` counts from 0. Dynamic lengths are rounded up to `multiple`; None: use only
-        `compiled_lengths`.
+        `first` counts from 0. Dynamic lengths are rounded up to `multiple`; None: only `compiled_lengths`.
         """
         return [None] * steps
 

@@ -156,8 +156,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
 
     Source: Loshchilov and Hutter 2019; the layers as in the XLNet paper, appendix A (l * alpha**(24 - m)).
     One update reads and writes each variable and slot once or twice. The gradient is clipped by one global
-    norm after it was summed over the replicas. A step may be skipped on the device, without a branch: see
-    `apply_gradients`.
+    norm, once summed over the replicas. A step may be skipped without a branch: see `apply_gradients`.
     """
 
     def __init__(

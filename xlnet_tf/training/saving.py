@@ -16,8 +16,7 @@ from absl import logging
 from xlnet_tf.checkpoints.of_runs import NAME, newest_first
 from xlnet_tf.errors import Interrupted, UserError, reason
 
-# What is saved, as copies in the memory of the hosts: a host's CPU -> (variable, slice of it, value) of each
-# tensor on that host.
+# Copies of what is saved, in the hosts' memory: a host's CPU -> (variable, slice, value) of its tensors.
 Copies = Mapping[str, Sequence[tuple[str, str, tf.Tensor]]]
 
 _CPU = tf.DeviceSpec.from_string("/device:CPU:0")
@@ -83,8 +82,7 @@ class Checkpoints(tf.train.CheckpointManager):
         for name, rows, _ in _saved(checkpoint):
             slices[name].append(rows)
         self._latest_checkpoint = newest_intact(model_dir, slices, on_any_host)
-        # Intervals count from step 0, wherever a run was stopped: with equal intervals checkpoints fall on
-        # evaluations.
+        # Intervals count from step 0, wherever a run stopped: equal ones let checkpoints fall on evaluations.
         self._last_checkpoint_step = 0
 
     def restore_or_initialize(self) -> str | None:

@@ -2,6 +2,5 @@
 
     plan shards -> in any process: read rows, batch by length, answer, write the shard -> note what is done
 
-Begin with `shard.py`, which answers one shard; `job.py` runs all of them, `models.py` has the models, and
-`formats.py` the files.
+Begin with `shard.py`, of one shard; `job.py` runs all, `models.py` has the models, `formats.py` the files.
 """

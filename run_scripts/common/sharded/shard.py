@@ -1,7 +1,6 @@
 """One shard: its rows are read, answered in batches of similar length, and written in their own order.
 
-The output depends on the job alone: every run writes the same bytes. A batch that fails is halved until the
-failing row is alone.
+Every run of a job writes the same bytes. A batch that fails is halved until the failing row is alone.
 """
 
 import dataclasses

@@ -27,9 +27,8 @@ class EncoderEngine(Protocol):
 class Engine(EncoderEngine, Protocol):
     """The numbers of a language model.
 
-    Ids are int32, padded on the right with PAD_ID. What is written comes as an object with tokens [B, C, G]
-    int32, in the order of writing, PAD_ID after the last one, and log_probs [B, C, G] float32 in nats.
-    `order` is that of Gaps.
+    Ids are int32, padded on the right with PAD_ID. What is written has tokens [B, C, G] int32, in the order
+    of writing, PAD_ID after the last, and log_probs [B, C, G] float32 in nats. `order` is that of Gaps.
     """
 
     vocab_size: int

@@ -54,8 +54,7 @@ def import_openvino() -> types.ModuleType:
 class CompiledGraph:
     """A graph that is compiled for this machine's CPU, and may be called by several threads.
 
-    It computes in the type that it was exported for: OpenVINO by itself would take bfloat16 for float32 where
-    the processor can.
+    It computes in the type that it was exported for: OpenVINO by itself would take bfloat16 where it can.
 
     Args:
         graph: its .xml file, the .bin file next to it; or the openvino.Model itself.

@@ -36,8 +36,7 @@ class Bin(NamedTuple):
 def reliability(probabilities: Probabilities) -> list[Bin]:
     """Returns the claims in bins of equal width, from least to most confident; empty bins are left out.
 
-    Of classes that exclude each other, the claim is that the likeliest one is right; else each probability
-    is a claim of its own.
+    Of exclusive classes, the claim is that the likeliest one is right; else each probability is a claim.
     """
     values, targets = probabilities.values, probabilities.targets
     if probabilities.exclusive:

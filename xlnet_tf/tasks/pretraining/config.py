@@ -52,8 +52,7 @@ class PretrainingConfig(cfg.TaskConfig):
         validation_data: records to evaluate on; no path, no evaluation.
         general_data: records of other text to evaluate on, too, as general_loss: what a run that adapts a
             model to a domain must not forget. No path: none.
-        max_general_rise: rise of general_loss over its first value, in nats, after which the run ends;
-            0: none is too much.
+        max_general_rise: rise of general_loss over its first value, in nats, that ends the run; 0: none does.
         keep_best: keep the weights with the lowest loss on validation_data, of those evaluations where
             general_loss had not risen too far.
         permutation: "precomputed" trains on the records' own targets and orders; "online" draws both anew in

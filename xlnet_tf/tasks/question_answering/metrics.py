@@ -14,9 +14,8 @@ from xlnet_tf.tasks.question_answering.answers import Prediction, read_questions
 def question_scores(predictions: Sequence[Prediction], unanswerable: bool) -> dict[str, np.ndarray]:
     """Scores each question by the official metrics, all in percent.
 
-    Questions whose answers are not known are left out; so are, in 1.1 (`unanswerable` is False), those
-    without one. Returns exact and f1 [questions] of the best candidate; for 2.0 also no_answer_logit, and
-    has_answer, bool.
+    Questions without known answers are left out; so are, in 1.1 (not `unanswerable`), those without one.
+    Returns exact and f1 [questions] of the best candidate; for 2.0 also no_answer_logit and has_answer, bool.
     """
     known = [p for p in predictions if p.question.answers or (unanswerable and p.question.answers == [])]
     score_one = score_v2 if unanswerable else score_v1

@@ -2,8 +2,7 @@
 
 Conventions, which differ between tools:
     Queries without any known relevant passage say nothing: they are left out, as WikiQA does, and counted.
-    A relevant passage that is not among a query's candidates is found at no rank: it makes MAP and nDCG
-        smaller, as in trec_eval.
+    A relevant passage that is no candidate is found at no rank: it lowers MAP and nDCG, as in trec_eval.
     Equal scores: each metric is its mean over all orders of the candidates that share a score, in closed
         form. A model that scores all candidates alike would else rank as well as its input is ordered.
     nDCG takes the relevance itself as the gain, as trec_eval and scikit-learn do, not 2 ** relevance - 1.

@@ -1,5 +1,4 @@
 """Text processing as TensorFlow operations, for exported models.
 
-Begin with `tokenizer.py`. A file does the same as the one of that name in the folder above, if there is one;
-tests compare both.
+Begin with `tokenizer.py`. A file does what its namesake in the folder above does; tests compare both.
 """
