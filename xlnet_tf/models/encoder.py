@@ -204,7 +204,7 @@ class XLNetEncoder(ShapeFreeModel):
             # Tokens whose output is wanted become a second stream; the others serve it as keys and values.
             if last and output_positions is not None:
                 query = tf.gather(content, output_positions, batch_dims=1)
-            call = functools.partial(  # type: ignore[misc]
+            call = functools.partial(
                 block_call,
                 memory=None if memory is None else memory[layer],
                 positions=positions
@@ -253,7 +253,7 @@ class XLNetEncoder(ShapeFreeModel):
             weights = block.block_weights
             if shared:
                 weights = tf.nest.map_structure(tf.convert_to_tensor, weights)
-            calls.append(functools.partial(shared or block, weights=weights, kernels=kernels))
+            calls.append(functools.partial(shared or block, weights=weights, kernels=kernels))  # type: ignore[misc]
         return calls
 
     def _memory(self, features, batch_size):
