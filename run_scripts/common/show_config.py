@@ -8,7 +8,7 @@ from run_scripts.common.experiment import RunOptions
 from xlnet_tf import files
 from xlnet_tf.flags import Setting
 
-_DEFAULT, _FOLLOWS = "default", "follows from the model, the examples and other settings"
+_DEFAULT, _FOLLOWS = "default", "follows from the model, the data and other settings"
 
 
 def origins(

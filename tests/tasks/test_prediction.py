@@ -21,6 +21,7 @@ from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import prediction
 from xlnet_tf.training.early_stopping import BEST, read_metrics
 from xlnet_tf.training.progress import read_history
+from xlnet_tf.training.runtime import number_type
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -71,6 +72,24 @@ def test_a_run_is_used_in_a_bucket(run, registered, data, tmp_path, bucket):
         for opened, pieces in ((here, None), (there, f"{bucket}/pieces"))
     )
     np.testing.assert_array_equal(found["logits"], expected["logits"])
+
+
+def test_predictions_in_bfloat16_hold_narrow_weights_and_are_those_of_wide_ones(
+    run, registered, data, tmp_path, monkeypatch
+):
+    opened, done = prediction.Run.open(str(run[0]), str(data / "dev")), []
+    checkpoint, pieces = opened.checkpoint("best"), str(tmp_path / "pieces")
+    with number_type("bfloat16"):
+        narrow = prediction.Predictor(opened, toy.strategy(), 8)
+        monkeypatch.setattr(prediction, "weights_in_compute_type", contextlib.nullcontext)
+        wide = prediction.Predictor(opened, toy.strategy(), 8, done.append)  # as predictions once were
+    kernels = [predictor.model.encoder.blocks[0].feed_forward.inner.kernel for predictor in (narrow, wide)]
+    assert [kernel.dtype for kernel in kernels] == [tf.bfloat16, tf.float32]
+    found = narrow.predict(checkpoint, pieces)["logits"]
+    np.testing.assert_array_equal(found, wide.predict(checkpoint)["logits"])
+    done.clear()
+    wide.predict(checkpoint, pieces)
+    assert done == [opened.task.validation_set.records]  # it takes the pieces of the other
 
 
 def test_folders_that_tensorflow_takes_as_patterns_are_refused(run, registered, data, tmp_path):

@@ -198,7 +198,9 @@ def _shape(path: str) -> str:
         is_race = any((place / level).is_dir() for level in ("middle", "high"))
         inside = files.entries(place)
         if not is_race and not any(entry.is_dir() for entry in inside):
-            tables_in = (each for each in inside if unpacked_name(each).endswith((".csv", ".tsv", ".jsonl")))
+            tables_in = (
+                each for each in inside if unpacked_name(each).endswith((".csv", ".tsv", ".jsonl", ".json"))
+            )
             raise UserError(
                 f"{path} has no Parquet or Arrow files and no folders: give a file, such as "
                 f"{next(tables_in, 'reviews.csv')}, or a folder with a folder of .txt files for each label"

@@ -89,7 +89,9 @@ _FIELDS = {  # of model.json
 class ModelCard:
     """What is known of a model besides its weights and their architecture."""
 
-    task: str | None = None  # that it was trained for, of task_registry or LANGUAGE_MODEL; None: no file says
+    task: str | None = (
+        None  # what it was trained for: of task_registry, or LANGUAGE_MODEL; None: no file says
+    )
     labels: tuple[str, ...] | None = None  # names of its head's classes, in order; None if nobody named them
     multi_label: bool = False  # whether a text may have any number of the classes
     # How it reads texts and answers, and what it was trained with, by the names of the models' options.

@@ -20,7 +20,7 @@ from xlnet_tf.layers.positions import RelativePositions
 from xlnet_tf.models.contexts import ContextBuilder
 from xlnet_tf.models.gradient_checkpointing import recomputed
 from xlnet_tf.models.loading import Pretrained, Source
-from xlnet_tf.models.one_trace import traced_once
+from xlnet_tf.models.one_trace import differ_in_weights_only, traced_once
 from xlnet_tf.models.saving import ShapeFreeModel
 
 
@@ -246,8 +246,10 @@ class XLNetEncoder(ShapeFreeModel):
         return tf.concat(keys, axis=0)
 
     def _block_calls(self, kernels) -> list[functools.partial]:
-        """Returns a call of each block, for kernels that share a trace the first one's with other weights."""
-        shared = traced_once(self.blocks[0]) if kernels.shares_trace and not self.recompute else None
+        """Returns a call of each block; where they share a trace, of the first with the weights of each."""
+        shared = None
+        if kernels.shares_trace and not self.recompute and differ_in_weights_only(self.blocks):
+            shared = traced_once(self.blocks[0])
         calls = []
         for block in self.blocks:
             weights = block.block_weights
@@ -270,8 +272,10 @@ class XLNetEncoder(ShapeFreeModel):
         """Encodes the relative positions; or takes them, projected for each layer already, L of [N, R, H]."""
         position_keys = features.get("position_keys")
         if position_keys is not None:
-            if {"memory", "direction"} & set(features):
-                raise UserError("position_keys are for texts read at once and forward; leave them out.")
+            if seed is not None or {"memory", "direction"} & set(features):
+                raise UserError(
+                    "position_keys are for texts read at once and forward, not for training; leave them out."
+                )
             # Layer by layer: a compiler of whole graphs then has a constant table for each.
             tables = [position_keys[layer] for layer in range(self.config.n_layer)]
             shorter = [positions_lib.of_shorter(table, query_len, self.attention_type) for table in tables]

@@ -1,22 +1,34 @@
 """One traced graph for all layers that differ in their weights only.
 
-An operation takes a third of a millisecond to trace, and a layer's training step has a thousand of them, for
+An operation takes a third of a millisecond to trace, and a layer's training step has hundreds of them, for
 each length of the rows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
 from xlnet_tf.layers.block import TransformerBlock
 
 
+def differ_in_weights_only(blocks: Sequence[TransformerBlock]) -> bool:
+    """Returns whether one trace computes all blocks: of one kind, with equal rates, and no weights frozen.
+
+    Of a frozen block, the shared gradient's graph would compute gradients that nobody needs.
+    """
+    kinds = {
+        (type(each), each.dropout, each.attention.attention_dropout, each.feed_forward.dropout)
+        for each in blocks
+    }
+    return len(kinds) == 1 and all(len(each.trainable_weights) == len(each.weights) for each in blocks)
+
+
 def traced_once(block: TransformerBlock) -> Callable:
     """Returns a call of a block that is traced once for each structure and shape of its arguments.
 
-    It takes a block's arguments, with the weights of the layer that it is to compute, as tensors: a trace is
-    of certain variables. No gradient flows into positions and contexts, which no weights take part in: the
-    graph of the gradient, which is traced once, too, would compute it for each layer.
+    It takes a block's arguments, with the weights of the layer that it is to compute, as tensors: a trace
+    that reads a variable reads the same one for each layer. Positions and contexts depend on no weights, so
+    their gradient is stopped; the gradient's graph, traced once, too, would compute it for each layer.
     """
 
     @tf.function(autograph=False)

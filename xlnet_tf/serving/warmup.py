@@ -31,8 +31,8 @@ def write_warmup(
 ):
     """Writes the warm-up requests of a SavedModel: each signature with each batch size.
 
-    `rows` are the inputs of one typical row by name, [1, ...], of each signature, `methods` those that do not
-    `predict`.
+    `rows` are the inputs of one typical row by name, [1, ...], of each signature; they are repeated for each
+    batch size. `methods` are TensorFlow Serving's methods of the signatures that do not `predict`.
     """
     if (count := len(rows) * len(batch_sizes)) > MAX_RECORDS:
         raise UserError(

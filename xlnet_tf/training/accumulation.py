@@ -14,9 +14,9 @@ def accumulate(
 ) -> tuple:
     """Calls a step with each micro-batch, in a loop of the graph; sums the results and joins the memories.
 
-    The step takes features of a micro-batch and its index, and returns (*results, next memory); so does this,
-    with the sums, and () or ([L, B, M, D], [B, M]). `features` are [B, ...], or [L, B, ...] of the memory;
-    `zeros` have the results' structure, shapes and types.
+    The step takes features of a micro-batch and its index, and returns (*results, next memory). This returns
+    (*sums of the results, next memory), which is () or ([L, B, M, D], [B, M]). `features` are [B, ...], or
+    [L, B, ...] of the memory; `zeros` have the results' structure, shapes and types.
     """
     features = {name: _split(value, micro_batches, rows_axis(name)) for name, value in features.items()}
     memories = tuple(

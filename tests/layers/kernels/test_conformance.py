@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.helpers.profiles import examples
 from xlnet_tf.layers import kernels as package
 from xlnet_tf.layers.attention import AttentionWeights, attend
-from xlnet_tf.layers.base import layer_norm
+from xlnet_tf.layers.base import NormWeights
 from xlnet_tf.layers.block import ACTIVATIONS
 from xlnet_tf.layers.kernels import Kernels, position_shift
 from xlnet_tf.layers.kernels.graph import GraphKernels
@@ -280,17 +280,14 @@ def test_feed_forward_operations(name, dtype, sizes, activation, rate, number):
 def test_normalized_sums(name, dtype, sizes, number):
     rng = np.random.default_rng(number)
     a, b, upstream = (tf.cast(rng.normal(size=sizes), dtype) for _ in range(3))
-    norm = layer_norm("norm")
-    norm.build([None, None, sizes[-1]])
-    for weight in norm.trainable_variables:
-        weight.assign(rng.normal(size=weight.shape))
+    norm = NormWeights(*(tf.Variable(rng.normal(size=sizes[-1:]), dtype=tf.float32) for _ in range(2)))
 
     def results(kernels):
         with tf.GradientTape() as tape:
             tape.watch([a, b])
             result = kernels.normalize_sum(a, b, norm)
         assert result.dtype == dtype
-        gradients = tape.gradient(result, [a, b, *norm.trainable_variables], upstream)
+        gradients = tape.gradient(result, [a, b, *norm], upstream)
         return [tf.cast(tensor, tf.float32) for tensor in (result, *gradients)]
 
     kernels = FAST[name]

@@ -75,7 +75,7 @@ class PreciseThreshold(NamedTuple):
 
     threshold: float
     precision: float  # share of given answers that are exactly right
-    answered: float  # share of questions with an answer
+    answered: float  # share of questions that are given an answer
 
 
 def precise_threshold(right: np.ndarray, logits: np.ndarray, precision: float) -> PreciseThreshold:

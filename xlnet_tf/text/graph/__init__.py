@@ -1,4 +1,5 @@
 """Text processing as TensorFlow operations, for exported models.
 
-Begin with `tokenizer.py`. A file does what its namesake in the folder above does; tests compare both.
+Begin with `tokenizer.py`. A file does what its namesake in the folder above does, if there is one; tests
+compare both.
 """
