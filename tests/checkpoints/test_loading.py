@@ -100,6 +100,10 @@ class TestBadInput:
             open_checkpoint(str(tmp_path / "none"))
         with pytest.raises(UserError, match="holds no checkpoint .but notes.txt.*expected"):
             open_checkpoint(str(tmp_path))
+        (tmp_path / "served" / "reviews" / "1").mkdir(parents=True)
+        (tmp_path / "served" / "reviews" / "1" / "saved_model.pb").write_text("")
+        with pytest.raises(UserError, match="Its folder .*served/reviews is an export: name that"):
+            open_checkpoint(str(tmp_path / "served"))
         with pytest.raises(UserError, match="notes.txt is not a checkpoint"):
             open_checkpoint(str(tmp_path / "notes.txt"))
         with pytest.raises(UserError, match="format is 'onnx'; expected one of ours"):

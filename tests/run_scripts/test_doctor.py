@@ -35,7 +35,7 @@ def test_an_extra_that_is_missing_is_named_and_not_needed(extra):
     assert found(**{extra: None})[checks.EXTRAS[extra]].missing == f"the extra {extra}"  # of an older version
 
 
-TRAINING = "train, fine-tune, evaluate, predict"
+TRAINING, ANSWERING = "train, fine-tune, evaluate, predict", "answer with exports for OpenVINO"
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,17 @@ def test_without_tensorflow_and_its_keras_nothing_is_trained_but_records_are_bui
     assert abilities[TRAINING].needed and missing in abilities[TRAINING].missing
     assert abilities[TRAINING].command == command
     assert not abilities["build records and examples"].missing
+
+
+def test_openvino_without_tensorflow_is_an_installation_that_answers():
+    problem = TensorFlow(problem="No module named 'tensorflow'")
+    for has_openvino in (True, False):
+        openvino = Package("openvino", "openvino", "1.0" * has_openvino, "", has_openvino)
+        known = [*KNOWN.values(), Package("tensorflow", "", "", "==2.20.0", False)]
+        known = [openvino if each.name == "openvino" else each for each in known]
+        abilities = {each.name: each for each in checks.abilities(known, problem)}
+        assert abilities[TRAINING].missing and abilities[TRAINING].needed != has_openvino
+        assert bool(abilities[ANSWERING].missing) != has_openvino == abilities[ANSWERING].needed
 
 
 def test_wrong_versions_are_named_with_what_is_expected():

@@ -96,7 +96,10 @@ def _find_weights(path: str) -> str:
         exported = [f"{version}/{model_folders.model_file(version)}"] if version else []
         content = _of_keras([f"{folder}/{name}" for name in files] + exported)
         content = content or ", ".join(files[:10]) or "nothing"
-        raise UserError(f"{folder} holds no checkpoint (but {content}): {hub.EXPECTED}.")
+        below = (f"{folder}/{name.rstrip('/')}" for name in files)
+        exports = [path for path in below if model_folders.newest_version(path)] if not version else []
+        tip = f" Its folder {exports[0]} is an export: name that." if exports else ""
+        raise UserError(f"{folder} holds no checkpoint (but {content}): {hub.EXPECTED}.{tip}")
     return prefix
 
 
