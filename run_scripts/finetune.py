@@ -144,7 +144,7 @@ def main(_: Sequence[str]):
     built = None
     if own.train:
         hub.require(init_checkpoint, "init_checkpoint: ")
-        built = own_tables.build(own, model_dir, init_checkpoint)
+        built = own_tables.build(own, model_dir, init_checkpoint, warn=not checks.dry_run)
         options = dataclasses.replace(options, data=str(built.folder))
     entry = task_registry.entry_for_set(ExampleSet.load(options.folder("train")))
     check_task(of_tasks, given(of_tasks), entry.name)

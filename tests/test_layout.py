@@ -37,10 +37,10 @@ FLOORS = (
 MOST_IN_ALL = {
     "xlnet_tf": 37_982,
     "tfrecord_builders": 12_275,
-    "run_scripts": 6_518,
+    "run_scripts": 6_526,
     "benchmarks": 3_368,
     "examples": 995,
-    "tests": 49_930,
+    "tests": 49_940,
 }
 # What is larger than it should be, with its size: nothing is added here, and it goes once it is small enough.
 LARGER: dict[str, int] = {}

@@ -78,10 +78,15 @@ def check(options: TableOptions, data: str, init_checkpoint: str | None, several
         raise UserError("--test is evaluated after a single run: leave it out with --sweep and --num_seeds")
 
 
-def build(options: TableOptions, model_dir: str, init_checkpoint: str | None) -> Any:
-    """Builds the examples in the run's folder, or finds them there; returns an automatic.build.Built."""
+def build(options: TableOptions, model_dir: str, init_checkpoint: str | None, warn: bool = True) -> Any:
+    """Builds the examples in the run's folder, or finds them there; returns an automatic.build.Built.
+
+    With `warn` it prints what should be fixed before training, which a dry run says by itself.
+    """
     from tfrecord_builders.automatic.build import Sources
     from tfrecord_builders.automatic.build import build as build_examples
+    from xlnet_tf.records import example_report
+    from xlnet_tf.records.examples import ExampleSet
 
     sources = Sources(
         train=options.train,
@@ -94,6 +99,9 @@ def build(options: TableOptions, model_dir: str, init_checkpoint: str | None) ->
     tokenizer = options.tokenizer or init_checkpoint or ""
     built = build_examples(sources, tokenizer, epath.Path(model_dir) / "examples", progress=True)
     print(f"{built.description}{'; examples as before' if built.reused else ''}", flush=True)
+    for split in ("train", "dev") if warn else ():
+        for warning in example_report.warnings(ExampleSet.load(built.folder / split)):
+            print(f"WARNING: {warning}", flush=True)
     return built
 
 

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from run_scripts.common import own_tables
 from run_scripts.common.predicting.options import PredictOptions
 from tests.helpers.commands import run_command, run_in_fork
 from tfrecord_builders.common.tables import default_model_dir
@@ -42,6 +43,15 @@ def test_all_settings_are_shown_with_their_origin(reviews):
     assert found["trainer.optimizer_config.learning_rate"] == ["3e-05", "--config_file=glue/rte"]
     assert found["trainer.train_steps"][1].startswith("follows") and found["trainer.patience"][1] == "default"
     assert not (reviews / "shown/checkpoint").exists()
+
+
+def test_texts_that_the_tokenizer_cannot_write_are_warned_of(reviews, tmp_path, capsys):
+    table = tmp_path / "table.csv"
+    table.write_text("text,label\n" + "".join(f"日本語 {n},{'ab'[n % 2]}\n" for n in range(60)))
+    options = own_tables.TableOptions(train=str(table), tokenizer=f"{reviews}/spiece.model")
+    for warn in (True, False):
+        own_tables.build(options, str(tmp_path / "run"), None, warn=warn)
+        assert ("% of the pieces of train are <unk>" in capsys.readouterr().out) == warn
 
 
 @pytest.mark.long
