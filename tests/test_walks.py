@@ -53,7 +53,7 @@ def test_from_a_record_to_an_update(tmp_path):
         params.override({"trainer": {"train_steps": 2, "steps_per_loop": 2}})
         pretraining.pretrain(params, str(tmp_path / name))
 
-    check(walks.entered(train), functions=420, files=64)
+    check(walks.entered(train), functions=421, files=64)
 
 
 def test_from_a_request_to_an_answer(made_once, small_tokenizer, monkeypatch):
