@@ -35,7 +35,7 @@ FLOORS = (
 
 # Lines of Python in each folder, at most: a budget whose sum only gets smaller.
 MOST_IN_ALL = {
-    "xlnet_tf": 37_982,
+    "xlnet_tf": 37_960,
     "tfrecord_builders": 12_275,
     "run_scripts": 6_526,
     "benchmarks": 3_368,

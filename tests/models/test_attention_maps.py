@@ -30,21 +30,19 @@ def test_probabilities_times_values_are_the_attention_of_each_layer(encoder):
     contents = [tf.gather(encoder.word_embedding, FEATURES["input_word_ids"]), *outputs["encoder_outputs"]]
     query = tf.where(FEATURES["target_mask"][:, :, None], encoder.mask_embedding, contents[0])
     kernels = kernels_lib.current(training=False)
+    others = {"kernels": kernels, "seed": None}
     positions, _ = encoder._positions(FEATURES, 6, 6, kernels, None)
     contexts = encoder._contexts(FEATURES, kernels, positions, 6, 0, None, None, False)
     for layer, block in enumerate(encoder.blocks):
         content = contents[layer]
         weights = block.attention.attention_weights
-        streams = block.attention(
-            content, query, None, positions, *contexts, weights=weights, kernels=kernels
-        )
+        streams = block.attention(content, query, None, positions, *contexts, weights=weights, **others)
         for probabilities, attended in zip((maps.content, maps.query), streams, strict=True):
             values = np.einsum("bkd,dnh->bnkh", content, weights.value)
             expected = np.einsum("bnqk,bnkh,dnh->bqd", probabilities[layer], values, weights.output)
             np.testing.assert_allclose(attended, expected, atol=1e-5)
-        content, query = block(
-            content, query, None, positions, *contexts, weights=block.block_weights, kernels=kernels
-        )
+        weights = block.block_weights
+        content, query = block(content, query, None, positions, *contexts, weights=weights, **others)
     np.testing.assert_allclose(query, outputs["query_output"], atol=1e-5)
 
 

@@ -172,6 +172,8 @@ def test_known_position_keys_change_nothing(attention_type, clamp_len, untie_r):
         encoder({**features, "position_keys": encoder.position_keys(9)})
     with pytest.raises(UserError, match="position_keys are for texts read at once and forward"):
         encoder({**features, "position_keys": keys, "direction": tf.constant([1, 1, -1])})
+    with pytest.raises(UserError, match="not for training; leave them out"):
+        encoder({**features, "position_keys": keys}, training=True)
 
 
 @pytest.mark.integration

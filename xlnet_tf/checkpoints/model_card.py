@@ -89,15 +89,14 @@ _FIELDS = {  # of model.json
 class ModelCard:
     """What is known of a model besides its weights and their architecture."""
 
-    task: str | None = (
-        None  # what it was trained for: of task_registry, or LANGUAGE_MODEL; None: no file says
-    )
+    # What it was trained for: a name of task_registry, or LANGUAGE_MODEL; None: no file says.
+    task: str | None = None
     labels: tuple[str, ...] | None = None  # names of its head's classes, in order; None if nobody named them
     multi_label: bool = False  # whether a text may have any number of the classes
     # How it reads texts and answers, and what it was trained with, by the names of the models' options.
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    cleaning: CleaningConfig | None = None  # of its texts; None if no file says
-    # Those of alerts and answers, by the names of the metrics that found them.
+    cleaning: CleaningConfig | None = None  # how its texts are cleaned; None if no file says
+    # Thresholds of alerts and answers, by the names of the metrics that found them.
     thresholds: Mapping[str, float] = dataclasses.field(default_factory=dict)
     # Results of the evaluation that the weights were kept for, or of the run's best.
     metrics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -106,7 +105,7 @@ class ModelCard:
     # Options of the task's module in xlnet_tf.serving, with which texts are answered, seq_len among them;
     # empty for runs, whose data has them.
     serving: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    # That of the weights next to it. Files of "hugging_face" go before the card: their users may change them.
+    # The weights' format. Hugging Face's own files go before the card: their users may change them.
     format: str = "ours"
     ties: str = ties.RULE  # how its tokenizer breaks ties between pieces (see text.ties)
     # Fields of Hugging Face's files, by the file's name; not part of model.json.

@@ -167,17 +167,7 @@ class RelativeAttention(ConfiguredLayer):
         )
 
     def call(
-        self,
-        content,
-        query,
-        memory,
-        positions,
-        content_context,
-        query_context=None,
-        *,
-        weights,
-        kernels,
-        seed=None,
+        self, content, query, memory, positions, content_context, query_context, *, weights, kernels, seed
     ):
         source = content if memory is None else tf.concat([tf.cast(memory, content.dtype), content], axis=1)
         keys = kernels.project_heads(source, weights.key)  # [B, N, K, H]

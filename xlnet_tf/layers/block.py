@@ -132,17 +132,7 @@ class TransformerBlock(ConfiguredLayer):
         )
 
     def call(
-        self,
-        content,
-        query,
-        memory,
-        positions,
-        content_context,
-        query_context=None,
-        *,
-        weights,
-        kernels,
-        seed=None,
+        self, content, query, memory, positions, content_context, query_context, *, weights, kernels, seed
     ):
         content_attention, query_attention = self.attention(
             content,

@@ -47,9 +47,9 @@ class Run:
 
     @classmethod
     def open(cls, model_dir: str, data: str) -> "Run":
-        """Opens a run, by its folder, or that of its best weights, or one that either was converted to.
+        """Opens a run by its folder, by that of its best weights, or by one that either was converted to.
 
-        With data also fine-tuned weights without a run, as a model's save_pretrained writes them.
+        With data, it also opens fine-tuned weights without a run, as a model's save_pretrained writes them.
         """
         model_dir = hub.locate(model_dir.rstrip("/")).folder  # FOLDER//NAME is another object of a bucket
         params_file = f"{model_dir}/params.yaml"

@@ -20,7 +20,7 @@ class Suggested(NamedTuple):
 
 
 def suggest(d_model: int, records: int) -> Suggested:
-    """Returns settings for a fine-tuning of a model of a width on so many examples.
+    """Returns settings for fine-tuning a model of width d_model on that many records.
 
     A small model learns at a rate at which a large one diverges. Few examples are seen more often, so that
     there are enough steps to learn from.

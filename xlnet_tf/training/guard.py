@@ -27,12 +27,11 @@ class Guard(tf.Module):
         super().__init__()
         self._spike_factor = spike_factor
         self._scale_loss = scale_loss
-        self.skipped = _variable(0, tf.int64, "skipped")  # steps, since the run began
+        self.skipped = _variable(0, tf.int64, "skipped")  # steps skipped since the run began
         self.in_a_row = _variable(0, tf.int64, "in_a_row")  # steps skipped since the last good one
         self.first_in_a_row = _variable(0, tf.int64, "first_in_a_row")  # of these steps, counted from 0
-        self.usual_loss = _variable(
-            0, tf.float32, "usual_loss"
-        )  # mean of about the last SPIKE_MEMORY good steps
+        # The mean of about the last SPIKE_MEMORY good steps.
+        self.usual_loss = _variable(0, tf.float32, "usual_loss")
         # What multiplies the loss when its gradient is taken; 1 without scale_loss.
         self.loss_scale = _variable(FIRST_SCALE if scale_loss else 1, tf.float32, "loss_scale")
         self._good = _variable(0, tf.int64, "good")

@@ -2,5 +2,5 @@
 
     plan shards -> in any process: read rows, batch by length, answer, write the shard -> note what is done
 
-Begin with `shard.py`, of one shard; `job.py` runs all, `models.py` has the models, `formats.py` the files.
+Begin with `shard.py`: it answers one shard, `job.py` all. `models.py` has the models, `formats.py` the files.
 """

@@ -63,7 +63,7 @@ class ShardJob:
     output_format: str
     columns: tuple[str, ...]  # the first row's, for formats whose files must all have the same
     earlier: Mapping[str, Any] | None = None  # a finished run's note on the shard
-    deaths: int = 0  # of processes that it has killed
+    deaths: int = 0  # how many processes it has killed
 
     def after_death(self) -> "ShardJob":
         """Returns the job for the next process, which must find the row that kills it."""

@@ -22,7 +22,7 @@ def compiled_functions(block: TransformerBlock, seed, tokens: int = 3) -> list[s
         kernels = kernels_lib.current(training=seed is not None)
         context = AttentionContext(query_len=tokens, key_len=tokens)
         weights = block.block_weights
-        return block(x, None, None, positions, context, weights=weights, kernels=kernels, seed=seed)[0]
+        return block(x, None, None, positions, context, None, weights=weights, kernels=kernels, seed=seed)[0]
 
     functions = call.get_concrete_function(tf.zeros([2, tokens, 8])).graph.as_graph_def().library.function
     return [f.signature.name for f in functions if f.attr["_XlaMustCompile"].b]

@@ -43,7 +43,7 @@ class OpenVinoFolder:
     options: dict  # of the task's Answering, besides lengths and labels
     labels: Sequence[str]
     multi_label: bool
-    head: dict  # what else is to be known of the model's head: segment_len, ...
+    head: dict  # what answers need besides the graph: segment_len, ...
     example: dict  # a typical row of inputs
     path: str = dataclasses.field(default="", compare=False)  # the version's folder
 
