@@ -21,7 +21,7 @@ TERMS = {
     "query stream": "A reading in which it does not, so that it can predict it.",
     "loss in nats": "How surprised the model is by the right pieces, on average: less is better.",
     "held out": "Not trained on. Only such texts show what a model has learned.",
-    "word frequencies alone": "The loss of guessing by how common each piece is, whatever the text.",
+    "token frequencies alone": "The loss of guessing by how common each piece is, whatever the text.",
     "forward, backward": "Half of the texts are read from their end to their beginning.",
     "F1, accuracy": "The share of right answers. F1 counts only words with a tag, found and missed.",
     "from scratch": "The same model without pretraining: its weights are random at first.",
@@ -91,7 +91,7 @@ def _draw_losses(history: Sequence[dict], entropy: float, path: pathlib.Path) ->
         ):
             steps, losses = ([line[key] for line in dev] for key in ("step", name))
             axes.plot(steps, losses, marker, color=color, ms=4, label=label)
-        axes.axhline(entropy, color=INK, lw=1, ls=":", label=f"word frequencies alone: {entropy:.2f}")
+        axes.axhline(entropy, color=INK, lw=1, ls=":", label=f"token frequencies alone: {entropy:.2f}")
         axes.set(xlabel="step", ylabel="loss (nats per target)")
         axes.grid(alpha=0.25)
         axes.legend(frameon=False)
