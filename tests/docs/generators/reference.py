@@ -142,12 +142,17 @@ def settings() -> str:
     """Returns the page of the settings that files and --params_override take."""
     from official.core import exp_factory
 
+    from run_scripts import finetune, pretrain
     from xlnet_tf import task_registry
     from xlnet_tf.tasks.pretraining import task as pretraining
 
-    experiments = {"pretraining": pretraining.EXPERIMENT}
-    experiments |= {name: entry.experiment for name, entry in task_registry.tasks().items()}
-    defaults = {name: _fields(exp_factory.get_exp_config(key)) for name, key in experiments.items()}
+    experiments = {"pretraining": (pretraining.EXPERIMENT, pretrain.SETTINGS)}
+    for name, entry in task_registry.tasks().items():
+        experiments[name] = entry.experiment, (*finetune.SETTINGS, *entry.settings)
+    defaults = {
+        name: _fields(exp_factory.get_exp_config(key), {flag.field: flag.help for flag in of_flags})
+        for name, (key, of_flags) in experiments.items()
+    }
     text = [
         "# Settings\n\n" + NOTE,
         "A recipe is a yaml file of these settings, given as `--config_file`; "
@@ -176,19 +181,19 @@ def _yaml(value: Any) -> str:
     return json.dumps(list(value) if isinstance(value, tuple) else value)
 
 
-def _fields(config: Any, prefix: str = "") -> dict[str, tuple[Any, str]]:
-    """Returns the fields that docstrings of ours describe, by path: their defaults and meanings."""
+def _fields(config: Any, helps: Mapping[str, str], prefix: str = "") -> dict[str, tuple[Any, str]]:
+    """Returns the fields that our docstrings or flags' `helps` describe, by path: default and meaning."""
     known = {}
     for cls in reversed(type(config).__mro__):
         if cls.__module__.startswith("xlnet_tf"):
             known |= meanings(sections(cls.__doc__).get("Attributes", ""))
     found = {}
     for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
+        value, path = getattr(config, field.name), f"{prefix}{field.name}"
         if dataclasses.is_dataclass(value):
-            found |= _fields(value, f"{prefix}{field.name}.")
-        elif field.name in known:
-            found[f"{prefix}{field.name}"] = value, known[field.name]
+            found |= _fields(value, helps, f"{path}.")
+        elif meaning := known.get(field.name) or helps.get(path):
+            found[path] = value, meaning
     return found
 
 
