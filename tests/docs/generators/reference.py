@@ -4,6 +4,7 @@ python -m tests.docs.generators.reference
 """
 
 import dataclasses
+import fnmatch
 import inspect
 import json
 import pathlib
@@ -91,13 +92,9 @@ def commands() -> str:
     for title, patterns in program.GROUPS.items():
         text.append(f"## {title}\n")
         for pattern in patterns:
-            for name in [name for name in known if _fits(name, pattern)]:
+            for name in fnmatch.filter(known, pattern):
                 text.append(_command(name, known.pop(name), program.spelled))
     return "\n".join(text)
-
-
-def _fits(name: str, pattern: str) -> bool:
-    return re.fullmatch(pattern.replace("*", ".*"), name) is not None
 
 
 def _command(name: str, module: str, spelled: Callable[[str], str]) -> str:
@@ -172,13 +169,10 @@ def settings() -> str:
 
 def _settings_table(fields: Mapping[str, tuple[Any, str]]) -> str:
     rows = [
-        (f"`{path}`", f"`{_yaml(value)}`", _literal(text)) for path, (value, text) in sorted(fields.items())
+        (f"`{path}`", f"`{json.dumps(value)}`", _literal(text))
+        for path, (value, text) in sorted(fields.items())
     ]
     return table(("setting", "default", "meaning"), rows)
-
-
-def _yaml(value: Any) -> str:
-    return json.dumps(list(value) if isinstance(value, tuple) else value)
 
 
 def _fields(config: Any, helps: Mapping[str, str], prefix: str = "") -> dict[str, tuple[Any, str]]:
