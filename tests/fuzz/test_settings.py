@@ -136,7 +136,6 @@ def test_tokenizers(tmp_path, small_tokenizer, count):
     "text",
     [
         "task: !!python/object/apply:os.mkdir [{mark}]",
-        "task: !!python/object/new:os.mkdir [{mark}]",
         "task: !!python/object/apply:eval [\"__import__('os').mkdir('{mark}')\"]",
         "task: {{seed: !!python/name:os.mkdir}}",
         "task: &again [*again]",
@@ -157,14 +156,9 @@ def test_yaml_runs_nothing(tmp_path, text):
     [
         ("task.seed", 2**63, "a number between"),
         ("task.seed", 2**32, "less than 4294967296"),
-        ("task.train_data.global_batch_size", 10**9, "less than 1048577"),
         ("task.model.dropout", ".nan", "a finite number"),
-        ("task.model.initializer_range", ".inf", "a finite number"),
         ("task.model.memory_len", 10**9, "less than 65537"),
         ("trainer.optimizer_config.learning_rate", "-.inf", "a finite number"),
-        ("trainer.optimizer_config.beta_2", ".nan", "a finite number"),
-        ("trainer.spike_factor", ".inf", "a finite number"),
-        ("trainer.train_steps", 2**63, "a number between"),
     ],
 )
 @pytest.mark.parametrize("flag", ["config_file", "params_override"])

@@ -9,10 +9,13 @@ import pytest
 import tensorflow as tf
 
 from tests.conftest import REPOSITORY
+from tests.helpers.training import toy, toy_finetuning
 from xlnet_tf.records.batching import Batches
 from xlnet_tf.records.example_reader import ExampleTable, example_dataset
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
+from xlnet_tf.records.manifest import Manifest
+from xlnet_tf.records.reader import pretraining_dataset
 from xlnet_tf.text.packing import pack
 
 RECORDS, BATCH, STEPS = 11, 4, 9  # several epochs
@@ -79,3 +82,16 @@ def test_another_process_makes_them(folder):
     assert place == "/job:worker/replica:0/task:0/device:CPU:0"
     expected = example_dataset(Batches(ExampleSet.load(folder), BATCH)).take(3)
     assert list(map(int, indices)) == np.concatenate([batch["index"] for batch in expected]).tolist()
+
+
+def test_no_reader_is_tuned(tmp_path, small_tokenizer):
+    toy.make_records(tmp_path / "pretraining")
+    examples = toy_finetuning.make_examples(tmp_path / "examples", small_tokenizer, 8)
+    datasets = {
+        "pretraining": pretraining_dataset(Manifest.load(tmp_path / "pretraining"), 4),
+        "examples": example_dataset(Batches(examples, 4)),
+        "table": example_dataset(Batches(examples, 4), ExampleTable(examples), steps=2),
+    }
+    assert {name: data.options().autotune.enabled for name, data in datasets.items()} == dict.fromkeys(
+        datasets, False
+    )

@@ -19,7 +19,6 @@ from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.input_counts import InputCounts
 from xlnet_tf.records.layout import Column
 from xlnet_tf.records.manifest import Manifest
-from xlnet_tf.records.shards import framed_bytes
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
 
 T = 8
@@ -42,16 +41,9 @@ def rows_of(number):
 @pytest.fixture
 def write(tmp_path, small_tokenizer):
     def write(count, folder="set", **options):
-        settings = {
-            "task": "classification",
-            "split": "train",
-            "tokenizer": small_tokenizer,
-            "seq_len": T,
-            "columns": [Column("label", "int32", None), Column("value", "float32", None)],
-            "settings": {"labels": ["a", "b"]},
-            **options,
-        }
-        with ExampleWriter(tmp_path / folder, **settings) as writer:
+        columns = [Column("label", "int32", None), Column("value", "float32", None)]
+        options = {"columns": columns, "settings": {"labels": ["a", "b"]}} | options
+        with writing(tmp_path / folder, small_tokenizer, **options) as writer:
             for number in range(count):
                 writer.write(rows_of(number), {"id": f"für 漢 {number}"})
         return ExampleSet.load(tmp_path / folder)
@@ -60,7 +52,7 @@ def write(tmp_path, small_tokenizer):
 
 
 def writing(folder, tokenizer, **options):
-    """Returns the writer of a set without columns of its own."""
+    """Returns the writer of a set, by default without columns of its own."""
     given = {"task": "t", "split": "dev", "seq_len": T, "columns": [], "settings": {}}
     return ExampleWriter(folder, tokenizer=tokenizer, **given | options)
 
@@ -137,15 +129,6 @@ def test_skipped_inputs_are_counted_with_their_locations(tmp_path, small_tokeniz
         Batches(examples, 2)
 
 
-@pytest.mark.parametrize(("sequences", "length"), [(1, "8"), (2, "2 x 8")])
-def test_the_table_shows_how_long_examples_are(tmp_path, small_tokenizer, sequences, length):
-    with writing(tmp_path, small_tokenizer, sequences=sequences):
-        pass
-    first, count, tokens, *_ = ExampleSet.load(tmp_path).table().splitlines()
-    assert first == f"dev: {tmp_path}" and count.split() == ["examples", "0"]
-    assert tokens.removeprefix("  tokens of an example").strip() == length
-
-
 def test_an_interrupted_build_leaves_no_set(write, tmp_path, small_tokenizer):
     write(5, folder="set [1]")
     with pytest.raises(KeyboardInterrupt), writing(tmp_path / "set [1]", small_tokenizer):
@@ -164,14 +147,10 @@ def test_pretraining_records_are_not_replaced(write, tmp_path):
 
 @pytest.mark.parametrize(("text", "file"), [("x" * 2000, "examples.jsonl"), ("", "shard-00000.tfrecord")])
 def test_a_full_disk_names_the_file_and_leaves_no_half(tmp_path, small_tokenizer, text, file):
-    settings = {"columns": [], "settings": {}, "task": "t", "split": "train", "seq_len": 256}
     size = len(small_tokenizer.model_proto)
     row = {"input_ids": [20] * 254 + [SEP_ID, CLS_ID], "segment_ids": [0] * 255 + [2]}
-    with (
-        pytest.raises(UserError, match=rf"^cannot write {tmp_path}/{file}: File too large. Make room"),
-        files_of_at_most(size),
-        ExampleWriter(tmp_path, tokenizer=small_tokenizer, **settings) as writer,
-    ):
+    full = pytest.raises(UserError, match=rf"^cannot write {tmp_path}/{file}: File too large. Make room")
+    with full, files_of_at_most(size), writing(tmp_path, small_tokenizer, seq_len=256) as writer:
         for _ in range(size // 200):
             writer.write(row, {"id": text})
     assert {path.name for path in tmp_path.iterdir()} <= {"spiece.model", "examples.jsonl"}
@@ -195,45 +174,21 @@ def test_a_folder_of_splits_is_pointed_out(write, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"sets next to it: train\."):
         ExampleSet.load(tmp_path / "records/dev_matched")
     (tmp_path / "my.csv").touch()
-    for path in ("my.csv", "my.csv/train"):
-        with pytest.raises(UserError, match=r"my.csv is a file; expected .* build TASK`, or give a table as"):
+    for path, message in (
+        ("my.csv", "my.csv is a file; expected .* build TASK`, or give a table as"),
+        ("my.csv/train", "my.csv is a file"),
+        ("records", "it has sets in train"),
+        ("records/train/train", "/train is one itself: give the folder that it is in"),
+    ):
+        with pytest.raises((UserError, FileNotFoundError), match=message):
             ExampleSet.load(tmp_path / path)
-    with pytest.raises(FileNotFoundError, match="it has sets in train"):
-        ExampleSet.load(tmp_path / "records")
-    with pytest.raises(FileNotFoundError, match="/train is one itself: give the folder that it is in"):
-        ExampleSet.load(tmp_path / "records/train/train")
-
-
-@pytest.mark.parametrize("splits", [(), ("train", "dev")])
-def test_records_given_for_examples_are_named(tmp_path, splits):
-    """As finetune --data=RECORDS, which looks for the split train."""
-    for split in splits or ("",):
-        (tmp_path / split).mkdir(exist_ok=True)
-        (tmp_path / split / "manifest.json").write_text(json.dumps({"kind": "pretraining"}))
-    with pytest.raises(UserError, match="has pretraining records.*xlnet-tf build TASK.*pretrain` trains on"):
-        ExampleSet.load(tmp_path / "train")
-
-
-@pytest.mark.parametrize(
-    ("file", "harm", "message"),
-    [
-        ("shard-00000.tfrecord", lambda d: d[:200] + bytes([d[200] ^ 1]) + d[201:], "is damaged in record"),
-        ("shard-00000.tfrecord", lambda data: data[:-1], "bytes, expected"),
-        ("manifest.json", lambda data: data[:-5], "not JSON"),
-    ],
-)
-def test_damaged_sets_are_named(write, file, harm, message):
-    examples = write(6)
-    path = examples.folder / file
-    path.write_bytes(harm(path.read_bytes()))
-    with pytest.raises(UserError, match=message):
-        ExampleSet.load(examples.folder).check_files()
-        examples.arrays()
-    size = framed_bytes(examples.layout)
-    if "end" not in message and file != "manifest.json":  # whole records are missing at its end
-        path.write_bytes(path.read_bytes()[: 5 * size])
-        with pytest.raises(UserError, match=f"{file} (ends inside a|is damaged in) record"):
-            examples.arrays()
+    for folder in (tmp_path, tmp_path / "dev"):  # as finetune --data=RECORDS, which looks for the split train
+        folder.mkdir(exist_ok=True)
+        (folder / "manifest.json").write_text(json.dumps({"kind": "pretraining"}))
+        with pytest.raises(
+            UserError, match="has pretraining records.*xlnet-tf build TASK.*pretrain` trains on"
+        ):
+            ExampleSet.load(folder / "train" if folder == tmp_path else folder)
 
 
 @pytest.mark.parametrize(
@@ -245,24 +200,13 @@ def test_damaged_sets_are_named(write, file, harm, message):
         (["extra"], 1, "unknown extra"),
         (["statistics"], {"truncated": 1}, "manifest.json was changed"),
         (["seq_len"], 4, "seq_len is 4"),
-        (["seq_len"], (1 << 20) + 1, "seq_len is 1048577"),
-        (["sequences"], 0, "sequences is 0"),
         (["sequences"], (1 << 20) + 1, "sequences is 1048577"),
-        (["tokenizer", "sha256"], None, "tokenizer.sha256 is None"),
-        (["tokenizer", "vocab_size"], "90", "tokenizer.vocab_size is '90'"),
-        (["tokenizer", "vocab_size"], 0, "tokenizer.vocab_size is 0"),
         (["tokenizer", "vocab_size"], (1 << 24) + 1, "tokenizer.vocab_size is 16777217"),
-        (["cleaning", "lower"], 1, "cleaning.lower is 1"),
         (["cleaning", "upper"], True, "cleaning: fields unknown upper"),
         (["statistics", "truncated"], 0.5, "statistics.truncated is 0.5"),
-        (["skipped", "empty text"], 3, "empty text.*: .*found 3"),
-        (["skipped", "empty text"], {"count": "1", "places": []}, "empty text.*.count is '1'"),
         (["skipped", "empty text"], {"count": 1, "places": [2]}, r"empty text.*places\[0\] is 2"),
-        (["skipped", "empty text"], {"count": 1}, "empty text.*: fields missing places"),
         *((["columns", 3], column, "columns is .*, expected name, type") for column in WRONG_COLUMNS),
         (["columns", 0], ["input_ids", "int32", T], "columns is .* do not fit seq_len"),
-        (["columns", 4], ["label", "int32", None], "columns is .* do not fit seq_len"),
-        (["shards"], [3], r"shards\[0\]: .*found 3"),
         (["shards", 0, "offset"], 0, r"shards\[0\]: fields unknown offset"),
         (["shards", 0, "file"], "../escaped", "'../escaped' is listed twice or is not a plain file name"),
         (["shards", 0], {"file": "a", "records": -1, "bytes": 0, "sha256": ""}, "a is 0, .* -1 records"),

@@ -197,26 +197,15 @@ def test_sizes_that_do_not_divide(records, options, message):
         pretraining_dataset(records, **{"batch_size": 4} | options)
 
 
-def test_bad_shards(tmp_path):
+def test_missing_and_cut_shards_are_named_before_they_are_read(tmp_path):
     manifest = make_set(tmp_path, [[(9, 9), (9, 9)]])
     path, size = manifest.path(manifest.shards[1]), framed_bytes(SPEC)
-    good = path.read_bytes()
-    path.write_bytes(good[: 5 * size])
+    path.write_bytes(path.read_bytes()[: 5 * size])
     with pytest.raises(UserError, match=rf"{path.name} has {5 * size} bytes, expected {18 * size} by"):
         pretraining_dataset(manifest, 2)
     path.unlink()
     with pytest.raises(FileNotFoundError, match=f"{path.name} is missing: run the builder again"):
         pretraining_dataset(manifest, 2)
-    bad = bytearray(good)
-    bad[7 * size + 40] ^= 4
-    path.write_bytes(bad)
-    with pytest.raises(tf.errors.DataLossError, match=f"corrupted record at {7 * size + 12}"):
-        read_steps(manifest, 2, 40)
-    with pytest.raises(UserError, match=f"{path.name} has sha256 .* expected"):
-        manifest.check_files(checksums=True)
-    path.write_bytes(manifest.path(manifest.shards[0]).read_bytes())  # the same size, other streams
-    with pytest.raises(tf.errors.InvalidArgumentError, match="not the records that .* lists.*slice00001"):
-        read_steps(manifest, 2, 40)
 
 
 def test_the_order_of_a_seed_stays():

@@ -163,11 +163,3 @@ def test_a_table_is_not_taken_for_the_names_of_its_columns(small_tokenizer):
     table = pytest.importorskip("pandas").DataFrame({"text": ["ba", "ne"]})
     with pytest.raises(UserError, match=r"texts is a DataFrame; expected one of its columns, such as table"):
         small_tokenizer(table)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"), [("return_tensors", ": leave it out"), ("lower", "; expected some of cleaning")]
-)
-def test_options_of_other_tokenizers_are_answered(folder, name, message):
-    with pytest.raises(UserError, match=f"unknown option {name}{message}"):
-        XLNetTokenizer.from_pretrained(folder, **{name: True})

@@ -5,9 +5,11 @@ import json
 import hypothesis
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import strategies
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.text.graph import packing as graph_packing
 from xlnet_tf.text.packing import PAD_SEGMENT, pack, truncated
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID, UNK_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -67,10 +69,14 @@ def test_a_single_text_is_cut_at_its_end():
     assert pack([10, 11, 12, 13], seq_len=5).input_ids.tolist() == [10, 11, 12, SEP_ID, CLS_ID]
 
 
-def test_impossible_settings_are_named():
-    with pytest.raises(UserError, match="seq_len is 2, which leaves no room"):
-        pack([10], seq_len=2)
-    with pytest.raises(UserError, match="seq_len is 3"):
-        pack([10], [11], seq_len=3)
-    with pytest.raises(UserError, match="'middle'; expected one of left, right"):
-        pack([10], seq_len=8, padding="middle")
+@pytest.mark.parametrize(
+    ("pack", "ids"), [(pack, [10]), (graph_packing.pack, tf.ragged.constant([[10]]))], ids=["python", "graph"]
+)
+def test_impossible_settings_are_named(pack, ids):
+    for second, options, message in (
+        (None, {"seq_len": 2}, "seq_len is 2, which leaves no room"),
+        (ids, {"seq_len": 3}, "seq_len is 3"),
+        (None, {"seq_len": 8, "padding": "middle"}, "'middle'; expected one of left, right"),
+    ):
+        with pytest.raises(UserError, match=message):
+            pack(ids, second, **options)

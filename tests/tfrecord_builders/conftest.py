@@ -9,6 +9,7 @@ import sentencepiece
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 
 def make_text(num_documents, seed=0):
@@ -41,6 +42,11 @@ def tokenizer_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("tokenizer") / "spiece.model"
     path.write_bytes(model.getvalue())
     return path
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tokenizer_file):
+    return XLNetTokenizer(tokenizer_file)
 
 
 @pytest.fixture(scope="session")

@@ -82,26 +82,19 @@ def test_any_bytes(model_proto, cleaning, texts):  # noqa: F811
 
 
 @pytest.mark.parametrize("cleaning", CLEANINGS, ids=str)
-def test_hostile_texts(shared, cleaning):
+def test_hostile_texts_and_characters_from_all_of_unicode(shared, cleaning):
     tokenizer, graph = load(shared(MODEL), cleaning)
-    texts = hostile_texts(800, seed=5)
+    rng, characters = random.Random(0), [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    every = ["".join(rng.choices(characters[: rng.choice([0x500, 0x3100, None])], k=20)) for _ in range(150)]
+    texts = every + hostile_texts(800, seed=5)
     check_ids(tokenizer, graph, texts)
-    check_offsets(tokenizer, graph, texts[:150])
+    check_offsets(tokenizer, graph, texts[:300])
 
 
 def test_hostile_texts_of_the_chinese_model(shared):
     tokenizer, graph = load(shared("data/xlnet_chinese/spiece.model"))
     texts = hostile_texts(300, seed=6)
     texts += shared("data/chnsenticorp/dev.tsv").read_text(encoding="utf-8").splitlines()[:200]
-    check_ids(tokenizer, graph, texts)
-    check_offsets(tokenizer, graph, texts)
-
-
-def test_characters_from_all_of_unicode(shared):
-    rng = random.Random(0)
-    characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
-    tokenizer, graph = load(shared(MODEL), CLEANINGS[1])
-    texts = ["".join(rng.choices(characters[: rng.choice([0x500, 0x3100, None])], k=20)) for _ in range(200)]
     check_ids(tokenizer, graph, texts)
     check_offsets(tokenizer, graph, texts)
 

@@ -5,20 +5,9 @@ import gzip
 import numpy as np
 import pytest
 
-from tests.helpers.records.labelled import builder, ids_of, labels_of, table
+from tests.helpers.records.labelled import ids_of, labels_of, table
 from tfrecord_builders.classification.presets import PRESETS
 from xlnet_tf.text.packing import pack
-from xlnet_tf.text.tokenizer import XLNetTokenizer
-
-
-@pytest.fixture
-def build(tmp_path, tokenizer_file):
-    return builder(tmp_path, tokenizer_file)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tokenizer_file):
-    return XLNetTokenizer(tokenizer_file)
 
 
 def glue(folder, name, *rows):

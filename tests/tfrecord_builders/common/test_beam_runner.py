@@ -1,11 +1,10 @@
 """Jobs on Apache Beam, with real worker processes."""
 
-import sys
 import time
 
 import pytest
 
-import tfrecord_builders
+from tests.helpers.records.builders import contents
 from tests.tfrecord_builders.common.test_runners import refuse, square, squares
 from tfrecord_builders.common import runners
 from xlnet_tf.errors import UserError
@@ -89,14 +88,6 @@ def test_an_error_keeps_its_message(tmp_path, monkeypatch):
         list(runners.run_jobs(refuse, [7], beam_options=ONE_THREAD, **settings))
 
 
-def test_without_beam(monkeypatch):
-    monkeypatch.delitem(sys.modules, "tfrecord_builders.common.beam_runner", raising=False)
-    monkeypatch.delattr(tfrecord_builders.common, "beam_runner", raising=False)
-    monkeypatch.setitem(sys.modules, "apache_beam", None)
-    with pytest.raises(UserError, match="needs Apache Beam .*pip install '.*.beam."):
-        list(runners.run_jobs(square, [1], runner="beam"))
-
-
 @pytest.mark.integration
 def test_records_are_those_of_local_processes(build, tmp_path):
     pytest.importorskip("apache_beam", reason="requirements-beam.txt")
@@ -112,7 +103,3 @@ def test_records_are_those_of_local_processes(build, tmp_path):
     assert contents(tmp_path / "beam") == contents(tmp_path / "local")
     changed = [path for path in shards if path.stat().st_mtime_ns != times[path]]
     assert changed == [shards[1]]
-
-
-def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}

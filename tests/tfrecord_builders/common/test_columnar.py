@@ -28,18 +28,11 @@ def read(folder, columns, features=None):
 
 
 def test_names_stand_for_numbers_at_any_depth():
-    features = {
-        "feature": classes("a", "b"),  # a column of that name
-        "old": {"_type": "Sequence", "feature": {"kind": classes("x", "y"), "text": TEXT}},
-        "new": {"_type": "List", "feature": {"kind": classes("x", "y")}},
-    }
-    row = {
-        "feature": 1,
-        "old": {"kind": [0, 1], "text": ["t", "u"]},
-        "new": [{"kind": 1}, {"kind": None}],
-        "unknown": {"kind": 3},
-    }
-    assert columnar.with_names(row, features) == {
+    old = {"_type": "Sequence", "feature": {"kind": classes("x", "y"), "text": TEXT}}
+    new = {"_type": "List", "feature": {"kind": classes("x", "y")}}
+    features = {"feature": classes("a", "b"), "old": old, "new": new}  # the first is a column of that name
+    row = {"feature": 1, "old": {"kind": [0, 1], "text": ["t", "u"]}, "new": [{"kind": 1}, {"kind": None}]}
+    assert columnar.with_names(row | {"unknown": {"kind": 3}}, features) == {
         "feature": "b",
         "old": {"kind": ["x", "y"], "text": ["t", "u"]},
         "new": [{"kind": "y"}, {"kind": None}],

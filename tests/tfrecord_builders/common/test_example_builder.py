@@ -6,15 +6,12 @@ import sys
 
 import pytest
 
+from tests.helpers.records.builders import contents
 from tests.helpers.records.labelled import table
 from tfrecord_builders.classification.build import build_classification
 from tfrecord_builders.classification.options import ClassificationOptions
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
-
-
-def contents(root: pathlib.Path) -> dict[str, bytes | None]:
-    return {str(path): path.read_bytes() if path.is_file() else None for path in root.rglob("*")}
 
 
 def digests(root: pathlib.Path) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Records of the original become a set of ours."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -155,6 +156,8 @@ RECORDS, INFO = "tfrecords/train*", "tfrecords/record_info*"
         (spoil(RECORDS, lambda d: d[:5000] + bytes([d[5000] ^ 1]) + d[5001:]), r"is damaged in record \d+"),
         (spoil(INFO, lambda data: data.replace(b'"num_batch": ', b'"num_batch": 1')),
          r"tfrecords has \d+ records, expected \d+: \d+ steps \(num_batch\) of 8 rows"),
+        *((spoil(INFO, lambda data, n=steps: re.sub(rb'("num_batch": )\d+', rb"\1" + n, data)),
+           "expected one name in filenames and the steps in num_batch") for steps in (b"0", b"2.0", b"true")),
         (spoil("corpus_info.json", lambda _: None), "give --num_cores"),
         (lambda folder: rewrite(folder, lambda r: r | {"input": r["input"][:, 1:]}),
          r"record 0 \(step 0, row 0\): feature input is int64_list of 31, expected int64_list of 32"),

@@ -68,7 +68,7 @@ def test_text_that_is_not_utf8(tmp_path, name, slice_bytes):
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
-@pytest.mark.parametrize("slice_bytes", [1000, 2 * 10**6, 10**8])
+@pytest.mark.parametrize("slice_bytes", [1000, 10**8])
 def test_a_line_of_3_mb_is_refused(tmp_path, name, slice_bytes):
     path = pack(tmp_path / name, b"Short.\n" * 10 + b"x" * 3_000_000 + b"\nShort.\n")
     message = r"line 11 \(byte \d+\): a line of at least [\d,]+ bytes, expected at most 1,048,576"
@@ -80,12 +80,9 @@ def test_a_line_of_3_mb_is_refused(tmp_path, name, slice_bytes):
     "name,suffix,what",
     [
         ("a.tar.gz", "tar", "unpack it"),
-        ("a.txt.xz", "xz", "unpack it"),
         ("a.ZIP", "zip", "unpack it"),
         ("a.csv", "csv", "its rows are not sentences: write its text as jsonl or parquet"),
-        ("a.tsv.gz", "tsv", "its rows are not sentences"),
         ("a.PDF", "pdf", "write its text as plain text"),
-        ("a.docx", "docx", "write its text as plain text"),
         ("a.png", "png", "it holds no text: leave it out"),
     ],
 )

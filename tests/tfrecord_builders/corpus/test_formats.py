@@ -249,19 +249,6 @@ def test_zstd_with_skippable_frames(tmp_path):
     assert read(tmp_path / "a.txt.zst") == [["One.", "Two."]]
 
 
-@pytest.mark.parametrize(
-    "options,message",
-    [
-        ({}, "there is no corpus: give --input .* or --tfds_name"),
-        ({"input": ["x"], "documents": "pages"}, "documents is 'pages', expected one of"),
-        ({"input": ["x"], "text_field": ""}, "text_field is empty"),
-    ],
-)
-def test_options_are_checked(options, message):
-    with pytest.raises(UserError, match=message):
-        corpus.find_sources(corpus.CorpusOptions(**options))
-
-
 def prepare_dataset(folder, texts):
     """Prepares a data set as TensorFlow Datasets does it; returns its options."""
     import tensorflow_datasets as tfds
@@ -310,11 +297,13 @@ def test_bad_texts_of_a_data_set(tmp_path, monkeypatch, text, message):
     [
         ({"text_field": "n"}, "tiny_texts/1.0.0 has the texts body, expected 'n': .*--text_field"),
         ({"tfds_split": "dev"}, "has the splits train, expected 'dev'"),
+        ({"documents": "pages"}, "documents is 'pages', expected one of"),
+        ({"text_field": ""}, "text_field is empty"),
         ({"tfds_name": "no_such_set"}, "has no data set 'no_such_set'.*--tfds_name"),
         ({"tfds_name": "wikipedia/20230601.en"}, "no prepared 'wikipedia/20230601.en': prepare it first"),
     ],
 )
-def test_a_data_set_that_is_not_there(dataset, wrong, message):
+def test_options_of_a_data_set_are_checked(dataset, wrong, message):
     with pytest.raises(UserError, match=message):
         corpus.find_sources(dataclasses.replace(dataset, **wrong))
 

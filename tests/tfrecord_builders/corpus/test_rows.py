@@ -150,7 +150,6 @@ def test_values_of_parquet_that_python_has_no_type_for_are_texts(tmp_path):
         "sound": [b"\xff", b"plain"],
         "latin": pyarrow.array([b"caf\xe9", b"plain"]).view(pyarrow.string()),
         "day": far,
-        "days": pyarrow.array([[far[0]], []], pyarrow.list_(pyarrow.date32())),
         "at": pyarrow.array([10**15, None], pyarrow.timestamp("ms")),
         "took": pyarrow.array([10**17, None], pyarrow.duration("s")),
         "when": pyarrow.array([10**9, None], pyarrow.timestamp("s", tz="Mars/Olympus")),
@@ -163,21 +162,13 @@ def test_values_of_parquet_that_python_has_no_type_for_are_texts(tmp_path):
     first, second = rows_of(tmp_path / "a.parquet")
     assert not first.error and not second.error and json.dumps([first.values, second.values])
     assert first.values["text"] == "a" and second.values["sound"] == second.values["latin"] == "plain"
-    shown = {name: first.values[name] for name in ("image", "sound", "latin", "day", "days", "when", "who")}
-    assert shown == {
-        "image": {"bytes": r"\xff\xd8", "path": "a.jpg"},
-        "sound": r"\xff",
-        "latin": r"caf\xe9",
-        "day": "10183-09-21",
-        "days": ["10183-09-21"],
-        "when": "2001-09-09 01:46:40+00:00",
-        "who": {"born": "10183-09-21", "name": "me"},
-    }
+    day = "10183-09-21"
+    expected = {"image": {"bytes": r"\xff\xd8", "path": "a.jpg"}, "sound": r"\xff", "latin": r"caf\xe9"}
+    expected |= {"day": day, "when": "2001-09-09 01:46:40+00:00", "who": {"born": day, "name": "me"}}
+    assert first.values.items() >= expected.items() and day in json.dumps(first.values["map"])
     assert "1000000000000000" in first.values["at"] and "100000000000000000" in first.values["took"]
-    assert "10183-09-21" in json.dumps(first.values["map"])
-    assert [name for name, value in second.values.items() if value is None] == [
-        "image", "day", "at", "took", "when", "who",
-    ]  # fmt: skip
+    nulls = {name for name, value in second.values.items() if value is None}
+    assert nulls == {"image", "day", "at", "took", "when", "who"}
 
 
 def test_rows_of_parquet_need_no_column_of_a_certain_name(tmp_path):

@@ -9,10 +9,9 @@ import pytest
 from tests.tfrecord_builders.conftest import make_text
 from tfrecord_builders.inspection import check as inspect_check
 from tfrecord_builders.inspection import invariants
-from tfrecord_builders.inspection.recovered_text import UNKNOWN, RecoveredText
+from tfrecord_builders.inspection.recovered_text import RecoveredText
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.shards import ShardWriter, framed_bytes, read_shard
-from xlnet_tf.records.spec import BACKWARD, FORWARD
 from xlnet_tf.text.special_tokens import PAD_ID, SEP_ID, UNK_ID
 
 MUTATIONS = 100
@@ -100,10 +99,8 @@ def flip_label(columns):
         (unhide_target, "order: blocks of 16 keep their order", 9, "0 at position", "inside of its block"),
         (value("target_positions", (9, -1), 31), "special tokens as targets", 9, "3 at position 31", "piece"),
         (value("target_positions", (9, -1), -1), "number of targets", 9, "and 1 in the second", "3 and 2"),
-        (value("target_positions", (9, -1), 0), "target_positions", 9, " 0", "ascending"),
         (value("target_positions", (9, -1), 32), "target_positions", 9, " 32", "below 32"),
         (repeat_target, "target_positions", 9, " ", "ascending"),
-        (value("target_positions", (9, 0), -2), "target_positions", 9, "-2 ", "ascending"),
         (value("input_ids", (4, 0), 199), "text that continues from record to record", 4, "199 at", ""),
         (value("input_ids", (4, 31), 9), "segment layout", 4, "CLS at []", "CLS at 31"),
         (leave_no_part(29), "segment layout", 4, "SEP at [29, 30]", "SEP between 17 and 28"),
@@ -115,7 +112,6 @@ def flip_label(columns):
         (value("stream", 4, 3), "stream", 4, "pass 0, forward, number 3 of slice 0", ", number 0 of slice 0"),
         (value("segment", 4, 3), "segment", 4, "3", "4"),
         (value("document_offset", 1, 17), "document_offset", 1, "17", ""),
-        (value("permutation_rank", (4, 5), 400), "order: ", 4, "400", "rank"),
         (value("next_sentence", 4, -1), "next_sentence", 4, "-1", "0"),
         (flip_label, "", 4, "", ""),
     ],
@@ -221,12 +217,6 @@ def test_statistics_are_counted_again(small_records, path):
     assert small_records.shards[0].file in failures
 
 
-def test_each_token_of_the_records_counts_as_written(small_records):
-    fewer = changed(small_records, ("tokens", 0, "written"), lambda number: number - 1)
-    fewer = changed(fewer, ("tokens", 0, "dropped"), lambda dropped: dropped | {"elsewhere": 1})
-    assert any(name.endswith(": written") for name in inspect_check.check(fewer).counts)
-
-
 def test_the_manifest_agrees_with_itself(small_records):
     statistics = {**small_records.statistics, "tokens_written": 1}
     report = inspect_check.check(dataclasses.replace(small_records, statistics=statistics))
@@ -234,46 +224,6 @@ def test_the_manifest_agrees_with_itself(small_records):
     shards = [shard for shard in small_records.shards if (shard.pass_index, shard.slice_index) != (1, 0)]
     report = inspect_check.check(dataclasses.replace(small_records, shards=tuple(shards)))
     assert "passes [0] of corpus shard 0" in report.failures["passes"][0].found
-
-
-def test_nothing_is_expected_beyond_the_text(small_records):
-    shard = small_records.shards[0]
-    columns = read_shard(small_records.path(shard), small_records.spec)
-    text = RecoveredText(small_records, shard, columns, np.ones(shard.records, bool))
-    end = len(text.tokens)
-    inside, outside = np.array([0, 7, end - 1]), np.array([-1, -9, end, end + 5])
-    for direction in (FORWARD, BACKWARD):
-        order = text.tokens[::direction]
-        np.testing.assert_array_equal(text.expected(inside, direction), order[inside])
-        assert (text.expected(outside, direction) == UNKNOWN).all()
-    forward = np.arange(shard.records) < shard.forward_segments
-    tokens = [account | {"in": 20} for account in shard.statistics["tokens"]]
-    short = dataclasses.replace(shard, statistics=shard.statistics | {"tokens": tokens})
-    whole, found = (RecoveredText(small_records, s, columns, forward).tokens for s in (shard, short))
-    np.testing.assert_array_equal(found, whole[:20])  # what lies beyond it is left out
-
-
-def test_faults_of_the_order_are_reported_for_their_records_only(build, tmp_path):
-    """In one record the first part's blocks have two orders, in another a rank is of another block."""
-    manifest = build(tmp_path, perm_size=4)
-    shard = manifest.shards[0]
-    columns = read_shard(manifest.path(shard), manifest.spec)
-    rank = columns["permutation_rank"] = columns["permutation_rank"].copy()
-    blocks = rank[:, : manifest.reuse_len].reshape(shard.records, -1, 4).astype(int)  # 0: context
-    blocks -= 4 * np.arange(blocks.shape[1])[:, None]  # 1 to 4 in every block, where it was not 0
-    twice = (blocks > 0).sum(axis=1) > 1
-    unused = np.array([[number not in record for number in range(1, 5)] for record in blocks])
-    first = np.flatnonzero(twice.any(axis=1) & unused.any(axis=1))[0]
-    offset, number = twice[first].argmax(), 1 + unused[first].argmax()
-    block = np.flatnonzero(blocks[first, :, offset] > 0)[0]
-    rank[first, 4 * block + offset] = 4 * block + number
-    second = first + 2
-    position = np.flatnonzero(rank[second, :8] > 0)[0]
-    rank[second, position] += 4 if position < 4 else -4
-    text = RecoveredText(manifest, shard, columns, np.ones(shard.records, bool))
-    assert {
-        b.invariant: b.records.tolist() for b in invariants.broken_records(manifest, shard, columns, text)
-    } == {"order: a permutation": [first], "order: blocks of 4 keep their order": [second]}
 
 
 def mutate(rng, columns, spec):
@@ -293,9 +243,11 @@ def mutate(rng, columns, spec):
     return name, place, old, new
 
 
-def test_mutations_are_found(small_records):
+@pytest.mark.parametrize("changes", [{"num_passes": 2}, {"perm_size": 4}], ids=str)
+def test_mutations_are_found(build, tmp_path, changes):
     """One changed value in a set with right checksums; what is not found is a legal set again."""
-    manifest, shard = small_records, small_records.shards[0]
+    manifest = build(tmp_path, **changes)
+    shard = manifest.shards[0]
     columns = read_shard(manifest.path(shard), manifest.spec)
     rng = np.random.default_rng(5)
     for _ in range(MUTATIONS):
@@ -303,8 +255,9 @@ def test_mutations_are_found(small_records):
         name, (record, *_), old, new = mutate(rng, changed, manifest.spec)
         text = RecoveredText(manifest, shard, changed, np.ones(shard.records, bool))
         broken = [b.records for b in invariants.broken_records(manifest, shard, changed, text)]
-        if name == "permutation_rank" and not broken:
-            assert is_legal(changed["permutation_rank"][record], old, new, manifest.reuse_len)
+        if name == "permutation_rank":
+            legal = is_legal(changed["permutation_rank"][record], old, new, manifest.reuse_len)
+            assert {*np.concatenate(broken)} == {record} if broken else legal
         elif name == "input_ids":  # the others that have this token may be blamed
             assert broken
         else:

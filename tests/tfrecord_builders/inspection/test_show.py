@@ -35,12 +35,8 @@ def test_show(small_records):
     last = inspect_show.describe(small_records, number, target=4)
     assert "4 targets predicted before" in last and "reused" in last
     assert "read backward" in inspect_show.describe(small_records, small_records.shards[0].forward_segments)
-    most = small_records.records
-    for record, target, message in (
-        (0, 5, "target is 5, expected 0 to 4"),
-        (most, None, f"record is {most}, expected 0 to {most - 1}"),
-    ):
-        with pytest.raises(UserError, match=message):
+    for record, target, what in ((0, 5, "target is 5"), (small_records.records, None, "record is")):
+        with pytest.raises(UserError, match=f"{what}.* expected 0 to "):
             inspect_show.describe(small_records, record, target)
 
 
@@ -80,9 +76,7 @@ def test_what_is_asked_for_is_done(small_records, tmp_path, capsys):
     [
         ({"check": True, "png": "mask.png"}, "--png is given with --check"),
         ({"png": "mask.txt"}, "png is 'mask.txt', expected .*.svg or .pdf"),
-        ({"check": True, "stats": True}, "--stats and --check are given"),
         ({"json": True}, "--json is given to show a record"),
-        ({"page": "report.html"}, "--page is given with --records, expected --examples with it"),
         ({"examples": "x", "stats": True}, "--examples is given with --records and --stats, expected --page"),
     ],
 )

@@ -1,11 +1,10 @@
 """`inspect --tokens_of` counts the texts that other tokenizers split differently."""
 
-import json
-
 import pytest
 
 from run_scripts import inspect_records
 from run_scripts.inspect_records import InspectOptions
+from tests.helpers.records.builders import jsonl
 from tfrecord_builders.inspection import tokens
 from xlnet_tf.errors import UserError
 
@@ -18,7 +17,7 @@ def folder(small_tokenizer, tmp_path_factory):
     small_tokenizer.save_pretrained(path / "model")
     rows = [{"text": text, "input_ids": small_tokenizer.encode(text)} for text in TEXTS]
     rows[1]["input_ids"] = [*rows[1]["input_ids"], 99_999]
-    (path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"text": "ba"}]))
+    jsonl(path / "rows.jsonl", [*rows, {"text": "ba"}])
     (path / "texts.txt").write_text("\n".join(TEXTS))
     return path
 
@@ -39,21 +38,11 @@ def test_installed_libraries_split_as_we_do(folder, capsys):
     assert [line.split()[-1] for line in shown.splitlines()[1:3]] == ["0", "0"]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("\n", "has no text"),
-        ('{"text": 5}\n', "line 1: expected a string"),
-        ('{"a": 5}\n', "object with `text`"),
-    ],
-)
-def test_files_that_have_no_texts(folder, content, message):
-    (folder / "bad").write_text(content)
-    with pytest.raises(UserError, match=message):
-        tokens.compare(f"{folder}/model", f"{folder}/bad")
-
-
-def test_options_that_do_not_belong_together(folder):
+def test_files_that_have_no_texts_and_options_that_do_not_belong_together(folder):
+    for content, message in (("\n", "has no text"), ('{"text": 5}', "line 1: "), ('{"a": 5}', "`text`")):
+        (folder / "bad").write_text(content)
+        with pytest.raises(UserError, match=message):
+            tokens.compare(f"{folder}/model", f"{folder}/bad")
     for options, message in (
         ({}, "--tokens_of and --input belong together"),
         ({"input": "x", "stats": True}, "--tokens_of is given with --stats"),

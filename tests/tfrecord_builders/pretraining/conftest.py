@@ -1,11 +1,8 @@
 """Options for a small set of pretraining records, and such a set."""
 
-import pathlib
-
 import pytest
 
 from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records
-from xlnet_tf import files
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +29,3 @@ def options(corpus_file, tokenizer_file):
 @pytest.fixture(scope="session")
 def records(options, tmp_path_factory):
     return build_pretraining_records(options(tmp_path_factory.mktemp("records")))
-
-
-def hashes(folder):
-    return {path.name: files.sha256(path) for path in pathlib.Path(folder).iterdir()}

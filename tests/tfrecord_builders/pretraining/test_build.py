@@ -7,8 +7,8 @@ import pyarrow.parquet
 import pytest
 
 from tests.helpers.commands import run_in_fork
+from tests.helpers.records.builders import contents
 from tests.tfrecord_builders.conftest import make_text
-from tests.tfrecord_builders.pretraining.conftest import hashes
 from tfrecord_builders.pretraining import token_stream, worker
 from tfrecord_builders.pretraining.build import build_pretraining_records
 from xlnet_tf.records.manifest import Manifest, shard_name
@@ -65,16 +65,16 @@ def test_every_token_is_accounted_for(records, options, tmp_path):
 
 
 def test_bytes_do_not_depend_on_workers_or_runs_or_compression(records, options, corpus_file, tmp_path):
-    expected = hashes(records.folder)
+    expected = contents(records.folder)
     build_pretraining_records(options(tmp_path / "two", num_workers=2))
-    assert hashes(tmp_path / "two") == expected
+    assert contents(tmp_path / "two") == expected
     compressed = tmp_path / "corpus.txt.gz"
     compressed.write_bytes(gzip.compress(corpus_file.read_bytes()))
     build_pretraining_records(options(tmp_path / "gz", input=[str(compressed)]))
-    found = hashes(tmp_path / "gz")
+    found = contents(tmp_path / "gz")
     assert {**found, "manifest.json": None} == {**expected, "manifest.json": None}
     build_pretraining_records(options(tmp_path / "seed", seed=4))
-    assert hashes(tmp_path / "seed")[records.shards[0].file] != expected[records.shards[0].file]
+    assert contents(tmp_path / "seed")[records.shards[0].file] != expected[records.shards[0].file]
 
 
 def test_an_interrupted_build_resumes(records, options, tmp_path, monkeypatch):
@@ -98,7 +98,7 @@ def test_an_interrupted_build_resumes(records, options, tmp_path, monkeypatch):
     for expected in ([(0, 1)] + [(s, p) for s in range(2, slices) for p in (0, 1)], []):
         calls.clear()
         build_pretraining_records(options(tmp_path))
-        assert calls == expected and hashes(tmp_path) == hashes(records.folder)
+        assert calls == expected and contents(tmp_path) == contents(records.folder)
 
 
 def test_the_script(tokenizer_file, tmp_path):

@@ -6,12 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from tests.helpers.records.builders import ARTICLE, OWN, build
+from tests.helpers.records.builders import ARTICLE, OWN, build, jsonl
 from tfrecord_builders.race.build import RaceOptions, join_option, option_sequences
 from tfrecord_builders.race.questions import read_questions
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
-from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 ARC = {
     "id": "a",
@@ -31,13 +30,7 @@ def without(row, name):
 
 
 def read(path, *rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return list(read_questions(path, pytest.fail))
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tokenizer_file):
-    return XLNetTokenizer(tokenizer_file)
+    return list(read_questions(jsonl(path, rows), pytest.fail))
 
 
 @pytest.mark.parametrize(
@@ -103,18 +96,6 @@ def test_rows_of_arc(tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             read(tmp_path / "a.jsonl", row)
-
-
-def test_records_and_sidecar(tmp_path, tokenizer_file):
-    sets = build("race", tmp_path, tokenizer_file, train=[ARTICLE], dev=[ARTICLE])
-    assert list(sets) == ["train", "dev"]
-    arrays = sets["dev"].arrays()
-    assert arrays["input_ids"].shape == (2, 4 * 48) and list(arrays["label"]) == [1, 3]
-    expected = {"id": "high7-0", "level": "high", "question": "Ka _ ren ?", "options": ARTICLE["options"][0]}
-    assert list(sets["dev"].sidecar())[0] == expected
-    assert sets["train"].sequences == sets["train"].settings["num_choices"] == 4
-    test = build("race", tmp_path, tokenizer_file, test=[without(ARTICLE, "answers")])["test"]
-    assert list(test.arrays()["label"]) == [-1, -1] and not test.settings["answered"]
 
 
 def test_answers_are_letters_numbers_or_none(tmp_path, tokenizer_file):

@@ -15,9 +15,7 @@ from tfrecord_builders.squad.build import SKIPPED_FILE, SquadOptions, build_squa
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.passages import Passage
 from xlnet_tf.text.graph.passage_windows import window_tokens
-from xlnet_tf.text.offsets import encode_with_offsets
-from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
-from xlnet_tf.text.windows import Window
+from xlnet_tf.text.special_tokens import SEP_ID
 
 
 @pytest.fixture
@@ -43,31 +41,6 @@ def marked_text(examples, record):
     passage = Passage.read_all(examples.folder)[line["passage"]]
     first, last = (line["first"] + arrays[name][record] for name in ("answer_first", "answer_last"))
     return passage.text[passage.begins[first] : passage.ends[last]]
-
-
-def test_positions_mark_the_answer_in_each_window_that_holds_it(build):
-    begin = PASSAGE.index("5,000", 60)
-    asked = [question("Ka?", "5,000", begin), question("Mi?", "to!"), question("To?", "!")]
-    examples = build(train=asked)["train"]
-    arrays, lines = examples.arrays(), list(examples.sidecar())
-    encoded = encode_with_offsets(examples.load_tokenizer(), PASSAGE)
-    assert len(lines) > 9 and examples.settings["unanswerable"] is False
-    texts = {"Ka?": set(), "Mi?": set(), "To?": set()}
-    for record, line in enumerate(lines):
-        window = Window(line["first"], line["length"])
-        ids, segments = (arrays[name][record].tolist() for name in ("input_ids", "segment_ids"))
-        assert ids[: window.length] == encoded.ids[window.first : window.first + window.length]
-        cls = ids.index(CLS_ID)
-        assert set(ids[cls + 1 :]) <= {PAD_ID} and ids[window.length] == ids[cls - 1] == SEP_ID
-        question_len = cls - window.length - 1
-        assert segments[: cls + 1] == [0] * (window.length + 1) + [1] * question_len + [2]
-        assert np.flatnonzero(arrays["answer_mask"][record]).tolist() == [*range(window.length), cls]
-        text = marked_text(examples, record)
-        texts[line["id"]].add(text)
-        if text is None:
-            assert arrays["answer_first"][record] == arrays["answer_last"][record] == cls
-    assert texts == {"Ka?": {"5,000", None}, "Mi?": {"to!", None}, "To?": {"!", None}}
-    assert arrays["answer_last"][-1] == lines[-1]["length"] - 1  # the last token of the passage
 
 
 def test_answers_in_segments_are_the_characters_that_were_marked(build):

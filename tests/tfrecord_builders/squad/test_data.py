@@ -1,11 +1,10 @@
 """Questions as they are read: SQuAD's json and tables; answers are found in their passages."""
 
 import gzip
-import json
 
 import pytest
 
-from tests.helpers.records.builders import question
+from tests.helpers.records.builders import jsonl, question
 from tests.helpers.records.builders import squad_file as write
 from tfrecord_builders.squad import data as squad_data
 from tfrecord_builders.squad.data import SquadAnswer, locate, read_squad
@@ -61,8 +60,7 @@ def test_answers_of_a_table_are_near_their_start_if_it_is_given(tmp_path):
         ({"answer": "to", "is_impossible": False}, [("to", None)]),
     ]
     rows = [{"context": "ka to ka", "question": f"{n}?", **row} for n, (row, _) in enumerate(cases)]
-    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    [passage] = read_squad(tmp_path / "t.jsonl").passages
+    [passage] = read_squad(jsonl(tmp_path / "t.jsonl", rows)).passages
     assert [one.answers for one in passage.questions] == [expected for _, expected in cases]
     assert [one.impossible for one in passage.questions] == [False, False, False, False, True, False]
 
@@ -115,7 +113,6 @@ def test_wrong_answers_and_ids_are_named(tmp_path):
 
 def test_rows_with_an_empty_id_are_named_by_their_line(tmp_path):
     row = {"id": None, "context": "sol du", "question": "?", "answers": {"text": [], "answer_start": []}}
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps({**row, "id": name}) + "\n" for name in (None, "x", "")))
+    path = jsonl(tmp_path / "rows.jsonl", [{**row, "id": name} for name in (None, "x", "")])
     [passage] = read_squad(path).passages
     assert [question.id for question in passage.questions] == [f"{path}:1", "x", f"{path}:3"]
