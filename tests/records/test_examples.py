@@ -129,13 +129,17 @@ def test_skipped_inputs_are_counted_with_their_locations(tmp_path, small_tokeniz
         Batches(examples, 2)
 
 
-def test_an_interrupted_build_leaves_no_set(write, tmp_path, small_tokenizer):
-    write(5, folder="set [1]")
-    with pytest.raises(KeyboardInterrupt), writing(tmp_path / "set [1]", small_tokenizer):
+def test_an_interrupted_build_leaves_no_set_and_its_rest_is_removed(write, tmp_path, small_tokenizer):
+    folder = tmp_path / "set [1]"
+    write(5, folder=folder.name)
+    (folder / "examples.jsonl.tmp123-0a1b2c3d").write_text("half, of a build that was killed")
+    (folder / "mine.tmp").write_text("of somebody else")
+    with pytest.raises(KeyboardInterrupt), writing(folder, small_tokenizer):
         raise KeyboardInterrupt
     with pytest.raises(FileNotFoundError, match="Build them"):
-        ExampleSet.load(tmp_path / "set [1]")
-    assert not list((tmp_path / "set [1]").glob("*.tfrecord"))
+        ExampleSet.load(folder)
+    assert not list(folder.glob("*.tfrecord")) and not list(folder.glob("*.tmp123*"))
+    assert (folder / "mine.tmp").exists()
 
 
 def test_pretraining_records_are_not_replaced(write, tmp_path):
@@ -154,15 +158,6 @@ def test_a_full_disk_names_the_file_and_leaves_no_half(tmp_path, small_tokenizer
         for _ in range(size // 200):
             writer.write(row, {"id": text})
     assert {path.name for path in tmp_path.iterdir()} <= {"spiece.model", "examples.jsonl"}
-
-
-def test_what_a_killed_build_left_unfinished_is_removed(write, tmp_path):
-    (tmp_path / "set").mkdir()
-    (tmp_path / "set" / "examples.jsonl.tmp123-0a1b2c3d").write_text("half")
-    (tmp_path / "set" / "mine.tmp").write_text("of somebody else")
-    write(2)
-    names = {path.name for path in (tmp_path / "set").iterdir()}
-    assert "mine.tmp" in names and not any("tmp123" in name for name in names)
 
 
 def test_a_folder_of_splits_is_pointed_out(write, tmp_path):

@@ -26,13 +26,9 @@ def records(tmp_path_factory):
 
 def test_a_process_looks_for_a_sets_files_once(records, monkeypatch):
     """One process makes the readers of all hosts of a slice, and those of each evaluation."""
-    stat, looked = shards.epath.Path("/").__class__.stat, collections.Counter()
-
-    def counted(path, *args, **kwargs):
-        looked[path.name] += 1
-        return stat(path, *args, **kwargs)
-
-    monkeypatch.setattr(shards.epath.Path("/").__class__, "stat", counted)
+    path_class, looked = type(shards.epath.Path("/")), collections.Counter()
+    stat = path_class.stat
+    monkeypatch.setattr(path_class, "stat", lambda path, **kw: looked.update([path.name]) or stat(path, **kw))
     manifest = Manifest.load(str(records.folder))
     looked.clear()
     for host in (0, 1):
@@ -183,18 +179,15 @@ def test_sizes_of_a_set_of_the_papers_and_of_none(tmp_path):
     assert num_eval_steps(make_set(tmp_path, [[(0, 0)]], spec=RecordSpec(32, 16, 5, 100)), 4) == 0
 
 
-@pytest.mark.parametrize(
-    "options,message",
-    [
+def test_sizes_that_do_not_divide(records):
+    for options, message in (
         ({"num_hosts": 3}, "batch_size is 4, expected a positive multiple of the 3 hosts"),
         ({"num_hosts": 2, "host": 2}, "host is 2, expected 0 to 1"),
         ({"rows_per_batch": 3}, "rows_per_batch is 3, expected a divisor of the host's 4 rows"),
         ({"batch_size": 14}, "pass 0 .* has 13 streams, too few for a batch of 14"),
-    ],
-)
-def test_sizes_that_do_not_divide(records, options, message):
-    with pytest.raises(UserError, match=message):
-        pretraining_dataset(records, **{"batch_size": 4} | options)
+    ):
+        with pytest.raises(UserError, match=message):
+            pretraining_dataset(records, **{"batch_size": 4} | options)
 
 
 def test_missing_and_cut_shards_are_named_before_they_are_read(tmp_path):

@@ -2,6 +2,7 @@ import errno
 import json
 import math
 import os
+import unittest.mock
 
 import numpy as np
 import pytest
@@ -108,11 +109,8 @@ def test_a_failed_shard_leaves_nothing(tmp_path):
 
 def test_a_full_disk_is_reported_and_existing_files_stay(tmp_path, monkeypatch):
     (tmp_path / "a.tfrecord").write_bytes(b"old")
-
-    def full(file):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(files.os, "fsync", full)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(files.os, "fsync", unittest.mock.Mock(side_effect=full))
     refused = r"cannot write .*a\.tfrecord: No space left on device"
     with pytest.raises(UserError, match=refused), ShardWriter(tmp_path / "a.tfrecord", SMALL) as writer:
         writer.write(random_columns(SMALL, 4))

@@ -21,33 +21,25 @@ def folder(tmp_path, small_tokenizer):
     return tmp_path
 
 
+def test_cleaning_of_hugging_face_files_and_of_a_run(folder):
+    for theirs, ours in (
+        ({"do_lower_case": True, "model_max_length": 512}, CleaningConfig(lower=True)),
+        ({"keep_accents": True}, CleaningConfig(keep_accents=True)),
+        ({"remove_space": False}, CleaningConfig(collapse_whitespace=False)),
+        ({}, DEFAULT_CLEANING),
+    ):
+        (folder / "tokenizer_config.json").write_text(json.dumps(theirs))
+        assert XLNetTokenizer.from_pretrained(folder).cleaning == ours
+    cleaning = CleaningConfig(lower=True, normalize_quotes=False)  # a run's manifest decides
+    (folder / "manifest.json").write_text(json.dumps({"cleaning": cleaning.to_dict(), "kind": "examples"}))
+    assert XLNetTokenizer.from_pretrained(folder).cleaning == cleaning
+
+
 def test_a_folder_or_the_file_itself(folder, small_tokenizer):
     for path in (folder, str(folder), folder / "spiece.model"):
         tokenizer = XLNetTokenizer.from_pretrained(path)
         assert tokenizer.fingerprint == small_tokenizer.fingerprint
         assert tokenizer.cleaning == DEFAULT_CLEANING
-
-
-def test_cleaning_of_a_run(folder):
-    cleaning = CleaningConfig(lower=True, normalize_quotes=False)
-    (folder / "manifest.json").write_text(json.dumps({"cleaning": cleaning.to_dict(), "kind": "examples"}))
-    # A run's manifest decides, whatever else lies there.
-    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
-    assert XLNetTokenizer.from_pretrained(folder).cleaning == cleaning
-
-
-@pytest.mark.parametrize(
-    ("theirs", "ours"),
-    [
-        ({"do_lower_case": True, "model_max_length": 512}, CleaningConfig(lower=True)),
-        ({"keep_accents": True}, CleaningConfig(keep_accents=True)),
-        ({"remove_space": False}, CleaningConfig(collapse_whitespace=False)),
-        ({}, DEFAULT_CLEANING),
-    ],
-)
-def test_cleaning_of_hugging_face_files(folder, theirs, ours):
-    (folder / "tokenizer_config.json").write_text(json.dumps(theirs))
-    assert XLNetTokenizer.from_pretrained(folder).cleaning == ours
 
 
 @pytest.mark.parametrize("cleaning", [DEFAULT_CLEANING, CleaningConfig(lower=True, keep_accents=True)])
@@ -144,22 +136,15 @@ def test_cut_texts_are_counted(small_tokenizer, monkeypatch):
     assert lines == ["1 of 3 texts were cut to seq_len=8"]
 
 
-@pytest.mark.parametrize(
-    ("texts", "pairs", "message"),
-    [
+def test_inputs_that_are_not_lists_of_texts_are_named(small_tokenizer):
+    table = pytest.importorskip("pandas").DataFrame({"text": ["ba", "ne"]})
+    for texts, pairs, message in (
         (b"one text", None, "texts is one bytes; expected a list"),
         (["a", float("nan")], None, r"texts\[1\] is nan; expected a string"),
         (["a"], [None], r"text_pairs\[0\] is None"),
         (["a", "b"], ["c"], "2 texts and 1 text_pairs"),
         (["a"], [], "1 texts and 0 text_pairs"),
-    ],
-)
-def test_inputs_that_are_not_lists_of_texts_are_named(small_tokenizer, texts, pairs, message):
-    with pytest.raises(UserError, match=message):
-        small_tokenizer(texts, pairs)
-
-
-def test_a_table_is_not_taken_for_the_names_of_its_columns(small_tokenizer):
-    table = pytest.importorskip("pandas").DataFrame({"text": ["ba", "ne"]})
-    with pytest.raises(UserError, match=r"texts is a DataFrame; expected one of its columns, such as table"):
-        small_tokenizer(table)
+        (table, None, "texts is a DataFrame; expected one of its columns, such as table"),
+    ):
+        with pytest.raises(UserError, match=message):
+            small_tokenizer(texts, pairs)

@@ -159,20 +159,17 @@ def test_workers_get_the_same_tokenizer(small_tokenizer):
     assert copy.fingerprint == small_tokenizer.fingerprint and len(copy.fingerprint) == 64
 
 
-@pytest.mark.parametrize(
-    ("spec", "setting", "value"),
-    [
+def test_pieces_that_do_not_show_where_words_begin_are_refused(small_tokenizer):
+    for spec, setting, value in (
         ("trainer_spec", "treat_whitespace_as_suffix", True),
         ("trainer_spec", "split_by_whitespace", False),
         ("normalizer_spec", "add_dummy_prefix", False),
         ("normalizer_spec", "escape_whitespaces", False),
-    ],
-)
-def test_pieces_that_do_not_show_where_words_begin_are_refused(small_tokenizer, spec, setting, value):
-    model = ModelProto.FromString(small_tokenizer.model_proto)
-    setattr(getattr(model, spec), setting, value)
-    with pytest.raises(UserError, match=f"was trained with {setting}={str(value).lower()}, so its pieces do"):
-        XLNetTokenizer(model_proto=model.SerializeToString())
+    ):
+        model = ModelProto.FromString(small_tokenizer.model_proto)
+        setattr(getattr(model, spec), setting, value)
+        with pytest.raises(UserError, match=f"was trained with {setting}={str(value).lower()}, so its piec"):
+            XLNetTokenizer(model_proto=model.SerializeToString())
 
 
 def test_a_model_without_the_symbols_is_refused(tmp_path, small_tokenizer):

@@ -16,63 +16,55 @@ from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.special_tokens import SYMBOLS
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
-THEIRS = """
-import transformers
-
-def answer(folder, texts, pairs, most):
-    tokenizer = transformers.XLNetTokenizer.from_pretrained(folder)
-    rows = [tokenizer.encode(text) for text in texts]
-    special = {name: getattr(tokenizer, name) for kind in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
-               for name in (f"{kind}_token", f"{kind}_token_id")}
-    cut = {"truncation": True, "max_length": most}
-    packed = tokenizer(texts, pairs, padding="max_length", **cut)
-    return {
-        "version": int(transformers.__version__.partition(".")[0]),
-        "special": special,
-        "len": [len(tokenizer), tokenizer.vocab_size],
-        "vocab": tokenizer.get_vocab(),
-        "tokenize": [tokenizer.tokenize(text) for text in texts],
-        "encode": [tokenizer.encode(text, add_special_tokens=False) for text in texts],
-        "with_special": rows,
-        "pairs": [tokenizer.encode(*pair) for pair in zip(texts, pairs)],
-        "cut": [tokenizer.encode(text, padding="max_length", **cut) for text in texts],
-        "cut_pairs": [tokenizer.encode(*pair, **cut) for pair in zip(texts, pairs)],
-        "tokens": [tokenizer.convert_ids_to_tokens(row) for row in rows],
-        "content": [tokenizer.convert_ids_to_tokens(row, skip_special_tokens=True) for row in rows],
-        "ids": tokenizer.convert_tokens_to_ids(["<mask>", "<cls>", "nothing", "a"]),
-        "strings": [tokenizer.convert_tokens_to_string(tokenizer.tokenize(text)) for text in texts],
-        "spelled": tokenizer.batch_decode(rows, skip_special_tokens=False),
-        "decoded": tokenizer.batch_decode(rows, skip_special_tokens=True),
-        "packed": [packed["input_ids"], packed["attention_mask"]],
-        "longest": tokenizer(texts, padding=True)["input_ids"],
-    }
-"""
-
-
-def ours(tokenizer, texts, pairs, most):
-    rows = tokenizer.encode(texts, add_special_tokens=True)
-    packed = tokenizer(texts, pairs, max_length=most)
+# What both tokenizers are asked in the same words.
+COMMON = """
+def common(tokenizer, rows):
     kinds = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
     return {
         "special": {f"{k}_{n}": getattr(tokenizer, f"{k}_{n}") for k in kinds for n in ("token", "token_id")},
         "len": [len(tokenizer), tokenizer.vocab_size],
         "vocab": tokenizer.get_vocab(),
-        "tokenize": tokenizer.tokenize(texts),
-        "encode": tokenizer.encode(texts),
         "with_special": rows,
-        "pairs": tokenizer.encode(texts, pairs, add_special_tokens=True),
-        "cut": tokenizer.encode(
-            texts, add_special_tokens=True, truncation=True, max_length=most, padding="max_length"
-        ),
-        "cut_pairs": tokenizer.encode(
-            texts, pairs, add_special_tokens=True, truncation=True, max_length=most
-        ),
         "tokens": [tokenizer.convert_ids_to_tokens(row) for row in rows],
         "content": [tokenizer.convert_ids_to_tokens(row, skip_special_tokens=True) for row in rows],
         "ids": tokenizer.convert_tokens_to_ids(["<mask>", "<cls>", "nothing", "a"]),
-        "strings": [tokenizer.convert_tokens_to_string(tokens) for tokens in tokenizer.tokenize(texts)],
         "spelled": tokenizer.batch_decode(rows, skip_special_tokens=False),
         "decoded": tokenizer.batch_decode(rows, skip_special_tokens=True),
+    }
+"""
+THEIRS = f"""
+import transformers
+{COMMON}
+def answer(folder, texts, pairs, most):
+    tokenizer = transformers.XLNetTokenizer.from_pretrained(folder)
+    cut = {{"truncation": True, "max_length": most}}
+    packed = tokenizer(texts, pairs, padding="max_length", **cut)
+    return common(tokenizer, [tokenizer.encode(text) for text in texts]) | {{
+        "version": int(transformers.__version__.partition(".")[0]),
+        "tokenize": [tokenizer.tokenize(text) for text in texts],
+        "encode": [tokenizer.encode(text, add_special_tokens=False) for text in texts],
+        "pairs": [tokenizer.encode(*pair) for pair in zip(texts, pairs)],
+        "cut": [tokenizer.encode(text, padding="max_length", **cut) for text in texts],
+        "cut_pairs": [tokenizer.encode(*pair, **cut) for pair in zip(texts, pairs)],
+        "strings": [tokenizer.convert_tokens_to_string(tokenizer.tokenize(text)) for text in texts],
+        "packed": [packed["input_ids"], packed["attention_mask"]],
+        "longest": tokenizer(texts, padding=True)["input_ids"],
+    }}
+"""
+
+
+def ours(tokenizer, texts, pairs, most):
+    exec(COMMON, names := {})
+    special = {"add_special_tokens": True}
+    cut = {"truncation": True, "max_length": most, **special}
+    packed = tokenizer(texts, pairs, max_length=most)
+    return names["common"](tokenizer, tokenizer.encode(texts, **special)) | {
+        "tokenize": tokenizer.tokenize(texts),
+        "encode": tokenizer.encode(texts),
+        "pairs": tokenizer.encode(texts, pairs, **special),
+        "cut": tokenizer.encode(texts, padding="max_length", **cut),
+        "cut_pairs": tokenizer.encode(texts, pairs, **cut),
+        "strings": [tokenizer.convert_tokens_to_string(tokens) for tokens in tokenizer.tokenize(texts)],
         "packed": [packed["input_word_ids"].tolist(), packed["input_mask"].tolist()],
         "longest": tokenizer(texts, padding=True, truncation=False, seq_len=5)["input_word_ids"].tolist(),
     }

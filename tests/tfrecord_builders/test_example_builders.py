@@ -38,6 +38,21 @@ WRONG = [
     (classification(labels=["bad", "good"]), r"train\.csv:5: unknown label 'so-so'; known are bad, good"),
     (classification(labels=["bad", "good", "bad"]), "are bad, good, bad; expected at least 2, each of"),
     (classification(labels=["1", "2"], kind="regression"), r"--labels \(1, 2\) are for classes"),
+    (
+        classification(train="text,label\nKa.,3.4e38\nDu.,1e39\n", kind="regression"),
+        r"3: .* '1e39', .* 3.403",
+    ),
+    (classification(train="text,label\nKa.,-3.5e38\n", kind="regression"), r"csv:2: .* '-3.5e38', .*at most"),
+    (classification(train="text,label\nKa.,many\n", kind="regression"), r"csv:2: .* 'many', expected a numb"),
+    *(
+        (classification(train=[{"text": "a", "label": flags}], kind="multi_label"), "1: .* names")
+        for flags in ([0, 1, 0], [1.0, 1.0], [False, True], ["True", "False"])
+    ),
+    (classification(train=[{"text": "ka", "label": ["a", "b"]}]), r"several labels .*--kind=multi_label"),
+    (
+        classification(train=[{"text": "ka", "label": [[0, 2, "PER"]]}]),
+        "entities are for the builder tagging",
+    ),
     (classification(seq_len=2), "seq_len is 2"),
     (classification(preset="sst-2"), "--preset=sst-2 knows its files: leave out --train"),
     (classification(data_dir="glue"), "give --train .* or --preset and --data_dir"),

@@ -39,16 +39,6 @@ def test_one_and_one_point_zero_are_one_label(build, tmp_path):
         build(train=same)
 
 
-@pytest.mark.parametrize(
-    ("label", "expected"),
-    [("1e39", r"at most 3.403e\+38"), ("-3.5e38", r"at most 3.4"), ("many", "a number")],
-)
-def test_a_wrong_number_is_named_with_its_row(build, tmp_path, label, expected):
-    train = table(tmp_path / "t.csv", ("text", "label"), ("Ka.", 3.4e38), ("Du.", label))
-    with pytest.raises(UserError, match=rf"t.csv:3: the label is '{label}', expected {expected}"):
-        build(train=train, kind="regression")
-
-
 def test_several_labels_in_one_column(build, tmp_path):
     rows = ("ka", "b;a"), ("mi", ""), ("du", "c ")
     train = table(tmp_path / "t.tsv", ("text", "label"), *rows, delimiter="\t")
@@ -128,12 +118,3 @@ def test_labels_of_a_test_split_that_are_all_minus_one_are_none(build, tmp_path,
     assert examples.settings["labelled"] == (hidden is None)
     found = examples.arrays()["label"]
     assert np.isnan(found).all() if kind == "regression" else (found == (-1 if hidden else 0)).all()
-
-
-@pytest.mark.parametrize(
-    "flags", [[0, 1, 0], [1.0, 1.0, 0.0], [False, False, True], ["True", "False", "True"]]
-)
-def test_flags_are_not_taken_for_the_labels_of_a_row(build, tmp_path, flags):
-    rows = [{"text": "a", "label": ["0", "1"]}, {"text": "b", "label": flags}]
-    with pytest.raises(UserError, match=r"train.jsonl:2: label is .*, 0 or 1 for each label; expected names"):
-        build(train=jsonl(tmp_path / "train.jsonl", rows), kind="multi_label")

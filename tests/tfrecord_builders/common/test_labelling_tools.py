@@ -100,15 +100,3 @@ def test_a_label_may_be_a_list_of_one_as_in_doccano(tmp_path, tokenizer_file):
     lines = [{"text": f"ka {number}", "label": [f"l{number % 2}"]} for number in range(4)]
     train = builders.build("classification", tmp_path, tokenizer_file, train=lines)["train"]
     assert train.arrays()["label"].tolist() == [0, 1, 0, 1]
-
-
-@pytest.mark.parametrize(
-    ("label", "message"),
-    [
-        (["a", "b"], "several labels in column 'label' .a, b.: give --kind=multi_label"),
-        ([[0, 2, "PER"]], "entities are for the builder tagging"),
-    ],
-)
-def test_other_lists_are_not_one_label(tmp_path, tokenizer_file, label, message):
-    with pytest.raises(UserError, match=message):
-        builders.build("classification", tmp_path, tokenizer_file, train=[{"text": "ka", "label": label}])

@@ -97,18 +97,6 @@ CASES = {
         max_question_len=20,
         stride=16,
     ),
-    "multiple_choice": Case(
-        "race",
-        {
-            "context": PASSAGES,
-            "question": texts(3),
-            "options": [list(four) for four in zip(*(texts(2, seed) for seed in range(4)))],
-            "answer": [("A", "B", "C")[number] for number in NUMBERS],
-        },
-        {"answer": NUMBERS},
-        {"answer": classes("A", "B", "C", "D")},
-        max_qa_len=30,
-    ),
     "tagging": Case(
         "tagging",
         {
@@ -119,14 +107,6 @@ CASES = {
         {"words": {"_type": "List", "feature": TEXT}, "ner_tags": {"feature": classes("O", "B-X")}},
         tokens_column="words",
         tags_column="ner_tags",
-    ),
-    "ranking": Case(
-        "ranking",
-        {
-            "query": [f"{WORDS[number // 4]} {number // 4}" for number in range(N)],
-            "passage": PASSAGES,
-            "relevance": [int(number % 4 == 1) for number in range(N)],
-        },
     ),
 }
 

