@@ -51,19 +51,16 @@ def test_columns_may_be_separated_by_other_marks_than_commas(build, tmp_path):
             build(train=train, delimiter=wrong)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
+def test_all_rows_are_checked_before_anything_is_written(build, files, tmp_path):
+    for name, content, message in (
         ("dev", b"text,label\nSol.,awful\n", "2: unknown label 'awful'; known are bad, good, so-so"),
         ("dev", b"text,label\nka,\n", "2: no label in column 'label'"),
         ("train", b"text,label\nka,bad\nmi \xff,good\n", r"3: byte 4 \(ff\) is not utf-8"),
-    ],
-)
-def test_all_rows_are_checked_before_anything_is_written(build, files, tmp_path, name, content, message):
-    (tmp_path / f"{name}.csv").write_bytes(content)
-    with pytest.raises(UserError, match=rf"{name}\.csv:{message}"):
-        build(**files)
-    assert not (tmp_path / "records").exists()
+    ):
+        (tmp_path / f"{name}.csv").write_bytes(content)
+        with pytest.raises(UserError, match=rf"{name}\.csv:{message}"):
+            build(**files)
+        assert not (tmp_path / "records").exists()
 
 
 def test_ragged_rows_are_refused_or_left_out_and_counted(build, files, tmp_path):
@@ -82,22 +79,18 @@ def test_ragged_rows_are_refused_or_left_out_and_counted(build, files, tmp_path)
         assert skipped == {"count": 1, "places": [f"{given[split]}:3"]}
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message", "options"),
-    [
+def test_errors_of_other_table_formats_name_the_flags(build, tmp_path):
+    for name, content, message, options in (
         ("a.txt", "ka@good\nmi@bad\n", r": the name does not show .*--format \(one of", {"format": "at"}),
         ("a.csv", "ka mi,good\ndu,bad\n", ":2: there is no column .text., only ka mi.*--noheader", BARE),
-        ("a.csv", 'text,label\n"ka" mi,good\ndu,bad\n', ":2: bad quoting .*--noquoting", {"quoting": False}),
-    ],
-)
-def test_errors_of_other_table_formats_name_the_flags(build, tmp_path, name, content, message, options):
-    (tmp_path / name).write_text(content)
-    with pytest.raises(UserError, match=name + message):
-        build(train=str(tmp_path / name))
-    assert build(train=str(tmp_path / name), **options)["train"].records == 2
-    if options is BARE:
-        with pytest.raises(UserError, match=r"no column 'text', only 0, 1 \(without a header"):
-            build(train=str(tmp_path / name), **BARE | {"text_column": ["text"]})
+        ("b.csv", 'text,label\n"ka" mi,good\ndu,bad\n', ":2: bad quoting .*--noquoting", {"quoting": False}),
+    ):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(UserError, match=name + message):
+            build(train=str(tmp_path / name))
+        assert build(train=str(tmp_path / name), overwrite=True, **options)["train"].records == 2
+    with pytest.raises(UserError, match=r"no column 'text', only 0, 1 \(without a header"):
+        build(train=str(tmp_path / "a.csv"), **BARE | {"text_column": ["text"]})
 
 
 def test_a_preset_with_dev_data_alone_can_be_evaluated(build, tmp_path):

@@ -51,18 +51,15 @@ def test_entities_of_doccano(tmp_path, column):
     assert entities(tmp_path, [{"text": TEXT, "entities": [with_relations]}], "a.jsonl") == [[(2, 5, "PER")]]
 
 
-@pytest.mark.parametrize(
-    ("label", "message"),
-    [
+def test_broken_entities_are_named_in_the_words_of_the_tool(tmp_path):
+    for label, message in (
         ([2, 5], r"entity 0 is \[2, 5\], expected doccano's \[start, end, label\]"),
         ({**SPAN, "text": "Eve"}, "is 'Eve' by Label Studio's text, but characters"),
         ({**SPAN, "labels": ["A", "B"]}, "Label Studio's labels .*list of one"),
         ([2, 99, "PER"], "is characters 2 to 99 of a text of 14"),
-    ],
-)
-def test_broken_entities_are_named_in_the_words_of_the_tool(tmp_path, label, message):
-    with pytest.raises(UserError, match=message):
-        entities(tmp_path, [{"text": TEXT, "label": [label]}])
+    ):
+        with pytest.raises(UserError, match=message):
+            entities(tmp_path, [{"text": TEXT, "label": [label]}])
 
 
 def rows(path):

@@ -25,13 +25,8 @@ def assert_same_records(found, expected):
     """Asserts that records are the same, but for what the original's reader drops."""
     special = np.isin(expected["input"], (SEP_ID, CLS_ID))
     unused = np.append(special[:, 1:], special[:, :1], axis=1)
-    for name, dropped in {
-        "input": 0,
-        "seg_id": 0,
-        "label": 0,
-        "is_masked": special,
-        "target": unused,
-    }.items():
+    all_dropped = {"input": 0, "seg_id": 0, "label": 0, "is_masked": special, "target": unused}
+    for name, dropped in all_dropped.items():
         values = (np.where(dropped, 0, records[name]) for records in (found, expected))
         np.testing.assert_array_equal(*values, err_msg=name)
 

@@ -278,18 +278,17 @@ def test_a_prepared_data_set(dataset):
     assert lines == [line for i in range(40) for line in (f"Text {i}.<eop>", "More.", "")]
 
 
-@pytest.mark.parametrize(
-    "text,message",
-    [
-        (b"x" * 1001, "example 2, 'body' has 1,001 bytes, expected at most 1,000"),
-        (b"caf\xe9", r"example 2, 'body' is not UTF-8 \(byte 0xe9 at byte 4 of its"),
-    ],
-)
-def test_bad_texts_of_a_data_set(tmp_path, monkeypatch, text, message):
+def test_bad_texts_of_a_data_set(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus.datasets, "MAX_DOCUMENT_BYTES", 1000)
-    sources = corpus.find_sources(prepare_dataset(tmp_path, ["Fine.", text]))
-    with pytest.raises(UserError, match=f"tiny_texts, {message}"):
-        [corpus.read_lines(one) for one in corpus.plan_shards(sources, 300)]
+    for number, (text, message) in enumerate(
+        (
+            (b"x" * 1001, "example 2, 'body' has 1,001 bytes, expected at most 1,000"),
+            (b"caf\xe9", r"example 2, 'body' is not UTF-8 \(byte 0xe9 at byte 4 of its"),
+        )
+    ):
+        sources = corpus.find_sources(prepare_dataset(tmp_path / str(number), ["Fine.", text]))
+        with pytest.raises(UserError, match=f"tiny_texts, {message}"):
+            [corpus.read_lines(one) for one in corpus.plan_shards(sources, 300)]
 
 
 @pytest.mark.parametrize(

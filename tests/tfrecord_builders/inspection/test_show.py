@@ -71,18 +71,15 @@ def test_what_is_asked_for_is_done(small_records, tmp_path, capsys):
     assert {0x9ECAE1, 0xE6550D, 0x222222} <= set(np.unique(colors).tolist())
 
 
-@pytest.mark.parametrize(
-    "wrong,message",
-    [
+def test_what_does_not_go_together_is_refused(small_records):
+    for wrong, message in (
         ({"check": True, "png": "mask.png"}, "--png is given with --check"),
         ({"png": "mask.txt"}, "png is 'mask.txt', expected .*.svg or .pdf"),
         ({"json": True}, "--json is given to show a record"),
         ({"examples": "x", "stats": True}, "--examples is given with --records and --stats, expected --page"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(small_records, wrong, message):
-    with pytest.raises(UserError, match=message):
-        run(small_records.folder, **wrong)
+    ):
+        with pytest.raises(UserError, match=message):
+            run(small_records.folder, **wrong)
 
 
 @pytest.fixture

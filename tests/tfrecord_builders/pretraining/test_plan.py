@@ -144,19 +144,16 @@ def test_one_set_and_two_do_not_share_a_folder(options, tmp_path):
     assert build_sets(options(tmp_path / "three", dev_fraction=0, **small))[0].records
 
 
-@pytest.mark.parametrize(
-    "changes,message",
-    [
+def test_bad_choices_are_refused(options, tmp_path):
+    for changes, message in (
         ({"split": "dev"}, "split is 'dev', which is the held-out set's name"),
         ({"dev_fraction": 0.7}, "dev_fraction is 0.7, expected 0 to 0.5"),
         ({"dev_fraction": 1e-9}, "held out by --dev_fraction=1e-09: 0; expected some .*blank lines separate"),
         ({"input": []}, "there is no corpus"),
-    ],
-)
-def test_bad_choices_are_refused(options, tmp_path, changes, message):
-    with pytest.raises(UserError, match=message):
-        build_sets(options(tmp_path, **changes))
-    assert not list(tmp_path.rglob("manifest.json"))
+    ):
+        with pytest.raises(UserError, match=message):
+            build_sets(options(tmp_path, **changes))
+        assert not list(tmp_path.rglob("manifest.json"))
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl"])

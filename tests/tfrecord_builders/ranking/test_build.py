@@ -160,18 +160,15 @@ def test_both_forms_of_wikiqa_give_the_same(build, tmp_path):
         assert sorted(candidates) == [("mi", 1), ("to", 0)]
 
 
-@pytest.mark.parametrize(
-    ("ref", "message"),
-    [
+def test_files_of_wikiqa_that_do_not_belong_together(build, tmp_path):
+    for ref, message in (
         (("1 0 0 0",), r"W.txt:2 has no line in the .ref file"),
         (("1 0 0 0", "1 0 1 1", "1 0 2 0"), r"W.ref:3 has no line in .*W.txt"),
         (("1 0 0 0", "1 0 1 0"), r"W.txt:2: the label is 1, but 0 in .*W.ref:2"),
         (("1 0 0 0", "1 0 1"), r"W.ref:2: '1 0 1', expected 'query-id 0 passage-id relevance'"),
-    ],
-)
-def test_files_of_wikiqa_that_do_not_belong_together(build, tmp_path, ref, message):
-    with pytest.raises(UserError, match=message):
-        build(train=aligned(tmp_path, ref), format="wikiqa")
+    ):
+        with pytest.raises(UserError, match=message):
+            build(train=aligned(tmp_path, ref), format="wikiqa")
 
 
 def test_the_real_development_set_of_wikiqa(tmp_path, shared):
@@ -215,18 +212,14 @@ def test_dev_reranks_the_run_and_remembers_what_it_misses(trec, tmp_path):
     dev = trec("dev", run=(), run_file=str(tmp_path / "run.{split}.txt"), depth=1)  # the split's name
     assert slots(dev) == [("ka ren", [("ka", 0)]), ("sol", [("ren", 0)])]
     assert [row["missing"] for row in dev.sidecar()] == [[2], [1]]
+    tables = (["1\td0\tka ren\tka", "1\td1\tka ren\ttomi"], ["1\td0\t1", "1\td1\t2"])
+    for run in (*tables, ["1 d0", "1 d1"]):  # other forms of a run
+        assert slots(trec("dev", run=run)) == [("ka ren", [("ka", 0), ("tomi", 2)])]
 
 
 def test_training_takes_the_relevant_passages_that_the_run_misses(trec):
     found = [sorted(candidates) for _, candidates in slots(trec("train"))]
     assert found == [[("ka", 0), ("tomi", 2)], [("ren", 0), ("velan", 1)]]
-
-
-@pytest.mark.parametrize(
-    "run", [["1\td0\tka ren\tka", "1\td1\tka ren\ttomi"], ["1 d0", "1 d1"], ["1\td0\t1", "1\td1\t2"]]
-)
-def test_other_forms_of_a_run(trec, run):
-    assert slots(trec("dev", run=run)) == [("ka ren", [("ka", 0), ("tomi", 2)])]
 
 
 def test_without_judgements_the_relevance_is_not_known(trec):
@@ -247,17 +240,14 @@ def test_unknown_ids_are_counted(trec, tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    ("parts", "message"),
-    [
+def test_bad_lines_of_trec_are_named(trec):
+    for parts, message in (
         ({"run": ["1 Q0 d0 1 9"]}, r"run.txt:1: 5 fields, expected 6"),
         ({"qrels": ["1 0 d0 high"]}, r"qrels.txt:1: '1 0 d0 high', expected"),
         ({"qrels": ["1 0 1 7187158"]}, r"qrels.txt:1: the relevance is '7187158', expected .* 1 to 100"),
-    ],
-)
-def test_bad_lines_of_trec_are_named(trec, parts, message):
-    with pytest.raises(UserError, match=message):
-        trec("dev", **parts)
+    ):
+        with pytest.raises(UserError, match=message):
+            trec("dev", **parts)
 
 
 QUERIES = [{"_id": f"q{i}", "text": f"ka {w}", "metadata": {}} for i, w in enumerate(["ren", "sol", "du"])]
@@ -295,17 +285,14 @@ def test_a_run_has_the_candidates(build, tmp_path, beir):
         build(format="beir", test=beir)
 
 
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
+def test_judgements_of_three_and_two_columns(tmp_path):
+    for lines, expected in (
         ([QRELS, "q\td\t0"], [("q", "d", 0)]),
         (["q\td\t2"], [("q", "d", 2)]),
         (["1\t7", "1\t8"], [("1", "7", 1), ("1", "8", 1)]),
-    ],
-)
-def test_judgements_of_three_and_two_columns(tmp_path, lines, expected):
-    path = write(tmp_path / "qrels.tsv", *lines)
-    assert [judgement[:3] for judgement in read_judgements(path)] == expected
+    ):
+        path = write(tmp_path / "qrels.tsv", *lines)
+        assert [judgement[:3] for judgement in read_judgements(path)] == expected
 
 
 @pytest.mark.parametrize("lines", [["1 0 2 1", "1 0 2"], ["1 2", "1 2 x"], ["1 2 x"]])

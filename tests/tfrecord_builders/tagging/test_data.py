@@ -46,10 +46,10 @@ def test_columns_are_chosen_by_number(tmp_path):
     assert (sentence.words, sentence.tags) == (["New York", "ist"], ["O", "B-Y"])
 
 
-@pytest.mark.parametrize(("text", "tag_column"), [("Ka\ntomi\n", -1), ("Ka N\ntomi N\n", 3)])
-def test_without_a_column_of_tags_they_are_not_known(tmp_path, text, tag_column):
-    (sentence,) = read_sentences(write(tmp_path, text), ReadColumns(tag=tag_column))
-    assert sentence.words == ["Ka", "tomi"] and sentence.tags is None and sentence.types is None
+def test_without_a_column_of_tags_they_are_not_known(tmp_path):
+    for text, tag_column in (("Ka\ntomi\n", -1), ("Ka N\ntomi N\n", 3)):
+        (sentence,) = read_sentences(write(tmp_path, text), ReadColumns(tag=tag_column))
+        assert sentence.words == ["Ka", "tomi"] and sentence.tags is None and sentence.types is None
 
 
 def test_json_lines(tmp_path):
@@ -74,17 +74,14 @@ def test_json_lines(tmp_path):
     assert places == [f"{table}, row {number}" for number in (1, 2)]
 
 
-@pytest.mark.parametrize(
-    ("text", "columns", "message"),
-    [
+def test_bad_columns(tmp_path):
+    for text, columns, message in (
         ("Ka N O\ntomi N O\nren O\n", {}, r"words.txt:3: 2 columns, but 3 .*'ren O'"),
         ("Ka\tO\n\tO\n", {}, r"words.txt:2: no word in column 0"),
         ("Ka O\n", {"word": 2}, r"words.txt:1: 2 columns, but --word_column is 2"),
-    ],
-)
-def test_bad_columns(tmp_path, text, columns, message):
-    with pytest.raises(UserError, match=message):
-        list(read_sentences(write(tmp_path, text), ReadColumns(**columns)))
+    ):
+        with pytest.raises(UserError, match=message):
+            list(read_sentences(write(tmp_path, text), ReadColumns(**columns)))
 
 
 def test_missing_damaged_and_badly_encoded_files(tmp_path):
@@ -164,19 +161,14 @@ def test_words_tags_and_spaces(tmp_path):
     assert [sentence.tags and sentence.tags[1] for sentence in by_number] == ["NN", None]
 
 
-@pytest.mark.parametrize(
-    ("text", "column", "message"),
-    [
+def test_broken_lines_and_columns_of_conllu_are_named(tmp_path):
+    for text, column, message in (
         ("1 ka DET", 3, "a.conllu:1: 1 columns, expected CoNLL-U's 10 with tabs"),
         (word("x", "ka"), 3, "a.conllu:1: ID is 'x', expected CoNLL-U's number of a word"),
         (TEXT, 12, "tag_column is 12, expected 0 to 9: ID, FORM"),
-    ],
-)
-def test_broken_lines_and_columns_are_named(tmp_path, text, column, message):
-    with pytest.raises(UserError, match=message):
-        list(
-            read_sentences(write(tmp_path, text, "a.conllu"), *([ReadColumns(tag=column)] if column else []))
-        )
+    ):
+        with pytest.raises(UserError, match=message):
+            list(read_sentences(write(tmp_path, text, "a.conllu"), ReadColumns(tag=column)))
 
 
 def build(tmp_path, tokenizer_file, text=TEXT, **options):
@@ -198,14 +190,12 @@ def test_examples_have_the_pieces_of_the_running_text(tmp_path, tokenizer_file):
     assert list(ids[part["positions"][2] : part["positions"][3]]) == comma  # without a space before it
 
 
-@pytest.mark.parametrize(
-    ("tags", "options", "message"),
-    [
+def test_tags_of_entities_and_unknown_ones_are_refused(tmp_path, tokenizer_file):
+    types = ["ADP", "AUX", "DET", "NOUN", "PUNCT"]
+    for tags, options, message in (
         ("DET", {"scheme": "bio"}, "--scheme=tags"),
         ("B-X", {}, "do not begin with B- or I-"),
-        ("DET", {"types": ["ADP", "AUX", "DET", "NOUN", "PUNCT"]}, "unknown tag 'PART'.*all tags with --ty"),
-    ],
-)
-def test_tags_of_entities_and_unknown_ones_are_refused(tmp_path, tokenizer_file, tags, options, message):
-    with pytest.raises(UserError, match=message):
-        build(tmp_path, tokenizer_file, TEXT.replace("DET", tags), **options)
+        ("DET", {"types": types}, "unknown tag 'PART'.*all tags with --ty"),
+    ):
+        with pytest.raises(UserError, match=message):
+            build(tmp_path, tokenizer_file, TEXT.replace("DET", tags), **options)
