@@ -1,7 +1,6 @@
 import json
 import shutil
 
-import numpy as np
 import pytest
 
 from tests.helpers.records.mutations import set_field
@@ -10,9 +9,6 @@ from xlnet_tf import manifest_checksum
 from xlnet_tf.differences import settings_difference
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest
-from xlnet_tf.records.shards import read_shard
-from xlnet_tf.records.spec import RecordSpec
-from xlnet_tf.text import special_tokens
 
 SHARD = "train-pass00-slice00000.tfrecord"
 
@@ -34,28 +30,6 @@ def test_load_gives_what_was_saved(folder):
     shutil.copytree(folder, folder / "copy")
     assert Manifest.load(folder / "copy") == manifest  # wherever it lies
     assert "shards" not in manifest.settings() and "folder" not in manifest.settings()
-
-
-def test_a_new_set_needs_its_layout_and_what_is_not_the_default(tmp_path):
-    spec = RecordSpec(seq_len=12, reuse_len=4, num_predict=2, vocab_size=300)
-    statistics = {"tokens_in": 0, "tokens_written": 0, "tokens_dropped": {}}
-    made = Manifest.create(spec, "ab", bidirectional=True, seed=7, statistics=statistics, folder=tmp_path)
-    made.save()
-    loaded = Manifest.load(tmp_path)
-    assert loaded == made and loaded.spec == spec and loaded.perm_size == 4 and loaded.seed == 7
-    assert loaded.tokenizer == {
-        "file": "spiece.model", "sha256": "ab", "vocab_size": 300, "special_ids": special_tokens.IDS
-    }  # fmt: skip
-    assert loaded.directions == ["forward", "backward"] and Manifest.create(spec).directions == ["forward"]
-    assert Manifest.create(spec, perm_size=2).perm_size == 2
-
-
-def test_streams_and_segments_of_a_shard_are_those_of_its_records(tmp_path):
-    manifest = make_set(tmp_path, [[(9, 6), (2, 5)], [(4, 8), (1, 1)]])
-    for shard in manifest.shards:
-        records = read_shard(manifest.path(shard), manifest.spec)
-        for name, values in manifest.identity(shard).items():
-            np.testing.assert_array_equal(values, records[name], err_msg=name)
 
 
 def test_a_manifest_of_an_earlier_version_was_built_without_choosing_documents(folder):

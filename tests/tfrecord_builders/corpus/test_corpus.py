@@ -43,14 +43,6 @@ def test_slices_are_the_corpus_cut_at_documents(tmp_path, slice_bytes, suffix, m
     assert slice_bytes / 2 <= slices[-1].num_bytes or len(slices) == 1
 
 
-def test_a_document_larger_than_a_slice_is_cut_at_lines(tmp_path):
-    lines = [f"Sentence number {i}." for i in range(500)]
-    slices = plan([pack(tmp_path / "a.txt", ("\n".join(lines) + "\n\nLast one.\n").encode())], 1000)
-    parts = [corpus.read_lines(s).lines for s in slices]
-    assert len(slices) > 3 and all(part[-1] != "" for part in parts[:-1])
-    assert sum(parts, []) == [*lines, "", "Last one.", ""]
-
-
 def test_byte_order_mark_and_blank_lines(tmp_path):
     pack(tmp_path / "a.txt", b"\xef\xbb\xbf\n\n  \nOne. \r\nTwo.\n \t\n\n\nThree.")
     pack(tmp_path / "b.txt", b"Four.\n")

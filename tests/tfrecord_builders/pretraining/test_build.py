@@ -48,22 +48,6 @@ def test_streams_are_the_corpus(records, corpus_file):
     assert {entry["in"] for entry in records.statistics["tokens_by_pass"]} == {len(text)}
 
 
-def test_every_token_is_accounted_for(records, options, tmp_path):
-    statistics = records.statistics
-    assert statistics["tokens_in"] == statistics["tokens"] * 4  # two passes, two directions
-    for entry in statistics["tokens_by_pass"]:
-        assert entry["in"] == entry["written"] + sum(entry["dropped"].values())
-        assert 0 < sum(entry["dropped"].values()) < records.seq_len * len(records.shards)
-    dropped = sum(statistics["tokens_dropped"].values())
-    assert statistics["tokens_in"] == statistics["tokens_written"] + dropped
-    assert statistics["targets"] == records.records * records.num_predict
-    assert sum(int(n) * count for n, count in statistics["target_runs"].items()) == statistics["targets"]
-    assert statistics["documents"] == sum(statistics["document_lengths"].values()) == 300
-    single = build_pretraining_records(options(tmp_path, num_passes=1, bidirectional=False, use_eod=False))
-    assert single.statistics["tokens_in"] == single.statistics["tokens"] == statistics["tokens"] - 300
-    assert {shard.backward_segments for shard in single.shards} == {0} and single.directions == ["forward"]
-
-
 def test_bytes_do_not_depend_on_workers_or_runs_or_compression(records, options, corpus_file, tmp_path):
     expected = contents(records.folder)
     build_pretraining_records(options(tmp_path / "two", num_workers=2))

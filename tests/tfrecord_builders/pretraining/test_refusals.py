@@ -67,21 +67,13 @@ def test_bad_options_are_refused(options, tmp_path, changes, message):
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
-@pytest.mark.parametrize(
-    "text,message",
-    [
-        (b"", "the corpus is empty"),
-        (b"\n \n\n", "too small for one stream: it has 0 tokens"),
-        (b"Fine.\n" * 100 + b"\xff\n", r"line 101 \(byte 600\) is not UTF-8"),
-        (b"x" * 10_000_000, "a line of at least"),
-    ],
-)
 @pytest.mark.parametrize("workers", [1, 2])
-def test_bad_corpora_are_refused(options, tmp_path, text, message, workers):
-    (tmp_path / "bad.txt").write_bytes(text)
-    bad = options(tmp_path / "out", input=[str(tmp_path / "bad.txt")], num_workers=workers)
-    with pytest.raises(UserError, match=message):
-        build_pretraining_records(bad)
+def test_a_bad_line_is_named_by_any_worker(options, tmp_path, workers):
+    (tmp_path / "bad.txt").write_bytes(b"Fine.\n" * 100 + b"\xff\n")
+    with pytest.raises(UserError, match=r"line 101 \(byte 600\) is not UTF-8"):
+        build_pretraining_records(
+            options(tmp_path / "out", input=[f"{tmp_path}/bad.txt"], num_workers=workers)
+        )
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 

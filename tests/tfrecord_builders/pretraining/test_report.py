@@ -67,14 +67,6 @@ def test_warnings_of_a_bad_corpus(build, tmp_path):
     assert not [part for part in parts if part not in found], found
 
 
-def test_summary(good):
-    text, statistics = pretraining_report.summary(good), good.statistics
-    short = statistics["short_document_tokens"] / statistics["tokens"]
-    parts = (f"{good.records:,} of 32 tokens", "300 of 300 (", f"{short:.0%} of the tokens in some")
-    for part in (*parts, "0 duplicates", f"{statistics['bytes'] / 1e3:,.1f} kB, "):
-        assert part in text
-
-
 def test_sets_of_which_less_was_counted(good):
     """Sets that were built before documents were accounted for."""
     new = ["documents_in", "documents_dropped", "duplicate_documents", "short_documents", "dropped_marks"]
@@ -83,3 +75,8 @@ def test_sets_of_which_less_was_counted(good):
     old = dataclasses.replace(good, statistics=kept)
     assert pretraining_report.warnings(old) == []
     assert "300 of 300" in pretraining_report.summary(old)
+    summary = pretraining_report.summary(good)
+    assert (
+        f"{good.records:,} of 32 tokens" in summary
+        and f"{good.statistics['bytes'] / 1e3:,.1f} kB, " in summary
+    )

@@ -8,7 +8,7 @@ import pytest
 from tests.helpers.records import builders
 from tfrecord_builders.ranking.queries import read_judgements
 from xlnet_tf.errors import UserError
-from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
+from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
 
 WORDS = ["ka", "tomi", "ren", "sol", "du", "velan", "qui", "bor", "mi", "to"]
 HEADER = "query\tpassage\trelevance\n"
@@ -47,26 +47,6 @@ def build(tmp_path, tokenizer_file):
         return builders.build("ranking", tmp_path, tokenizer_file, overwrite=True, **options)[split]
 
     return build
-
-
-def test_dev_has_all_candidates_in_order_and_empty_slots_last(build, tokenizer):
-    dev = build(dev=SUPPORT, **COLUMNS)
-    assert slots(dev) == [
-        ("ka ren ?", [("ka", 0), ("tomi", 0), ("ren", 1), ("sol", 0)]),
-        ("ka ren ?", [("du", 0), ("velan", 0)]),
-        ("sol du ?", [("qui", 0), ("bor", 1), ("mi", 2), ("to", 0)]),
-    ]
-    arrays = dev.arrays()
-    assert list(arrays["relevance"][1]) == [0, 0, -1, -1]
-    ids, segments = (arrays[name].reshape(3, 4, 32) for name in ("input_ids", "segment_ids"))
-    assert (ids[1, 2:] == PAD_ID).all()
-    assert dev.statistics["candidates"] == 10 and dev.statistics["queries"] == 2
-    # A sequence is query, passage and CLS, padded left.
-    query, passage = tokenizer.encode("sol du ?"), tokenizer.encode("bor")
-    tokens = [*query, SEP_ID, *passage, SEP_ID, CLS_ID]
-    assert list(ids[2, 1]) == [PAD_ID] * (32 - len(tokens)) + tokens
-    parts = [0] * (len(query) + 1) + [1] * (len(passage) + 1) + [2]
-    assert list(segments[2, 1, -len(tokens) :]) == parts
 
 
 def test_long_texts_are_cut_at_their_ends_and_counted(build, tokenizer):
