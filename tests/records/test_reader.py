@@ -201,14 +201,11 @@ def test_missing_and_cut_shards_are_named_before_they_are_read(tmp_path):
         pretraining_dataset(manifest, 2)
 
 
-def test_the_order_of_a_seed_stays():
+def test_shuffled_is_a_permutation_and_that_of_a_seed_stays():
     """Runs that resume read on in the order that they began with."""
     numbers = tf.range(1000, dtype=tf.int64)
     order = shuffled(numbers, *(tf.constant(value, tf.int64) for value in (1000, 3, 2))).numpy()
     assert order[:6].tolist() == [277, 842, 260, 59, 476, 522]
-
-
-def test_shuffled_is_a_permutation():
     for size in (*range(1, 40), 65536, 65537, 65538, 100_003):
         numbers = tf.range(size, dtype=tf.int64)
         first, *others = orders = [

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.profiles import examples
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import segments, spans
+from xlnet_tf.records import spans
 from xlnet_tf.records.spans import MAX_RUN, run_histogram, run_lengths, target_flags, target_positions
 
 
@@ -110,24 +110,6 @@ def test_targets_are_spread_evenly(span_mode, goal):
     rate = spans.sample_targets(rng, word_start, eligible, goal, 6, 1, span_mode=span_mode).mean(axis=0)
     tenths = rate[3:-3].reshape(10, -1).mean(axis=1)
     np.testing.assert_allclose(tenths, goal / 256, rtol=0.08)
-
-
-def test_single_mode_picks_tokens_at_random():
-    rng = np.random.default_rng(3)
-    everywhere = np.ones((4000, 12), bool)
-    targets = spans.sample_targets(rng, everywhere, everywhere, 3, 6, 1, span_mode="single")
-    together = (targets[:, :-1] & targets[:, 1:]).mean()
-    assert abs(together - 3 / 12 * 2 / 11) < 0.01
-
-
-def test_segments_get_their_targets_in_both_parts():
-    rng = np.random.default_rng(5)
-    tokens = rng.integers(9, 99, 3000)
-    found = segments.sample_segments(rng, tokens, np.arange(25, 3001, 25), 64, 24, rng.random(3000) < 0.7)
-    targets = spans.sample_segment_targets(rng, found, 24, 17)
-    np.testing.assert_array_equal(targets[:, :24].sum(axis=1), 7)
-    np.testing.assert_array_equal(targets[:, 24:].sum(axis=1), 10)
-    assert not (targets & found.special).any()
 
 
 def test_numbers_of_targets():

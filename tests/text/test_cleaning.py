@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xlnet_tf.errors import UserError
 from xlnet_tf.text import cleaning
 from xlnet_tf.text.cleaning import CleaningConfig, clean_text, clean_texts
 from xlnet_tf.text.marks import SCRIPTS_WITH_MARKS, count_dropped_marks, warn_of_dropped_marks
@@ -45,14 +44,6 @@ def test_texts_are_cleaned_like_one_text(texts, config):
 def test_few_texts_are_looked_at_by_themselves():
     texts = ["a b.", "“so” – it's £5", "a  b", "c", " d", "e ", "''", "naïve"]
     assert cleaning._changing(texts, CleaningConfig()) == [2, 4, 5, 6, 7]
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"), [({"uncased": True}, "'uncased'"), ({"lower": "yes"}, "'lower' is 'yes'")]
-)
-def test_unknown_settings_are_refused(settings, message):
-    with pytest.raises(UserError, match=message):
-        CleaningConfig.from_dict(settings)
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,7 @@ def test_errors_of_a_folder_are_named(folder):
         XLNetTokenizer.from_pretrained(folder / "nowhere")
     for name, content, message in (
         ("tokenizer_config.json", '{"do_lower_case": "yes"}', "'lower' is 'yes'; expected true or false"),
+        ("manifest.json", '{"cleaning": {"uncased": true}}', "'uncased'"),
         ("manifest.json", "{}", "manifest.json has no 'cleaning'"),
         ("manifest.json", "[1", "manifest.json is not JSON"),
         ("spiece.model", None, "has no spiece.model: copy"),

@@ -179,14 +179,11 @@ def test_rows_of_parquet_need_no_column_of_a_certain_name(tmp_path):
         rows_of(tmp_path / "b.parquet")
 
 
-def test_builders_take_lines_as_documents_and_refuse_tables(tmp_path):
+def test_builders_take_lines_as_documents(tmp_path):
     (tmp_path / "a.txt").write_text("one.\ntwo.\n\nthree.\n")
     sources = corpus.find_sources(corpus.CorpusOptions(input=[str(tmp_path / "a.txt")], documents="lines"))
     lines = [line for shard in corpus.plan_shards(sources, 1) for line in corpus.read_lines(shard).lines]
     assert lines == ["one.", "", "two.", "", "three.", ""]
-    (tmp_path / "b.csv").write_text("text\na\n")
-    with pytest.raises(UserError, match="a .csv file, expected text.*its rows are not sentences"):
-        corpus.find_sources(corpus.CorpusOptions(input=[str(tmp_path / "b.csv")]))
 
 
 def test_a_damaged_header_is_an_error(tmp_path):

@@ -53,17 +53,10 @@ def test_the_sequence_of_an_option_has_that_option_only(tokenizer, context, ques
         assert sequence.tolist() == [PAD_ID] * (seq_len - len(tokens)) + tokens
 
 
-@pytest.mark.parametrize(
-    ("text", "option", "joined"),
-    [
-        ("Why ?", "X", "Why ? X"),
-        ("He is ____ .", "X", "He is X ."),
-        ("_ has _ .", "X", "X has X ."),
-        ("_ !", r"\1 \g<0>", r"\1 \g<0> !"),
-    ],
-)
-def test_the_option_fills_the_blanks_or_follows(text, option, joined):
-    assert join_option(text, option) == joined
+def test_the_option_fills_the_blanks_or_follows():
+    for text, joined in {"Why ?": "Why ? X", "He is ____ .": "He is X .", "_ has _ .": "X has X ."}.items():
+        assert join_option(text, "X") == joined
+    assert join_option("_ !", r"\1 \g<0>") == r"\1 \g<0> !"
 
 
 def test_folders_of_the_original_equal_jsonl(tmp_path):

@@ -25,13 +25,11 @@ def test_answers_are_found_where_they_are_nearest(begin, nearest):
         ("ren sol", 8, "ren  sol"),
         ("sol,\tdu", 13, "sol, du"),
         ("to mi\nren", 0, "to\tmi\r\nren"),
-        ("mi", None, "mi"),
         ("mi  ren", None, "mi\r\nren"),
         ("5km", 0, "5 km"),
         ("sol ,du", 0, "sol, du"),
         ("ka to", 30, "ka to"),  # as it is written, though another is nearer
         ("ka to", 36, "ka \nto"),  # unless that is where it is said to be
-        ("ka mi", 0, None),
         (" ", 0, None),
     ],
 )
@@ -75,7 +73,6 @@ def test_answers_of_a_table_are_near_their_start_if_it_is_given(tmp_path):
         ("[" * 100_000, "is not json"),
         ('{"data": [{"paragraphs": [{"context": "a\\ud83d", "qas": []}]}]}', "context has '.ud83d', half"),
         ('{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": 7.5}]}]}]}', r"id is 7.5.*a str"),
-        ('{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": true}]}]}]}', r"id is True.*a str"),
         ('{"data": [{"paragraphs": [{"context": "a", "context": "b"}]}]}', '"context" is given twice: keep'),
     ],
 )
