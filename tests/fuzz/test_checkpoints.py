@@ -1,5 +1,6 @@
 """Damaged and hostile checkpoints of every format: an error that says so, or the weights, and never code."""
 
+import itertools
 import json
 import pickle
 import random
@@ -45,16 +46,15 @@ def folders(tmp_path_factory):
     for format in ("ours", "original", "hugging_face"):
         save_checkpoint(checkpoint, str(root / format), format)
     theirs = load_file(root / "hugging_face" / "model.safetensors")
-    for name in ("legacy", "zip"):
+    for name in ("legacy", "zip", "split"):
         (root / name).mkdir()
-        torch_writer.write(root / name / "pytorch_model.bin", theirs, name == "legacy")
         (root / name / "config.json").write_bytes((root / "hugging_face" / "config.json").read_bytes())
-    (root / "split").mkdir()
+    for name in ("legacy", "zip"):
+        torch_writer.write(root / name / "pytorch_model.bin", theirs, name == "legacy")
     index = {}
     for number, part in enumerate(np.array_split(sorted(theirs), 2)):
         save_file({name: theirs[name] for name in part}, root / "split" / f"part-{number}.safetensors")
         index |= dict.fromkeys(part.tolist(), f"part-{number}.safetensors")
-    (root / "split" / "config.json").write_bytes((root / "hugging_face" / "config.json").read_bytes())
     (root / "split" / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
     return root
 
@@ -124,56 +124,45 @@ def test_damaged_notes_of_a_runs_checkpoints(tmp_path, count):
         assert names() == {f"ckpt-{number - 1}", f"ckpt-{number}"}
 
 
-def zipped(path, pickled: bytes, compression=zipfile.ZIP_STORED):
+def read_pickle(path, pickled: bytes, compression=zipfile.ZIP_STORED):
+    """Reads a file of PyTorch's whose table is a pickle."""
     with zipfile.ZipFile(path, "w", compression) as archive:
         archive.writestr("x/data.pkl", pickled)
         archive.writestr("x/data/100", bytes(8))
-    return str(path)
+    return dict(read_torch_file(str(path)))
 
 
 def test_a_compressed_archive_is_refused_unread(tmp_path, little_room):
-    path = zipped(tmp_path / "model.bin", bytes(200 << 20), zipfile.ZIP_DEFLATED)
-    assert (tmp_path / "model.bin").stat().st_size < 1 << 20
     with pytest.raises(UserError, match="compressed, which PyTorch never does"):
-        read_torch_file(path)
+        read_pickle(tmp_path / "model.bin", bytes(200 << 20), zipfile.ZIP_DEFLATED)
 
 
 def test_what_a_pickle_remembers_takes_no_room_and_is_not_shown(tmp_path, little_room):
     """The number under which it is kept may be any; as many places would be 32 GB."""
     table = pickle.dumps({}, 2).replace(b"q\x00", b"r" + (2**31).to_bytes(4, "little"))
     assert b"r\x00\x00\x00\x80" in table
-    assert dict(read_torch_file(zipped(tmp_path / "model.bin", table))) == {}
+    assert read_pickle(tmp_path / "model.bin", table) == {}
     # Lists of twice the same list, forty deep: small in the file, endless as text.
     nested = b"]q\x00" + b"".join(b"](h%ch%ceq%c" % (n, n, n + 1) for n in range(40))
     with pytest.raises(UserError, match="damaged") as info:
-        read_torch_file(zipped(tmp_path / "model.bin", b"\x80\x02" + nested + b"Q."))
+        read_pickle(tmp_path / "model.bin", b"\x80\x02" + nested + b"Q.")
     assert len(str(info.value)) < 1000
 
 
-@pytest.mark.parametrize(
-    "weight_map",
-    [None, [], "x.bin", {"a": 1}, {"a": ["x.bin"]}, {"a": "../x.bin"}, {"a": "/tmp/x.safetensors"}],
-)
-def test_an_index_names_files_in_its_own_folder(tmp_path, weight_map):
-    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
-    with pytest.raises(UserError, match="lists no files of weights next to it"):
-        open_checkpoint(tmp_path)
+def test_an_index_names_files_in_its_own_folder(tmp_path):
+    outside = {"a": "../x.bin"}, {"a": "/tmp/x.safetensors"}
+    for weight_map in (None, [], "x.bin", {"a": 1}, {"a": ["x.bin"]}, *outside):
+        (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+        with pytest.raises(UserError, match="lists no files of weights next to it"):
+            open_checkpoint(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [
-        {"dtype": "F32", "shape": [1 << 40], "data_offsets": [0, 8]},
-        {"dtype": "F32", "shape": [1 << 33, 1 << 33], "data_offsets": [0, 8]},
-        {"dtype": "F32", "shape": [2], "data_offsets": [-8, 0]},
-        {"dtype": "F32", "shape": [2], "data_offsets": [8, 16]},
-        {"dtype": "F8_E5M2", "shape": [8], "data_offsets": [0, 8]},
-        {"dtype": "../F32", "shape": [2], "data_offsets": [0, 8]},
-    ],
-)
-def test_headers_that_lie(tmp_path, little_room, entry):
-    for others in ({}, {"also": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}):  # overlaps
-        header = json.dumps({"word_embedding/embeddings": entry, **others}).encode()
+def test_headers_that_lie(tmp_path, little_room):
+    good = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+    lies = [{"shape": [1 << 40]}, {"shape": [1 << 33, 1 << 33]}, {"data_offsets": [-8, 0]}]
+    lies += [{"data_offsets": [8, 16]}, {"dtype": "F8_E5M2", "shape": [8]}, {"dtype": "../F32"}]
+    for lie, others in itertools.product(lies, ({}, {"also": good})):  # which overlaps
+        header = json.dumps({"word_embedding/embeddings": good | lie, **others}).encode()
         content = len(header).to_bytes(8, "little") + header + bytes(8)
         (tmp_path / "weights.safetensors").write_bytes(content)
         with pytest.raises(UserError, match="weights.safetensors"):

@@ -21,16 +21,9 @@ def settings_of(task: str) -> dict:
 def write_set(folder, tokenizer, task):
     """Writes a set of one example."""
     entry = task_registry.find(task)
-    with ExampleWriter(
-        folder,
-        task=entry.examples or task,
-        split="dev",
-        tokenizer=tokenizer,
-        seq_len=8,
-        columns=[],
-        settings=settings_of(task),
-        sequences=entry.sequences or 2,
-    ) as writer:
+    options = {"task": entry.examples or task, "split": "dev", "tokenizer": tokenizer, "seq_len": 8}
+    options |= {"columns": [], "settings": settings_of(task), "sequences": entry.sequences or 2}
+    with ExampleWriter(folder, **options) as writer:
         ids = [9] * 8 * writer.example_set.sequences
         writer.write({"input_ids": ids, "segment_ids": ids}, {"id": "0"})
     return writer.example_set
@@ -61,26 +54,25 @@ def test_settings_of_examples(tmp_path, small_tokenizer, task, count):
     assert set(seen) == {"UserError", "used"}
 
 
-@pytest.mark.parametrize(
-    ("task", "change", "message"),
-    [
+def test_wrong_settings_are_named(tmp_path, small_tokenizer):
+    for task, change, message in (
         ("classification", {}, "settings.name is missing; expected a string"),
         ("classification", {"kind": "parsing"}, "settings.kind is 'parsing'; expected one of classification"),
         ("classification", {"metrics": ["rmse"]}, r"settings.metrics is \['rmse'\]; .*accuracy"),
         ("classification", {"labels": ["a", "a"]}, "expected 2 or more, each of them once"),
         ("choice", {"answered": 1}, "settings.answered is 1; expected true or false"),
         ("ranking", {"relevant_from": 0}, "settings.relevant_from is 0; expected a whole number from 1"),
-    ],
-)
-def test_wrong_settings_are_named(tmp_path, small_tokenizer, task, change, message):
-    examples = write_set(tmp_path, small_tokenizer, task)
-    settings = settings_of(task) | change if change else {}
-    examples.settings.clear()
-    examples.settings.update(settings)
-    examples.save()
-    with pytest.raises(UserError, match=message) as error:
-        build(tmp_path)
-    assert str(tmp_path / "manifest.json") in str(error.value) and "build the examples" in str(error.value)
+    ):
+        examples = write_set(tmp_path, small_tokenizer, task)
+        settings = settings_of(task) | change if change else {}
+        examples.settings.clear()
+        examples.settings.update(settings)
+        examples.save()
+        with pytest.raises(UserError, match=message) as error:
+            build(tmp_path)
+        assert str(tmp_path / "manifest.json") in str(error.value) and "build the examples" in str(
+            error.value
+        )
 
 
 @pytest.mark.parametrize("name", ["../escaped.tsv", "/tmp/escaped.tsv", "..", "a/b.tsv", ""])

@@ -272,18 +272,12 @@ def test_pretraining_records(pretraining_set, count):
 def write_examples(folder, tokenizer, count=20, seed=0, seq_len=12, columns=("label",)):
     """Writes a set in shards of six."""
     rng = np.random.default_rng(seed)
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        ExampleWriter(
-            folder,
-            task="toy",
-            split="train",
-            tokenizer=tokenizer,
-            seq_len=seq_len,
-            columns=[Column(name, "int32", None) for name in columns],
-            settings={"labels": ["no", "yes"]},
-        ) as writer,
-    ):
+    options = {"task": "toy", "split": "train", "tokenizer": tokenizer, "seq_len": seq_len}
+    options |= {
+        "columns": [Column(name, "int32", None) for name in columns],
+        "settings": {"labels": ["no", "yes"]},
+    }
+    with pytest.MonkeyPatch.context() as patch, ExampleWriter(folder, **options) as writer:
         for name in ("_CHUNK_RECORDS", "_SHARD_RECORDS"):
             patch.setattr(f"xlnet_tf.records.examples.{name}", 6)
         for number in range(count):

@@ -35,41 +35,38 @@ def check_loads(count, path, load, change, expected) -> collections.Counter:
     return mutations.try_damaged(count, [path], change, use)
 
 
+def use_records(folder):
+    loaded = Manifest.load(folder)
+    loaded.check_files()
+    assert loaded.tokenizer_path.parent == folder
+    assert all(loaded.path(shard).parent == folder for shard in loaded.shards)
+    _Streams(loaded)
+
+
+def use_examples(folder):
+    loaded = ExampleSet.load(folder)
+    loaded.check_files()
+    loaded.arrays()
+    loaded.table()
+    loaded.load_tokenizer()
+    assert all((loaded.folder / shard.file).parent == folder for shard in loaded.shards)
+
+
+@pytest.mark.parametrize("kind", [Manifest, ExampleSet])
 @mutations.counts(150, 10_000)
-def test_manifests_of_records(tmp_path, count):
-    manifest = make_set(tmp_path, [[(5, 4), (2, 3)]])
+def test_manifests(tmp_path, small_tokenizer, kind, count):
+    is_pretraining = kind is Manifest
+    made = (
+        make_set(tmp_path, [[(5, 4), (2, 3)]])
+        if is_pretraining
+        else write_examples(tmp_path, small_tokenizer)
+    )
     path = tmp_path / "manifest.json"
     for change in (mutations.damaged, mutations.under_its_checksum):
-        seen = check_loads(count, path, lambda: Manifest.load(tmp_path), change, manifest)
+        seen = check_loads(count, path, lambda: kind.load(tmp_path), change, made)
         assert seen["UserError"] > seen["used"] * 3
-
-    def use(_):
-        loaded = Manifest.load(tmp_path)
-        loaded.check_files()
-        assert loaded.tokenizer_path.parent == tmp_path
-        assert all(loaded.path(shard).parent == tmp_path for shard in loaded.shards)
-        _Streams(loaded)
-
-    mutations.try_damaged(count, [path], mutations.with_checksum, use)
-
-
-@mutations.counts(150, 10_000)
-def test_manifests_of_examples(tmp_path, small_tokenizer, count):
-    examples = write_examples(tmp_path, small_tokenizer)
-    path = tmp_path / "manifest.json"
-    for change in (mutations.damaged, mutations.under_its_checksum):
-        seen = check_loads(count, path, lambda: ExampleSet.load(tmp_path), change, examples)
-        assert seen["UserError"] > seen["used"] * 3
-
-    def use(_):
-        loaded = ExampleSet.load(tmp_path)
-        loaded.check_files()
-        loaded.arrays()
-        loaded.table()
-        loaded.load_tokenizer()
-        assert all((loaded.folder / shard.file).parent == tmp_path for shard in loaded.shards)
-
-    mutations.try_damaged(count, [path], mutations.with_checksum, use)
+    use = use_records if is_pretraining else use_examples
+    mutations.try_damaged(count, [path], mutations.with_checksum, lambda path: use(path.parent))
 
 
 @mutations.counts(100, 5000)
@@ -93,12 +90,10 @@ def test_configs(tmp_path, count):
     path = tmp_path / "xlnet_config.json"
     path.write_text(XLNetConfig.preset("micro").to_json())
     mutations.try_damaged(count, [path], mutations.of_json, XLNetConfig.from_json_file)
-    path.write_text("[" * 100_000)
-    with pytest.raises(UserError, match="is not JSON|is not a text file"):
-        XLNetConfig.from_json_file(str(path))
-    path.write_bytes(b'{"n_layer": "\xff"}')
-    with pytest.raises(UserError, match="is not JSON|is not a text file"):
-        XLNetConfig.from_json_file(str(path))
+    for content in (b"[" * 100_000, b'{"n_layer": "\xff"}'):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match="is not JSON|is not a text file"):
+            XLNetConfig.from_json_file(str(path))
 
 
 @mutations.counts(200, 5000)
@@ -108,13 +103,17 @@ def test_cleaning(tmp_path, count):
     mutations.try_damaged(count, [path], mutations.of_json, lambda _: read_cleaning(tmp_path))
 
 
+def load_experiment(flag):
+    """Loads an experiment of pretraining as the command does with a flag."""
+    values = parsed(lambda: experiment.define_flags(SETTINGS), "--model_dir=unused", flag)
+    return experiment.load(pretraining.EXPERIMENT, SETTINGS, experiment.run_options(SETTINGS, values))
+
+
 @mutations.counts(60, 3000)
 def test_recipes(tmp_path, count):
     path = tmp_path / "recipe.yaml"
     shutil.copy(REPOSITORY / "run_scripts" / "recipes" / "base.yaml", path)
-    values = parsed(lambda: experiment.define_flags(SETTINGS), "--model_dir=unused", f"--config_file={path}")
-    options = experiment.run_options(SETTINGS, values)
-    for use in (lambda _: experiment.load(pretraining.EXPERIMENT, SETTINGS, options), read_yaml):
+    for use in (lambda path: load_experiment(f"--config_file={path}"), read_yaml):
         mutations.try_damaged(count, [path], mutations.of_yaml, use)
 
 
@@ -145,9 +144,8 @@ def test_tokenizers(tmp_path, small_tokenizer, count):
 def test_yaml_runs_nothing(tmp_path, text):
     path, mark = tmp_path / "recipe.yaml", tmp_path / "was_run"
     path.write_text(text.format(mark=mark))
-    values = parsed(lambda: experiment.define_flags(SETTINGS), "--model_dir=unused", f"--config_file={path}")
     with pytest.raises(UserError):
-        experiment.load(pretraining.EXPERIMENT, SETTINGS, experiment.run_options(SETTINGS, values))
+        load_experiment(f"--config_file={path}")
     assert not mark.exists()
 
 
@@ -166,6 +164,5 @@ def test_absurd_numbers_are_refused_by_name(tmp_path, flag, setting, value, mess
     nested = experiment.nested(setting, "VALUE")
     (tmp_path / "a.yaml").write_text(yaml.dump(nested).replace("VALUE", str(value)))
     source = tmp_path / "a.yaml" if flag == "config_file" else f"{setting}={value}"
-    values = parsed(lambda: experiment.define_flags(SETTINGS), "--model_dir=unused", f"--{flag}={source}")
     with pytest.raises(UserError, match=f"{setting}.*expected .*{message}"):
-        experiment.load(pretraining.EXPERIMENT, SETTINGS, experiment.run_options(SETTINGS, values))
+        load_experiment(f"--{flag}={source}")

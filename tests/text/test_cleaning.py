@@ -46,9 +46,8 @@ def test_few_texts_are_looked_at_by_themselves():
     assert cleaning._changing(texts, CleaningConfig()) == [2, 4, 5, 6, 7]
 
 
-@pytest.mark.parametrize(
-    "text,script,count",
-    [
+def test_marks_are_counted_by_script():
+    for text, script, count in (
         ("Caf\u00e9 na\u00efve", "LATIN", 2),
         ("e\u0301", "OTHER", 1),
         ("\u041c\u043e\u0439 \u0451\u0436", "CYRILLIC", 2),
@@ -57,13 +56,10 @@ def test_few_texts_are_looked_at_by_themselves():
         ("\u30d6\u30ed\u30b0", "KATAKANA", 2),
         ("\uff76\uff9e\uff8a\uff9f", "HALFWIDTH", 2),  # katakana
         ("\U0001e922\U0001e944\U0001f600", "ADLAM", 1),
-    ],
-)
-def test_marks_are_counted_by_script(text, script, count):
-    assert count_dropped_marks(["plain", text, ""]) == {script: count}
-    lost = len(unicodedata.normalize("NFKD", text)) - len(clean_text(text))
-    assert lost == count
-    assert (script in SCRIPTS_WITH_MARKS) == (script != "OTHER")
+    ):
+        assert count_dropped_marks(["plain", text, ""]) == {script: count}
+        assert len(unicodedata.normalize("NFKD", text)) - len(clean_text(text)) == count
+        assert (script in SCRIPTS_WITH_MARKS) == (script != "OTHER")
 
 
 @pytest.fixture
@@ -78,21 +74,18 @@ def warned(caplog):
     return warned
 
 
-@pytest.mark.parametrize(
-    "text,script,examples",
-    [
+@pytest.mark.parametrize("lower", [False, True])
+def test_letters_that_lose_a_mark_are_warned_of(warned, lower):
+    for text, script, examples in (
         ("\u00dcber die Br\u00fccke.", "2 LATIN", "\u00dcber -> Uber, Br\u00fccke -> Brucke"),
         ("u\u0308ber", "1 LATIN", "\u00fcber -> uber"),  # a letter and its mark
         ("\u0441\u0432\u043e\u0439", "1 CYRILLIC", "\u0441\u0432\u043e\u0439 -> \u0441\u0432\u043e\u0438"),
         ("\u03ae", "1 GREEK", "\u03ae -> \u03b7"),
-    ],
-)
-@pytest.mark.parametrize("lower", [False, True])
-def test_letters_that_lose_a_mark_are_warned_of(warned, text, script, examples, lower):
-    [warning] = warned(["plain text, " * 3, text, "more"], lower=lower)
-    assert f"({script})" in warning and "--keep_accents" in warning
-    assert (examples.lower() if lower else examples) in (warning.lower() if lower else warning)
-    assert not warned([text], keep_accents=True, lower=lower)
+    ):
+        [warning] = warned(["plain text, " * 3, text, "more"], lower=lower)
+        assert f"({script})" in warning and "--keep_accents" in warning
+        assert (examples.lower() if lower else examples) in (warning.lower() if lower else warning)
+        assert not warned([text], keep_accents=True, lower=lower)
 
 
 def test_a_name_of_another_script_and_marks_without_a_letter_give_no_warning(warned):

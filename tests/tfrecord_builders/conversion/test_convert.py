@@ -7,16 +7,8 @@ import shutil
 import numpy as np
 import pytest
 
-from tests.helpers.records.external_sets import (
-    REUSE_LEN,
-    ROWS,
-    SEQ_LEN,
-    columns_of,
-    make_original,
-    options,
-    read_file,
-    write_file,
-)
+from tests.helpers.records import external_sets
+from tests.helpers.records.external_sets import REUSE_LEN, ROWS, SEQ_LEN, columns_of, make_original, options
 from tests.helpers.records.synthetic import make_text_set
 from tfrecord_builders.conversion import original_format
 from tfrecord_builders.conversion.convert import convert
@@ -101,7 +93,7 @@ def test_several_files_and_shorter_streams(tmp_path, small_tokenizer):
 def rewrite(folder, change):
     """Changes a folder's records: change gets and returns {feature: [N, ...]}."""
     (path,) = (folder / "tfrecords").glob("train*")
-    write_file(path, change(read_file(path)))
+    external_sets.write_file(path, change(external_sets.read_file(path)))
 
 
 def put(name, value, record=11, position=3):

@@ -1,5 +1,6 @@
 """Sound sets are sound, and what is wrong is found, named and placed."""
 
+import copy
 import dataclasses
 import shutil
 
@@ -39,23 +40,26 @@ def test_sound_sets_are_sound(build, tmp_path, changes):
         assert manifest.num_predict == manifest.seq_len - 3
 
 
-def rewritten(records, copy, change):
-    """Copies a set, with changed columns in its first shard, checksums and all."""
-    shutil.copytree(records.folder, copy)
-    shard, *others = records.shards
-    columns = {name: values.copy() for name, values in read_shard(records.path(shard), records.spec).items()}
-    change(columns)
-    with ShardWriter(copy / shard.file, records.spec) as writer:
-        writer.write(columns)
-    shards = (dataclasses.replace(shard, sha256=writer.sha256), *others)
-    manifest = dataclasses.replace(records, shards=shards, folder=type(records.folder)(copy))
-    manifest.save()
-    return manifest
-
-
 @pytest.fixture
 def rewrite(small_records, tmp_path):
-    return lambda change: rewritten(small_records, tmp_path / "copy", change)
+    """Returns a function that copies a set, with changed columns in its first shard, checksums and all."""
+
+    def rewrite(change, records=small_records):
+        folder = tmp_path / "copy"
+        shutil.copytree(records.folder, folder)
+        shard, *others = records.shards
+        columns = {
+            name: values.copy() for name, values in read_shard(records.path(shard), records.spec).items()
+        }
+        change(columns)
+        with ShardWriter(folder / shard.file, records.spec) as writer:
+            writer.write(columns)
+        shards = (dataclasses.replace(shard, sha256=writer.sha256), *others)
+        manifest = dataclasses.replace(records, shards=shards, folder=type(records.folder)(folder))
+        manifest.save()
+        return manifest
+
+    return rewrite
 
 
 def value(name, place, new):
@@ -74,6 +78,14 @@ def repeat_target(columns):
     columns["target_positions"][9, 1] = columns["target_positions"][9, 0]
 
 
+def unhide_target(columns):
+    columns["permutation_rank"][9, columns["target_positions"][9][0]] = 0
+
+
+def flip_label(columns):
+    columns["next_sentence"][4] = 1 - columns["next_sentence"][4]
+
+
 def leave_no_part(position):
     """SEP where the second part has no place left, or where it begins and the first one has none."""
 
@@ -82,14 +94,6 @@ def leave_no_part(position):
         ids[np.flatnonzero(ids == SEP_ID)[0]], ids[position] = ids[position], SEP_ID
 
     return change
-
-
-def unhide_target(columns):
-    columns["permutation_rank"][9, columns["target_positions"][9][0]] = 0
-
-
-def flip_label(columns):
-    columns["next_sentence"][4] = 1 - columns["next_sentence"][4]
 
 
 @pytest.mark.parametrize(
@@ -154,10 +158,10 @@ def test_faults_of_backward_records_are_located(small_records, rewrite):
     assert "id in the vocabulary" not in report.counts
 
 
-def test_without_ends_of_documents_offsets_grow_or_begin_anew(build, tmp_path):
+def test_without_ends_of_documents_offsets_grow_or_begin_anew(build, rewrite, tmp_path):
     records = build(tmp_path / "records", use_eod=False)
     # Record 6 begins a stream.
-    report = inspect_check.check(rewritten(records, tmp_path / "copy", value("document_offset", [2, 6], 17)))
+    report = inspect_check.check(rewrite(value("document_offset", [2, 6], 17), records))
     second, sixth = (f for f in report.failures["document_offset"] if f.record in (2, 6))
     assert second.found == sixth.found == "17" and sixth.expected == "0"
 
@@ -188,33 +192,22 @@ def test_damaged_files(rewrite):
         inspect_check.check(manifest)
 
 
-def changed(manifest, path, new):
-    """Returns a manifest with one statistic of its first shard changed."""
-    shard = manifest.shards[0]
-    statistics = {**shard.statistics, "text": dict(shard.statistics["text"])}
-    statistics["tokens"] = [dict(entry) for entry in statistics["tokens"]]
-    place = statistics
-    for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = new(place[path[-1]])
-    return dataclasses.replace(
-        manifest, shards=(dataclasses.replace(shard, statistics=statistics), *manifest.shards[1:])
-    )
-
-
 @pytest.mark.parametrize(
     "path",
-    [
-        ("targets",), ("text", "tokens"), ("text", "unknown"), ("text", "word_starts"),
-        ("text", "documents"), ("tokens", 0, "in"), ("tokens", 0, "written"), ("tokens", 1, "direction"),
-        ("tokens", 1, "pass"),
-    ],
+    ["targets", "text tokens", "text unknown", "text word_starts", "text documents", "tokens 0 in",
+     "tokens 0 written", "tokens 1 direction", "tokens 1 pass"],
 )  # fmt: skip
 def test_statistics_are_counted_again(small_records, path):
-    report = inspect_check.check(changed(small_records, path, lambda number: number + 1))
+    shard, *others = small_records.shards
+    place = statistics = copy.deepcopy(shard.statistics)
+    *keys, last = (int(key) if key.isdigit() else key for key in path.split())
+    for key in keys:
+        place = place[key]
+    place[last] += 1
+    shards = (dataclasses.replace(shard, statistics=statistics), *others)
+    report = inspect_check.check(dataclasses.replace(small_records, shards=shards))
     assert any(name.startswith("statistics.") for name in report.counts), str(report)
-    failures = [failure.file for of_kind in report.failures.values() for failure in of_kind]
-    assert small_records.shards[0].file in failures
+    assert shard.file in [failure.file for of_kind in report.failures.values() for failure in of_kind]
 
 
 def test_the_manifest_agrees_with_itself(small_records):

@@ -135,10 +135,8 @@ def test_empty_texts_are_skipped_and_counted(tmp_path, tokenizer_file):
 
 def test_without_a_context_the_question_is_all(tmp_path, tokenizer_file):
     rows = [{"question": "Ka ?", "options": ["ren", "mi"], "answer": 0}]
-    ids = build("race", tmp_path, tokenizer_file, train=rows, context_column="")["train"].arrays()[
-        "input_ids"
-    ]
-    tokens = [token for token in ids.reshape(2, 48)[0] if token != PAD_ID]
+    train = build("race", tmp_path, tokenizer_file, train=rows, context_column="")["train"]
+    tokens = [token for token in train.arrays()["input_ids"].reshape(2, 48)[0] if token != PAD_ID]
     assert tokens[0] == SEP_ID and tokens[-2:] == [SEP_ID, CLS_ID] and len(tokens) > 4
     with pytest.raises(UserError, match="there is no column 'context'"):
         build("race", tmp_path, tokenizer_file, train=rows)

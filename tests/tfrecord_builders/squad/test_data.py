@@ -1,6 +1,7 @@
 """Questions as they are read: SQuAD's json and tables; answers are found in their passages."""
 
 import gzip
+import json
 
 import pytest
 
@@ -11,16 +12,15 @@ from tfrecord_builders.squad.data import SquadAnswer, locate, read_squad
 from xlnet_tf.errors import UserError
 
 
-@pytest.mark.parametrize(("begin", "nearest"), [(0, 0), (-5, 0), (3, 3), (4, 3), (5, 6), (100, 6)])
-def test_answers_are_found_where_they_are_nearest(begin, nearest):
-    assert locate("ka ka ka ka", SquadAnswer("ka ka", begin)) == (nearest, nearest + 5)
-    assert locate("ka to", SquadAnswer("mi", begin)) is None
-    assert locate("ka to", SquadAnswer("", begin)) is None
+def test_answers_are_found_where_they_are_nearest():
+    for begin, nearest in {0: 0, -5: 0, 3: 3, 4: 3, 5: 6, 100: 6}.items():
+        assert locate("ka ka ka ka", SquadAnswer("ka ka", begin)) == (nearest, nearest + 5)
+        assert locate("ka to", SquadAnswer("mi", begin)) is None
 
 
-@pytest.mark.parametrize(
-    ("answer", "begin", "found"),
-    [
+def test_answers_may_have_other_white_space_than_the_passage():
+    passage = "to\tmi\r\nren  sol, du 5 km ka to. A \u00a0 ka \nto"
+    for answer, begin, found in (
         ("mi ren", 4, "mi\r\nren"),
         ("ren sol", 8, "ren  sol"),
         ("sol,\tdu", 13, "sol, du"),
@@ -30,13 +30,10 @@ def test_answers_are_found_where_they_are_nearest(begin, nearest):
         ("sol ,du", 0, "sol, du"),
         ("ka to", 30, "ka to"),  # as it is written, though another is nearer
         ("ka to", 36, "ka \nto"),  # unless that is where it is said to be
-        (" ", 0, None),
-    ],
-)
-def test_answers_may_have_other_white_space_than_the_passage(answer, begin, found):
-    passage = "to\tmi\r\nren  sol, du 5 km ka to. A \u00a0 ka \nto"
-    span = locate(passage, SquadAnswer(answer.strip(), begin))
-    assert found == (None if span is None else passage[slice(*span)])
+        ("", 0, None),
+    ):
+        span = locate(passage, SquadAnswer(answer, begin))
+        assert found == (None if span is None else passage[slice(*span)]), answer
 
 
 def test_whole_numbers_are_ids_and_offsets(tmp_path):
@@ -63,24 +60,23 @@ def test_answers_of_a_table_are_near_their_start_if_it_is_given(tmp_path):
     assert [one.impossible for one in passage.questions] == [False, False, False, False, True, False]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
+def test_files_that_are_not_squad(tmp_path):
+    def paragraph(**fields):
+        return json.dumps({"data": [{"paragraphs": [{"context": "a", "qas": [], **fields}]}]})
+
+    for content, message in (
         ("{", "is not json"),
+        ("[" * 100_000, "is not json"),
         ("[]", r"found \[\], expected an object with data, a list"),
         ('{"data": []}', "has no questions"),
-        ('{"data": [{"paragraphs": [{"qas": []}]}]}', r"data\[0\].paragraphs\[0\]: context is None"),
-        ("[" * 100_000, "is not json"),
-        ('{"data": [{"paragraphs": [{"context": "a\\ud83d", "qas": []}]}]}', "context has '.ud83d', half"),
-        ('{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": 7.5}]}]}]}', r"id is 7.5.*a str"),
-        ('{"data": [{"paragraphs": [{"context": "a", "context": "b"}]}]}', '"context" is given twice: keep'),
-    ],
-)
-def test_files_that_are_not_squad(tmp_path, content, message):
-    path = tmp_path / "wrong.json"
-    path.write_text(content)
-    with pytest.raises(UserError, match=f"wrong.json.*{message}"):
-        read_squad(path)
+        (paragraph(context=None), r"data\[0\].paragraphs\[0\]: context is None"),
+        (paragraph(context="a\ud83d"), "context has '.ud83d', half"),
+        (paragraph(qas=[{"id": 7.5}]), r"id is 7.5.*a str"),
+        (paragraph().replace('"context"', '"context": "b", "context"'), '"context" is given twice: keep'),
+    ):
+        (tmp_path / "wrong.json").write_text(content)
+        with pytest.raises(UserError, match=f"wrong.json.*{message}"):
+            read_squad(tmp_path / "wrong.json")
 
 
 def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):

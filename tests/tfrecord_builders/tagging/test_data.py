@@ -97,36 +97,33 @@ def test_missing_damaged_and_badly_encoded_files(tmp_path):
             list(read_sentences(tmp_path / name))
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
+def test_bad_json_lines(tmp_path):
+    def spans(begin, end, label="X"):
+        return {"text": "Ka", "entities": [{"start": begin, "end": end, "label": label}]}
+
+    for row, message in (
         ({"words": ["Ka"]}, 'found words, expected "tokens"'),
         ({"tokens": ["Ka", "mi"], "tags": ["O"]}, "2 tokens but 1 tags"),
         ({"tokens": ["Ka", ""]}, "token 1 is empty"),
         ({"tokens": [{"word": "Ka"}]}, 'tokens are {"word": "Ka"}, expected a list of texts'),
-        ({"text": "Ka", "entities": [{"start": 0, "end": 3, "label": "X"}]}, "0 to 3 of a text of 2"),
+        (spans(0, 3), "0 to 3 of a text of 2"),
+        (spans(0.0, 2), "expected whole numbers"),
+        (spans(0, 2, " "), "label is ' '"),
         ({"text": "Ka", "entities": [{"start": 0, "end": 2}]}, "expected exactly start, end and label"),
-        ({"text": "Ka", "entities": [{"start": 0.0, "end": 2, "label": "X"}]}, "expected whole numbers"),
-        ({"text": "Ka", "entities": [{"start": 0, "end": 2, "label": " "}]}, "label is ' '"),
-    ],
-)
-def test_bad_json_lines(tmp_path, row, message):
-    path = write_jsonl(tmp_path, {"tokens": ["Ka"]}, row)
-    with pytest.raises(UserError, match=r"rows\.jsonl:2: .*" + message):
-        list(read_sentences(path))
+    ):
+        path = write_jsonl(tmp_path, {"tokens": ["Ka"]}, row)
+        with pytest.raises(UserError, match=r"rows\.jsonl:2: .*" + message):
+            list(read_sentences(path))
 
 
-@pytest.mark.parametrize(
-    ("paths", "names"),
-    [
+def test_files_have_distinct_names_in_ids():
+    for paths, names in (
         (["a/x.txt", "b/x.txt", "c/y.txt"], ["a/x.txt", "b/x.txt", "y.txt"]),
         (["x.txt", "./a/x.txt", "/b/a/x.txt"], ["x.txt", "a/x.txt", "b/a/x.txt"]),
         (["x.txt", "x.txt"], ["x.txt", "x.txt"]),
         (["a/x\udcff.txt", "x\udcfe.txt"], [r"x\udcff.txt", r"x\udcfe.txt"]),  # names that are not UTF-8
-    ],
-)
-def test_files_have_distinct_names_in_ids(paths, names):
-    assert names_in_ids(paths) == names
+    ):
+        assert names_in_ids(paths) == names
 
 
 def word(number, form, tag="_", misc="_", xpos="_"):
