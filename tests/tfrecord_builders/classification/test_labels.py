@@ -100,21 +100,18 @@ def test_a_test_split_has_labels_in_all_rows_or_in_none(build, train, tmp_path, 
             build_test(*labels)
 
 
-@pytest.mark.parametrize(
-    ("kind", "labels", "hidden"),
-    [
+def test_labels_of_a_test_split_that_are_all_minus_one_are_none(build, tmp_path):
+    for kind, labels, hidden in (
         ("classification", ("bad", "good"), [-1, -1]),
         ("classification", ("0", "1"), ["-1", None]),
         ("classification", ("-1", "0", "1"), None),  # where -1 is a label
         ("regression", (), [-1.0, -1]),
         ("multi_label", ("bad", "good"), [-1, -1]),
-    ],
-)
-def test_labels_of_a_test_split_that_are_all_minus_one_are_none(build, tmp_path, kind, labels, hidden):
-    columns = labels if kind == "multi_label" else ("label",)
-    rows = [{"text": "ka", **dict.fromkeys(columns, label)} for label in hidden or [-1, -1]]
-    test = jsonl(tmp_path / "test.jsonl", rows)
-    examples = build(test=test, kind=kind, labels=labels or None, label_column=columns)["test"]
-    assert examples.settings["labelled"] == (hidden is None)
-    found = examples.arrays()["label"]
-    assert np.isnan(found).all() if kind == "regression" else (found == (-1 if hidden else 0)).all()
+    ):
+        columns = labels if kind == "multi_label" else ("label",)
+        rows = [{"text": "ka", **dict.fromkeys(columns, label)} for label in hidden or [-1, -1]]
+        options = {"kind": kind, "labels": labels or None, "label_column": columns, "overwrite": True}
+        examples = build(test=jsonl(tmp_path / "test.jsonl", rows), **options)["test"]
+        assert examples.settings["labelled"] == (hidden is None)
+        found = examples.arrays()["label"]
+        assert np.isnan(found).all() if kind == "regression" else (found == (-1 if hidden else 0)).all()

@@ -79,13 +79,10 @@ def test_choices_of_label_studio_are_labels_of_the_text(tmp_path):
     assert (one["mood"], two["mood"]) == ("good", ["good", "long"]) and none == {"id": "1", "text": "c"}
 
 
-def test_json_may_also_be_lines(tmp_path):
+def test_lines_of_json_and_of_fasttext(tmp_path):
     assert rows(write(tmp_path / "a.json", '{"text": "a"}\n{"text": "b"}')) == [{"text": "a"}, {"text": "b"}]
     with pytest.raises(UserError, match="expected a list of objects, such as an export of Label Studio"):
         rows(write(tmp_path / "b.json", "[1, 2]"))
-
-
-def test_lines_of_fasttext(tmp_path):
     path = write(tmp_path / "train.txt", "__label__pos  A fine film .\n\n__label__neg __label__long Dull .\n")
     texts = {"A fine film .": "pos", "Dull .": ["neg", "long"]}
     assert rows(path) == [{"text": text, "label": label} for text, label in texts.items()]

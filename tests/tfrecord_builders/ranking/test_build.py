@@ -77,19 +77,12 @@ def test_training_records_have_a_relevant_passage_and_less_relevant_ones(build):
 
 
 def test_queries_that_teach_nothing_are_counted(build, tmp_path):
-    rows = [("ka", "to", 0), ("ka", "mi", 0), ("sol", "du", 1), ("ren", "qui", 1), ("ren", "bor", 0)]
-    rows += [("mi", " ", 1), (" ", "to", 1)]
-    train = build(train=[dict(zip(("query", "passage", "relevance"), row)) for row in rows])
+    rows = "ka\tto\t0\nka\tmi\t0\nsol\tdu\t1\nren\tqui\t1\nren\tbor\t0\nmi\t \t1\n \tto\t1\n"
+    train = build(train=HEADER + rows)
+    expected = {"query without a relevant passage": 2, "query whose passages are all alike relevant": 4}
+    expected |= {"empty passage": 7, "empty query": 8}
     assert train.records == 1
-    assert places(train) == {
-        reason: [f"{tmp_path}/train.jsonl:{line}"]
-        for reason, line in {
-            "query without a relevant passage": 1,
-            "query whose passages are all alike relevant": 3,
-            "empty passage": 6,
-            "empty query": 7,
-        }.items()
-    }
+    assert places(train) == {reason: [f"{tmp_path}/train.tsv:{line}"] for reason, line in expected.items()}
 
 
 def test_lines_of_a_query_may_be_apart_and_ids_are_kept(build, tmp_path):

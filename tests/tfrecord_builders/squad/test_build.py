@@ -1,6 +1,5 @@
 """Examples of SQuAD: every answer is where its positions say, and nothing is left out silently."""
 
-import csv
 import dataclasses
 import gzip
 import json
@@ -11,6 +10,7 @@ import pytest
 
 from tests.helpers.records.builders import PASSAGE, question
 from tests.helpers.records.builders import squad_file as write
+from tests.helpers.records.labelled import table
 from tfrecord_builders.squad.build import SKIPPED_FILE, SquadOptions, build_squad
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.passages import Passage
@@ -67,19 +67,10 @@ def test_answers_in_segments_are_the_characters_that_were_marked(build):
 
 
 def test_unusable_training_questions_are_listed(build):
-    examples = build(
-        train=[
-            question("good?", "sol"),
-            question("moved?", "sol", 20),
-            question("elsewhere?", "nowhere", 3),
-            question("empty?", " ", 3),
-            question("unmarked?"),
-            question("marked?", is_impossible=True),
-            question("both?", "sol", is_impossible=True),
-            question("long?", PASSAGE[:150]),
-            question(" ", "sol"),
-        ]
-    )["train"]
+    train = [question("good?", "sol"), question("moved?", "sol", 20), question("elsewhere?", "nowhere", 3)]
+    train += [question("empty?", " ", 3), question("unmarked?"), question("marked?", is_impossible=True)]
+    train += [question("both?", "sol", is_impossible=True), question("long?", PASSAGE[:150])]
+    examples = build(train=[*train, question(" ", "sol")])["train"]
     assert {reason: skipped["count"] for reason, skipped in examples.skipped.items()} == {
         "answer not in the passage": 2,
         "no answer to a question that is not marked is_impossible": 1,
@@ -151,19 +142,12 @@ def test_answers_that_differ_in_white_space_are_learned_and_counted(build):
 
 @pytest.mark.parametrize("column", ["answer", "answers", "reply"])
 def test_a_column_of_one_answer_is_located_in_the_passage(tmp_path, tokenizer_file, column):
-    rows = [
-        {"context": "Katomi ren sol du ren.", "question": "a?", column: "ren"},
-        {"context": "Katomi ren sol du 5 ren.", "question": "b?", column: "5"},
-        {"context": "Katomi ren\tsol du.", "question": "c?", column: "ren sol"},
-        {"context": "Katomi [ren] sol.", "question": "d?", column: "[ren]"},
-        {"context": "Katomi ren sol.", "question": "e?", column: "velan"},
-        {"context": "Katomi ren sol.", "question": "f?", column: ""},
-    ]
-    with (tmp_path / "t.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, ["context", "question", column])
-        writer.writeheader()
-        writer.writerows(rows)
-    options = {"train": str(tmp_path / "t.csv"), "seq_len": 40, "max_question_len": 8}
+    answers = {"Katomi ren sol du ren.": "ren", "Katomi ren sol du 5 ren.": "5"}
+    answers |= {"Katomi ren\tsol du.": "ren sol", "Katomi [ren] sol.": "[ren]"}
+    answers |= {"Katomi ren sol.": "velan", "Katomi sol.": ""}
+    rows = [(context, f"{n}?", answer) for n, (context, answer) in enumerate(answers.items())]
+    train = table(tmp_path / "t.csv", ("context", "question", column), *rows)
+    options = {"train": train, "seq_len": 40, "max_question_len": 8}
     options = SquadOptions(str(tokenizer_file), str(tmp_path / "out"), **options)
     if column == "reply":
         with pytest.raises(UserError, match="the columns context, question, reply, .*--answers_column"):
