@@ -7,9 +7,10 @@ import pytest
 from official.core import exp_factory, task_factory
 
 from tests.helpers.records import mutations
+from tests.helpers.records.synthetic import example_writer
 from xlnet_tf import manifest_checksum, task_registry
 from xlnet_tf.errors import UserError
-from xlnet_tf.records.examples import ExampleSet, ExampleWriter
+from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks.classification.files import write_files
 
 
@@ -21,9 +22,8 @@ def settings_of(task: str) -> dict:
 def write_set(folder, tokenizer, task):
     """Writes a set of one example."""
     entry = task_registry.find(task)
-    options = {"task": entry.examples or task, "split": "dev", "tokenizer": tokenizer, "seq_len": 8}
-    options |= {"columns": [], "settings": settings_of(task), "sequences": entry.sequences or 2}
-    with ExampleWriter(folder, **options) as writer:
+    options = {"task": entry.examples or task, "split": "dev", "settings": settings_of(task)}
+    with example_writer(folder, tokenizer, sequences=entry.sequences or 2, **options) as writer:
         ids = [9] * 8 * writer.example_set.sequences
         writer.write({"input_ids": ids, "segment_ids": ids}, {"id": "0"})
     return writer.example_set

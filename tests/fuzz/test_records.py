@@ -19,14 +19,13 @@ import pytest
 import tensorflow as tf
 
 from tests.helpers.records import mutations
-from tests.helpers.records.synthetic import make_set
+from tests.helpers.records.synthetic import example_writer, make_set
 from tests.helpers.training import toy, toy_finetuning
 from tests.helpers.training.worker import settings
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.batching import Batches
 from xlnet_tf.records.example_reader import example_dataset
-from xlnet_tf.records.examples import ExampleWriter
 from xlnet_tf.records.layout import Column
 from xlnet_tf.records.reader import pretraining_dataset
 from xlnet_tf.records.shards import ShardWriter, framed_bytes, read_shard
@@ -272,12 +271,9 @@ def test_pretraining_records(pretraining_set, count):
 def write_examples(folder, tokenizer, count=20, seed=0, seq_len=12, columns=("label",)):
     """Writes a set in shards of six."""
     rng = np.random.default_rng(seed)
-    options = {"task": "toy", "split": "train", "tokenizer": tokenizer, "seq_len": seq_len}
-    options |= {
-        "columns": [Column(name, "int32", None) for name in columns],
-        "settings": {"labels": ["no", "yes"]},
-    }
-    with pytest.MonkeyPatch.context() as patch, ExampleWriter(folder, **options) as writer:
+    options = {"seq_len": seq_len, "settings": {"labels": ["no", "yes"]}}
+    options["columns"] = [Column(name, "int32", None) for name in columns]
+    with pytest.MonkeyPatch.context() as patch, example_writer(folder, tokenizer, **options) as writer:
         for name in ("_CHUNK_RECORDS", "_SHARD_RECORDS"):
             patch.setattr(f"xlnet_tf.records.examples.{name}", 6)
         for number in range(count):

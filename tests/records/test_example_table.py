@@ -9,10 +9,11 @@ import pytest
 import tensorflow as tf
 
 from tests.conftest import REPOSITORY
+from tests.helpers.records.synthetic import example_writer
 from tests.helpers.training import toy, toy_finetuning
 from xlnet_tf.records.batching import Batches
 from xlnet_tf.records.example_reader import ExampleTable, example_dataset
-from xlnet_tf.records.examples import ExampleSet, ExampleWriter
+from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.layout import Column
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.reader import pretraining_dataset
@@ -25,9 +26,7 @@ RECORDS, BATCH, STEPS = 11, 4, 9  # several epochs
 def folder(tmp_path_factory, small_tokenizer):
     folder = tmp_path_factory.mktemp("set")
     columns = [Column("label", "int32", None), Column("tags", "int16", 6)]
-    with ExampleWriter(
-        folder, task="toy", split="train", tokenizer=small_tokenizer, seq_len=6, columns=columns, settings={}
-    ) as writer:
+    with example_writer(folder, small_tokenizer, seq_len=6, columns=columns) as writer:
         for number in range(RECORDS):
             tokens = pack([20 + number] * (1 + number % 4), seq_len=6)._asdict()
             writer.write({**tokens, "label": number, "tags": [number] * 6}, {"id": str(number)})

@@ -8,14 +8,14 @@ import pytest
 
 from tests.helpers.full_disk import files_of_at_most
 from tests.helpers.records.mutations import set_field
-from tests.helpers.records.synthetic import make_set
+from tests.helpers.records.synthetic import example_writer, make_set
 from xlnet_tf import ownership
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import examples as examples_lib
 from xlnet_tf.records.batching import FILLER, Batches
 from xlnet_tf.records.example_reader import example_dataset
 from xlnet_tf.records.example_report import describe, numbered_inputs
-from xlnet_tf.records.examples import ExampleSet, ExampleWriter
+from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.input_counts import InputCounts
 from xlnet_tf.records.layout import Column
 from xlnet_tf.records.manifest import Manifest
@@ -42,19 +42,13 @@ def rows_of(number):
 def write(tmp_path, small_tokenizer):
     def write(count, folder="set", **options):
         columns = [Column("label", "int32", None), Column("value", "float32", None)]
-        options = {"columns": columns, "settings": {"labels": ["a", "b"]}} | options
-        with writing(tmp_path / folder, small_tokenizer, **options) as writer:
+        options = {"task": "classification", "columns": columns, "settings": {"labels": ["a", "b"]}} | options
+        with example_writer(tmp_path / folder, small_tokenizer, **options) as writer:
             for number in range(count):
                 writer.write(rows_of(number), {"id": f"für 漢 {number}"})
         return ExampleSet.load(tmp_path / folder)
 
     return write
-
-
-def writing(folder, tokenizer, **options):
-    """Returns the writer of a set, by default without columns of its own."""
-    given = {"task": "t", "split": "dev", "seq_len": T, "columns": [], "settings": {}}
-    return ExampleWriter(folder, tokenizer=tokenizer, **given | options)
 
 
 def indices(dataset, steps):
@@ -113,7 +107,7 @@ def test_steps_follow_from_the_seed_alone(write):
 
 
 def test_skipped_inputs_are_counted_with_their_locations(tmp_path, small_tokenizer):
-    with writing(tmp_path / "set", small_tokenizer) as writer:
+    with example_writer(tmp_path / "set", small_tokenizer) as writer:
         for line in range(30):
             writer.skip("empty text", f"dev.tsv:{line}")
         with pytest.raises(UserError, match=r"^dev.tsv gives no examples: empty text \(30\)$"):
@@ -134,7 +128,7 @@ def test_an_interrupted_build_leaves_no_set_and_its_rest_is_removed(write, tmp_p
     write(5, folder=folder.name)
     (folder / "examples.jsonl.tmp123-0a1b2c3d").write_text("half, of a build that was killed")
     (folder / "mine.tmp").write_text("of somebody else")
-    with pytest.raises(KeyboardInterrupt), writing(folder, small_tokenizer):
+    with pytest.raises(KeyboardInterrupt), example_writer(folder, small_tokenizer):
         raise KeyboardInterrupt
     with pytest.raises(FileNotFoundError, match="Build them"):
         ExampleSet.load(folder)
@@ -154,7 +148,7 @@ def test_a_full_disk_names_the_file_and_leaves_no_half(tmp_path, small_tokenizer
     size = len(small_tokenizer.model_proto)
     row = {"input_ids": [20] * 254 + [SEP_ID, CLS_ID], "segment_ids": [0] * 255 + [2]}
     full = pytest.raises(UserError, match=rf"^cannot write {tmp_path}/{file}: File too large. Make room")
-    with full, files_of_at_most(size), writing(tmp_path, small_tokenizer, seq_len=256) as writer:
+    with full, files_of_at_most(size), example_writer(tmp_path, small_tokenizer, seq_len=256) as writer:
         for _ in range(size // 200):
             writer.write(row, {"id": text})
     assert {path.name for path in tmp_path.iterdir()} <= {"spiece.model", "examples.jsonl"}
@@ -240,7 +234,7 @@ def test_examples_are_described_by_their_first_text(tmp_path, small_tokenizer):
         {"question": "x" * 60},
         {"id": "e", "parts": [], "text": ""},
     ]
-    with writing(tmp_path, small_tokenizer) as writer:
+    with example_writer(tmp_path, small_tokenizer) as writer:
         for sidecar in sidecars:
             writer.write({"input_ids": [9] * T, "segment_ids": [0] * T}, sidecar)
     expected = [("a", "ka tomi"), ("b", "ren"), ("7", "x" * 57 + "..."), ("3", "x" * 60), ("e", "")]
@@ -251,5 +245,5 @@ def test_examples_are_described_by_their_first_text(tmp_path, small_tokenizer):
 @pytest.mark.parametrize(("sequences", "seq_len"), [(2**31, T), (4, 1 << 19), (1, (1 << 20) + 1), (1, 4)])
 def test_unreadable_sizes_are_refused_before_a_set_is_written(tmp_path, small_tokenizer, sequences, seq_len):
     with pytest.raises(UserError, match="expected .*1[0,]*48,?576"):
-        writing(tmp_path / "set", small_tokenizer, seq_len=seq_len, sequences=sequences)
+        example_writer(tmp_path / "set", small_tokenizer, seq_len=seq_len, sequences=sequences)
     assert not (tmp_path / "set").exists()
