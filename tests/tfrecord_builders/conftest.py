@@ -1,6 +1,5 @@
 """A made-up language, small enough to tokenize in no time, and a tokenizer for it."""
 
-import dataclasses
 import io
 
 import numpy as np
@@ -69,20 +68,21 @@ def corpus_file(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def build(corpus_file, tokenizer_file):
+def options(corpus_file, tokenizer_file):
+    """Returns a function that makes options for a small set in a folder."""
+    files = {"input": [str(corpus_file)], "tokenizer": str(tokenizer_file)}
+    sizes = {"seq_len": 32, "stream_segments": 5, "slice_mb": 0.02, "num_workers": 1}
+    return lambda folder, **changes: PretrainingOptions(output_dir=str(folder), **files | sizes | changes)
+
+
+@pytest.fixture(scope="session")
+def build(options):
     """Returns a function that builds a small set in a folder."""
 
     def run(folder, progress=False, **changes):
-        options = PretrainingOptions(
-            input=[str(corpus_file)],
-            tokenizer=str(tokenizer_file),
-            output_dir=str(folder),
-            seq_len=32,
-            stream_segments=6,
-            num_workers=1,
-            slice_mb=0.03,
+        return build_pretraining_records(
+            options(folder, **{"stream_segments": 6, "slice_mb": 0.03} | changes), progress
         )
-        return build_pretraining_records(dataclasses.replace(options, **changes), progress)
 
     return run
 

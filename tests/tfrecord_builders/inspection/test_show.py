@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import types
 
 import numpy as np
 import pytest
@@ -42,10 +41,7 @@ def test_show(small_records):
 
 def run(records, **given):
     """Runs the script's flags in this process; returns the exit status."""
-    defaults = {"record": 0, "target": None, "png": None, "first": 0, "count": None, "num_workers": 1}
-    defaults |= {"stats": False, "check": False, "diff": None, "json": False, "examples": None, "page": None}
-    defaults |= {"tokens_of": None, "input": None}
-    return inspect_records.run(types.SimpleNamespace(records=records, **(defaults | given)))
+    return inspect_records.run(inspect_records.InspectOptions(records=str(records), num_workers=1, **given))
 
 
 def test_what_is_asked_for_is_done(small_records, tmp_path, capsys):
@@ -144,18 +140,6 @@ def test_a_mask_too_large_for_labels_says_how_to_see_them(small_records, drawn, 
     assert "record 3 " in title and "the order in which the targets are predicted" in title
     with pytest.raises(UserError, match="window of 8 positions from 32"):
         drawn(small_records, 3, first=32, count=8)
-
-
-def test_fonts_are_found_by_their_characters(only_dejavu, monkeypatch):
-    from matplotlib import font_manager
-
-    hooked_d = "\u1d81"  # STIXGeneral has it, and DejaVu Sans has not
-    assert figures.fonts_for("\u2581the \u0633\u0644\u0627\u0645") == (["DejaVu Sans"], set())
-    assert figures.fonts_for(f"a{hooked_d}") == (["DejaVu Sans"], {hooked_d})
-    # A font that was installed after matplotlib wrote its list.
-    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [only_dejavu["STIXGeneral"]])
-    assert figures.fonts_for(f"a{hooked_d}") == (["DejaVu Sans", "STIXGeneral"], set())
-    assert figures.fonts_for("a\U0010fffd") == (["DejaVu Sans"], {"\U0010fffd"})
 
 
 @pytest.mark.filterwarnings("error")

@@ -17,6 +17,17 @@ from xlnet_tf.text.special_tokens import EOD_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 
+@pytest.fixture(scope="session")
+def options(options):
+    """As those of all tests of builders, of two passes."""
+    return lambda folder, **changes: options(folder, **{"num_passes": 2, "seed": 3} | changes)
+
+
+@pytest.fixture(scope="module")
+def records(options, tmp_path_factory):
+    return build_pretraining_records(options(tmp_path_factory.mktemp("records")))
+
+
 def all_columns(manifest):
     """Every shard with its columns."""
     return [(shard, read_shard(manifest.path(shard), manifest.spec)) for shard in manifest.shards]

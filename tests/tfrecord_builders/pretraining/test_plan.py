@@ -21,7 +21,7 @@ def options(options, tmp_path_factory):
     others = [*make_text(200, seed=2).strip().split("\n\n"), "", " \n"]
     (folder / "b.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in others))
 
-    settings = {"input": [str(folder)], "num_passes": 1, "seed": 0, "dev_fraction": 0.2, "dedup": True}
+    settings = {"input": [str(folder)], "dev_fraction": 0.2, "dedup": True}
     return lambda output, **changes: options(output, **settings | changes)
 
 
