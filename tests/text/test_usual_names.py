@@ -146,9 +146,8 @@ def test_decode_takes_rows_and_tensors_and_spells_special_tokens_out_if_it_is_as
     assert small_tokenizer.convert_ids_to_tokens(tf.constant(ids[0])) == pieces[0]
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+def test_wrong_options_and_ids_are_named(small_tokenizer):
+    for call, message in (
         (lambda t: t(["ba"], return_tensors="tf"), "unknown option return_tensors: leave it out"),
         (lambda t: t.from_pretrained("folder", return_tensors="tf"), "unknown option return_tensors"),
         (lambda t: t(["ba"], max_len=4), "unknown option max_len; expected some of max_length"),
@@ -159,11 +158,9 @@ def test_decode_takes_rows_and_tensors_and_spells_special_tokens_out_if_it_is_as
         (lambda t: t.convert_ids_to_tokens([4, len(t)]), "is not the id of a piece; expected integers"),
         (lambda t: t.encode(["ba", "a"], ["ba"], add_special_tokens=True), "2 texts and 1 second texts; exp"),
         (lambda t: t.decode([1.5]), "1.5 is not the id of a piece"),
-    ],
-)
-def test_wrong_options_and_ids_are_named(small_tokenizer, call, message):
-    with pytest.raises(UserError, match=message):
-        call(small_tokenizer)
+    ):
+        with pytest.raises(UserError, match=message):
+            call(small_tokenizer)
 
 
 def test_a_saved_tokenizer_tells_transformers_its_pieces_and_no_other_special_tokens(tmp_path, any_tokenizer):
