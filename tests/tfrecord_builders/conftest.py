@@ -5,7 +5,6 @@ import io
 import numpy as np
 import pytest
 import sentencepiece
-from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -46,18 +45,6 @@ def tokenizer_file(tmp_path_factory):
 @pytest.fixture(scope="session")
 def tokenizer(tokenizer_file):
     return XLNetTokenizer(tokenizer_file)
-
-
-@pytest.fixture(scope="session")
-def byte_fallback_file(tokenizer_file, tmp_path_factory):
-    """The same tokenizer, with byte fallback."""
-    model = ModelProto.FromString(tokenizer_file.read_bytes())
-    model.trainer_spec.byte_fallback = True
-    for byte in range(256):
-        model.pieces.add(piece=f"<0x{byte:02X}>", score=-20.0, type=ModelProto.SentencePiece.BYTE)
-    path = tmp_path_factory.mktemp("bytes") / "bytes.model"
-    path.write_bytes(model.SerializeToString())
-    return path
 
 
 @pytest.fixture(scope="session")

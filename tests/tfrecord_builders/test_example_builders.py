@@ -4,6 +4,7 @@ import pytest
 
 from tests.helpers.commands import run_in_fork
 from tests.helpers.records.builders import ARTICLE, CLASSES, GOOD, OWN, build, jsonl, question, write
+from tests.text.test_tokenizer import with_bytes
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.passages import Passage
@@ -144,11 +145,12 @@ def test_the_command_prints_a_table_or_what_is_wrong(tmp_path, tokenizer_file, b
     ],
 )
 def test_offsets_need_a_tokenizer_without_byte_fallback_and_the_old_set_stays(
-    tmp_path, tokenizer_file, byte_fallback_file, builder, train
+    tmp_path, tokenizer_file, tokenizer, builder, train
 ):
     build(builder, tmp_path, tokenizer_file, train=train)
+    (tmp_path / "bytes.model").write_bytes(with_bytes(tokenizer))
     with pytest.raises(UserError, match=r"bytes.model has byte fallback.*--tokenizer"):
-        build(builder, tmp_path, byte_fallback_file, train=train)
+        build(builder, tmp_path, tmp_path / "bytes.model", train=train)
     assert ExampleSet.load(tmp_path / "records/train").records
 
 

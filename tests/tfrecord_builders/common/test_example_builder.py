@@ -7,19 +7,13 @@ import sys
 import pytest
 
 from tests.helpers.records.builders import contents
-from tests.helpers.records.labelled import table
-from tfrecord_builders.classification.build import build_classification
-from tfrecord_builders.classification.options import ClassificationOptions
+from tests.helpers.records.labelled import builder, table
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 
 
 def digests(root: pathlib.Path) -> dict[str, str]:
-    return {
-        path.name: ExampleSet.load(path).digest
-        for path in root.iterdir()
-        if (path / "manifest.json").exists()
-    }
+    return {path.parent.name: ExampleSet.load(path).digest for path in root.glob("*/manifest.json")}
 
 
 @pytest.fixture
@@ -29,15 +23,8 @@ def build(tmp_path, tokenizer_file):
     def build(seq_len=32, overwrite=False, **rows):
         texts = {split: [(f"ka mi {n}", n % 2) for n in range(count)] for split, count in rows.items()}
         given = {split: table(tmp_path / f"{split}.csv", ("text", "label"), *texts[split]) for split in rows}
-        options = ClassificationOptions(
-            str(tokenizer_file),
-            str(tmp_path / "set"),
-            seq_len=seq_len,
-            labels=["0", "1"],
-            overwrite=overwrite,
-            **given,
-        )
-        build_classification(options)
+        given |= {"output_dir": str(tmp_path / "set"), "seq_len": seq_len, "overwrite": overwrite}
+        builder(tmp_path, tokenizer_file)(labels=["0", "1"], **given)
         return digests(tmp_path / "set")
 
     return build
