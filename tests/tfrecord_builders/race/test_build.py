@@ -12,26 +12,6 @@ from tfrecord_builders.race.questions import read_questions
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
 
-ARC = {
-    "id": "a",
-    "question": {"stem": "Why ?", "choices": [{"text": t, "label": n} for t, n in zip("xyz", "123")]},
-    "answerKey": "2",
-}
-ARC_ON_HUB = {
-    "id": "b",
-    "question": "Who ?",
-    "choices": {"text": list("vwxyz"), "label": list("ABCDE")},
-    "answerKey": "E",
-}
-
-
-def without(row, name):
-    return {key: value for key, value in row.items() if key != name}
-
-
-def read(path, *rows):
-    return list(read_questions(jsonl(path, rows), pytest.fail))
-
 
 @pytest.mark.parametrize(
     ("context", "question", "options", "sizes"),
@@ -72,27 +52,32 @@ def test_folders_of_the_original_equal_jsonl(tmp_path):
         for path in (tmp_path / "RACE [1]/dev", packed)
     )
     assert found == expected
-    assert [(q.id, q.level, q.answer) for q in found] == [
-        (f"{name}-{number}", name[:-1], answer)
-        for name in ("high7", "middle3")
-        for number, answer in enumerate((1, 3))
-    ]
+    expected = [("high7-0", "high", 1), ("high7-1", "high", 3), ("middle3-0", "middle", 1)]
+    assert [(q.id, q.level, q.answer) for q in found] == [*expected, ("middle3-1", "middle", 3)]
 
 
 def test_rows_of_arc(tmp_path):
-    first, second = read(tmp_path / "a.jsonl", ARC, ARC_ON_HUB)
+    def read(*rows):
+        return list(read_questions(jsonl(tmp_path / "a.jsonl", rows), pytest.fail))
+
+    choices = [{"text": text, "label": label} for text, label in zip("xyz", "123")]
+    arc = {"id": "a", "question": {"stem": "Why ?", "choices": choices}, "answerKey": "2"}
+    choices = {"text": list("vwxyz"), "label": list("ABCDE")}
+    on_hub = {"id": "b", "question": "Who ?", "choices": choices, "answerKey": "E"}
+    first, second = read(arc, on_hub)
     assert first[:5] == ("a", "", "Why ?", ["x", "y", "z"], 1)
     assert second[:5] == ("b", "", "Who ?", list("vwxyz"), 4)
     for row, message in (
-        ({**ARC, "answerKey": "4"}, "a.jsonl:1: the answer is '4', expected a label: 1, 2, 3"),
-        ({**ARC_ON_HUB, "choices": [{"text": "x"}]}, "expected a list of texts, or of ARC's objects"),
+        ({**arc, "answerKey": "4"}, "a.jsonl:1: the answer is '4', expected a label: 1, 2, 3"),
+        ({**on_hub, "choices": [{"text": "x"}]}, "expected a list of texts, or of ARC's objects"),
     ):
         with pytest.raises(UserError, match=message):
-            read(tmp_path / "a.jsonl", row)
+            read(row)
 
 
 def test_answers_are_letters_numbers_or_none(tmp_path, tokenizer_file):
-    rows = [{**OWN, "id": None}, {**OWN, "answer": "A", "id": "x"}, without(OWN, "answer")]
+    unanswered = {name: value for name, value in OWN.items() if name != "answer"}
+    rows = [{**OWN, "id": None}, {**OWN, "answer": "A", "id": "x"}, unanswered]
     rows += [{**OWN, "answer": answer} for answer in (1.0, "2.0", -1, "-1.0")]
     test = build("race", tmp_path, tokenizer_file, test=rows)["test"]
     assert list(test.arrays()["label"]) == [2, 0, -1, 1, 2, -1, -1]
