@@ -63,13 +63,6 @@ def test_finished_texts_equal_sentencepiece(encoder, small_tokenizer, texts):
         assert row in (None, small_tokenizer._processor.encode(text))
 
 
-def test_most_real_texts_are_done(encoder, small_tokenizer):
-    texts = invent_texts(300, seed=5)
-    rows, expected = one_by_one(texts, encoder), small_tokenizer._processor.encode(texts)
-    assert sum(row is not None for row in rows) > 250
-    assert all(row in (None, whole) for row, whole in zip(rows, expected))
-
-
 def test_ties_are_left_to_sentencepiece(shared):
     """Repeated letters split in ways of the same score: rounding of the sum so far decides."""
     cased = XLNetTokenizer(shared("data/xlnet_cased/spiece.model"))
@@ -109,13 +102,14 @@ def test_known_fragments_are_bounded(small_tokenizer, monkeypatch):
         assert len(encoder._rows) < 100
 
 
-def test_threads_share_an_encoder(small_tokenizer):
+def test_threads_share_an_encoder_which_is_done_with_most_texts(small_tokenizer):
     encoder = encoder_of(small_tokenizer)
     batches = [invent_texts(40, seed) for seed in range(24)]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         rows = list(pool.map(lambda batch: one_by_one(batch, encoder), batches))
     for batch, found in zip(batches, rows):
         assert all(row in (None, small_tokenizer._processor.encode(t)) for t, row in zip(batch, found))
+    assert sum(row is not None for found in rows for row in found) > 0.85 * 24 * 40
     assert len(encoder._rows) == len(encoder._known.lengths) == len(encoder._known.reach)
 
 

@@ -34,13 +34,6 @@ def test_pairs_and_several_columns(build, tmp_path, tokenizer):
     assert labels_of(examples) == [1, 0]
 
 
-def test_regression(build, tmp_path):
-    train = table(tmp_path / "t.csv", ("text", "label"), ("ka", 0.25), ("mi", "4"))
-    built = build(train=train, test=table(tmp_path / "u.csv", ("text",), ("ka",)), kind="regression")
-    assert labels_of(built["train"]) == [0.25, 4.0]
-    assert np.isnan(built["test"].arrays()["label"]).all() and not built["test"].settings["labelled"]
-
-
 def test_columns_may_be_separated_by_other_marks_than_commas(build, tmp_path):
     rows = ("ka, to", "bad"), ("mi, ren", "good")
     train = table(tmp_path / "t.csv", *rows, delimiter="#")

@@ -188,16 +188,10 @@ def test_dev_reranks_the_run_and_remembers_what_it_misses(trec, tmp_path):
     tables = (["1\td0\tka ren\tka", "1\td1\tka ren\ttomi"], ["1\td0\t1", "1\td1\t2"])
     for run in (*tables, ["1 d0", "1 d1"]):  # other forms of a run
         assert slots(trec("dev", run=run)) == [("ka ren", [("ka", 0), ("tomi", 2)])]
-
-
-def test_training_takes_the_relevant_passages_that_the_run_misses(trec):
-    found = [sorted(candidates) for _, candidates in slots(trec("train"))]
-    assert found == [[("ka", 0), ("tomi", 2)], [("ren", 0), ("velan", 1)]]
-
-
-def test_without_judgements_the_relevance_is_not_known(trec):
-    found = slots(trec("test", qrels=""))
+    found = slots(trec("test", qrels=""))  # without judgements the relevance is not known
     assert {grade for _, candidates in found for _, grade in candidates} == {-1}
+    found = [sorted(candidates) for _, candidates in slots(trec("train"))]  # with what the run misses
+    assert found == [[("ka", 0), ("tomi", 2)], [("ren", 0), ("velan", 1)]]
 
 
 def test_unknown_ids_are_counted(trec, tmp_path):
