@@ -71,7 +71,7 @@ class Folder:
 
     def change(self, rng, name):
         how = rng.choice(mutations.OF_BYTES)
-        return how.__name__, how(rng, self.good[name])
+        return how, mutations.damaged(rng, self.good[name], how)
 
     def records(self, rng, name):
         """Removes, repeats, inserts or exchanges whole records."""

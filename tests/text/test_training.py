@@ -125,26 +125,24 @@ def test_a_tokenizer_without_a_comma_is_warned_of(tmp_path, caplog, comma):
     assert ("spiece.model has no piece ','" in caplog.text) != comma
 
 
-@pytest.mark.parametrize(
-    ("prefix", "message"),
-    [
+def test_the_script_looks_at_its_output_before_training(tmp_path, monkeypatch):
+    corpus = CorpusOptions(input=[str(tmp_path / "corpus")])
+    (tmp_path / "file").write_text("text")
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "latin.txt").write_bytes(b"caf\xe9\n")
+    for prefix, message in (
         ("file/spiece", "cannot write .*file: .*choose another folder"),
         ("corpus/spiece", "output_prefix .*corpus/spiece is in .*corpus, the corpus"),
         ("out/", r"output_prefix is '.*out/', expected the beginning of the files' names, too: .*out/spiece"),
         ("spiece", r"latin.txt.*not UTF-8"),
-    ],
-)
-def test_the_script_looks_at_its_output_before_training(tmp_path, monkeypatch, prefix, message):
-    (tmp_path / "file").write_text("text")
-    (tmp_path / "corpus").mkdir()
-    (tmp_path / "corpus" / "latin.txt").write_bytes(b"caf\xe9\n")
-    with pytest.raises(UserError, match=message):
-        script.train(CorpusOptions(input=[str(tmp_path / "corpus")]), f"{tmp_path}/{prefix}", 90)
-    assert not (tmp_path / "spiece.model").exists()
+    ):
+        with pytest.raises(UserError, match=message):
+            script.train(corpus, f"{tmp_path}/{prefix}", 90)
+        assert not (tmp_path / "spiece.model").exists()
     (tmp_path / "corpus" / "latin.txt").write_text("Too short to train.\n")
     monkeypatch.setattr("os.access", lambda path, mode: False)
     with pytest.raises(UserError, match=rf"cannot write {tmp_path}: Permission denied. Check your rights"):
-        script.train(CorpusOptions(input=[str(tmp_path / "corpus")]), tmp_path / "spiece", 90)
+        script.train(corpus, tmp_path / "spiece", 90)
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
