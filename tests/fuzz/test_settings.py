@@ -4,9 +4,11 @@ import collections
 import json
 import shutil
 
+import numpy as np
 import pytest
 import sentencepiece
 import yaml
+from official.core import exp_factory, task_factory
 
 from run_scripts.common import experiment
 from run_scripts.pretrain import SETTINGS
@@ -14,13 +16,15 @@ from tests.conftest import REPOSITORY
 from tests.fuzz.test_records import write_examples
 from tests.helpers.command_flags import parsed
 from tests.helpers.records import mutations
-from tests.helpers.records.synthetic import make_set
+from tests.helpers.records.synthetic import example_writer, make_set
+from xlnet_tf import manifest_checksum, task_registry
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.files import read_yaml
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.reader import _Streams
+from xlnet_tf.tasks.classification.files import write_files
 from xlnet_tf.tasks.pretraining import task as pretraining
 from xlnet_tf.text.cleaning import read_cleaning
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -166,3 +170,73 @@ def test_absurd_numbers_are_refused_by_name(tmp_path, flag, setting, value, mess
     source = tmp_path / "a.yaml" if flag == "config_file" else f"{setting}={value}"
     with pytest.raises(UserError, match=f"{setting}.*expected .*{message}"):
         load_experiment(f"--{flag}={source}")
+
+
+def settings_of(task: str) -> dict:
+    """Settings as the task's builder writes them, as far as the task reads them."""
+    return task_registry.find(task).load("synthetic")(task_registry.Sizes(8, 2, 2))[1]
+
+
+def write_set(folder, tokenizer, task):
+    """Writes a set of one example."""
+    entry = task_registry.find(task)
+    options = {"task": entry.examples or task, "split": "dev", "settings": settings_of(task)}
+    with example_writer(folder, tokenizer, sequences=entry.sequences or 2, **options) as writer:
+        ids = [9] * 8 * writer.example_set.sequences
+        writer.write({"input_ids": ids, "segment_ids": ids}, {"id": "0"})
+    return writer.example_set
+
+
+def build_task(folder):
+    params = exp_factory.get_exp_config(task_registry.entry_for_set(ExampleSet.load(folder)).experiment).task
+    params.train_data.input_path = params.validation_data.input_path = str(folder)
+    params.model.preset = "micro"
+    task = task_factory.get_task_cls(type(params))(params)
+    assert task.has_answers(task.validation_set) in (True, False)
+    task.build_head(task.build_encoder())
+
+
+@pytest.mark.parametrize("task", task_registry.names())
+@mutations.counts(40, 3000)
+def test_settings_of_examples(tmp_path, small_tokenizer, task, count):
+    path = write_set(tmp_path, small_tokenizer, task).folder / "manifest.json"
+    values = json.loads(path.read_text())
+    manifest_checksum.pop_checksum(values)
+    build_task(tmp_path)
+
+    def change(rng, _):
+        changed = {**values, "settings": mutations.mutated(rng, settings_of(task))}
+        return json.dumps(manifest_checksum.with_checksum(changed)).encode()
+
+    seen = mutations.try_damaged(count, [path], change, lambda path: build_task(path.parent))
+    assert set(seen) == {"UserError", "used"}
+
+
+def test_wrong_settings_are_named(tmp_path, small_tokenizer):
+    for task, change, message in (
+        ("classification", {}, "settings.name is missing; expected a string"),
+        ("classification", {"kind": "parsing"}, "settings.kind is 'parsing'; expected one of classification"),
+        ("classification", {"metrics": ["rmse"]}, r"settings.metrics is \['rmse'\]; .*accuracy"),
+        ("classification", {"labels": ["a", "a"]}, "expected 2 or more, each of them once"),
+        ("choice", {"answered": 1}, "settings.answered is 1; expected true or false"),
+        ("ranking", {"relevant_from": 0}, "settings.relevant_from is 0; expected a whole number from 1"),
+    ):
+        examples = write_set(tmp_path, small_tokenizer, task)
+        settings = settings_of(task) | change if change else {}
+        examples.settings.clear()
+        examples.settings.update(settings)
+        examples.save()
+        with pytest.raises(UserError, match=message) as error:
+            build_task(tmp_path)
+        assert str(tmp_path / "manifest.json") in str(error.value) and "build the examples" in str(
+            error.value
+        )
+
+
+@pytest.mark.parametrize("name", ["../escaped.tsv", "/tmp/escaped.tsv", "..", "a/b.tsv", ""])
+def test_submissions_stay_in_their_folder(tmp_path, small_tokenizer, name):
+    examples = write_set(tmp_path / "dev", small_tokenizer, "classification")
+    examples.settings["submissions"]["dev"] = name
+    with pytest.raises(UserError, match="settings.submissions is .* expected names of files"):
+        write_files(examples, np.ones([1, 2]), None, tmp_path / "predictions")
+    assert {path.name for path in tmp_path.rglob("*.tsv")} <= {"predictions.tsv"}

@@ -1,13 +1,33 @@
-"""What all builders of examples have in common: commands, messages, a dev split held out of train."""
+"""What all builders of examples have in common: commands, messages, old sets, a dev split held out."""
+
+import pathlib
+import shutil
+import sys
 
 import pytest
 
+from run_scripts.train_tokenizer import train
 from tests.helpers.commands import run_in_fork
-from tests.helpers.records.builders import ARTICLE, CLASSES, GOOD, OWN, build, jsonl, question, write
+from tests.helpers.records.builders import (
+    ARTICLE,
+    CLASSES,
+    GOOD,
+    OWN,
+    build,
+    contents,
+    jsonl,
+    question,
+    write,
+)
+from tests.helpers.records.labelled import builder, table
 from tests.text.test_tokenizer import with_bytes
+from tfrecord_builders import corpus
+from tfrecord_builders.pretraining.build import build_sets
+from tfrecord_builders.pretraining.options import PretrainingOptions
 from xlnet_tf.errors import UserError
-from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.passages import Passage
+from xlnet_tf.text.cleaning import CleaningConfig
 
 PAIR_COLUMNS = "query\tpassage\trelevance\n"
 NOWHERE, TAGGED = question("a?", "nowhere", 0), {"tokens": ["ka"], "tags": ["O"]}
@@ -190,3 +210,104 @@ def test_dev_is_held_out_by_the_text_alone(builder, tmp_path, tokenizer_file):
         assert not set(train) & set(dev) and set(train) | set(dev) == set(texts_of(whole["train"]))
     with pytest.raises(UserError, match="dev_fraction is for a train split without a dev split"):
         build(builder, tmp_path, tokenizer_file, train=path_of(tmp_path), dev=content, dev_fraction=0.3)
+
+
+def digests(root: pathlib.Path) -> dict[str, str]:
+    return {path.parent.name: ExampleSet.load(path).digest for path in root.glob("*/manifest.json")}
+
+
+@pytest.fixture
+def build_rows(tmp_path, tokenizer_file):
+    """Builds classification sets of as many rows as are given, in tmp_path/set."""
+
+    def build_rows(seq_len=32, overwrite=False, **rows):
+        texts = {split: [(f"ka mi {n}", n % 2) for n in range(count)] for split, count in rows.items()}
+        given = {split: table(tmp_path / f"{split}.csv", ("text", "label"), *texts[split]) for split in rows}
+        given |= {"output_dir": str(tmp_path / "set"), "seq_len": seq_len, "overwrite": overwrite}
+        builder(tmp_path, tokenizer_file)(labels=["0", "1"], **given)
+        return digests(tmp_path / "set")
+
+    return build_rows
+
+
+def test_sets_with_other_settings_are_replaced_on_request_only(build_rows, tmp_path):
+    """Else train and dev would be of 64 tokens, and the old test of 32."""
+    first = build_rows(train=9, dev=4, test=5)
+    before = contents(tmp_path / "set")
+    with pytest.raises(UserError, match=r"other settings.*--overwrite.*\n  dev: seq_len: 32 there, 64 now\n"):
+        build_rows(train=9, dev=4, seq_len=64)
+    assert contents(tmp_path / "set") == before
+    assert build_rows(train=9, dev=4, test=5) == first  # the same command builds them again
+    assert sorted(build_rows(train=9, dev=4, seq_len=64, overwrite=True)) == ["dev", "train"]
+
+
+def test_splits_are_added_and_new_training_data_come_with_all_splits(build_rows, tmp_path):
+    first = build_rows(train=9, dev=4)
+    assert build_rows(test=5) | first == digests(tmp_path / "set")
+    assert build_rows(test=6)["train"] == first["train"]  # of other data to predict for
+    before = contents(tmp_path / "set")
+    with pytest.raises(UserError, match="a new train next to the old dev, test: build dev, test, too"):
+        build_rows(train=8)
+    assert contents(tmp_path / "set") == before
+    assert sorted(build_rows(train=8, dev=4, test=6)) == ["dev", "test", "train"]
+
+
+def test_a_build_that_fails_leaves_no_old_split_next_to_new_ones(build_rows, tmp_path, monkeypatch):
+    build_rows(train=9, dev=4)
+    monkeypatch.setattr(ExampleWriter, "count_lengths", lambda *_: sys.exit("killed"))
+    with pytest.raises(SystemExit):
+        build_rows(train=8, dev=4)
+    assert not digests(tmp_path / "set")
+    monkeypatch.undo()
+    assert sorted(build_rows(train=8, dev=4)) == ["dev", "train"]
+
+
+def test_runs_next_to_splits_are_no_splits(build_rows, tmp_path):
+    build_rows(train=9, dev=4)
+    run = tmp_path / "set" / "run"
+    shutil.copytree(tmp_path / "set" / "train", run)
+    (run / "ckpt-5.index").write_text("")
+    before = contents(run)
+    build_rows(train=9, dev=4, seq_len=64, overwrite=True)
+    assert contents(run) == before
+
+
+TEXT = "\u00dcber die sch\u00f6ne Br\u00fccke"
+ASKED = {"id": "1", "question": TEXT[9:], "answers": [{"text": "die", "answer_start": 5}]}
+MARKED = {
+    "classification": [{"text": TEXT, "label": "a"}, {"text": "plain", "label": "b"}],
+    "race": [{"context": TEXT[:8], "question": TEXT[9:15], "options": ["da", TEXT[16:]], "answer": 1}],
+    "ranking": [
+        {"query": "Wo?", "passage": TEXT, "relevance": 1},
+        {"query": "Wo?", "passage": "plain", "relevance": 0},
+    ],
+    "squad": [],
+    "tagging": [{"text": TEXT, "entities": [{"start": 16, "end": 22, "label": "LOC"}]}],
+}
+
+
+def build_any(name, folder, tokenizer, keep_accents):
+    if name in MARKED:
+        rows = MARKED[name] or builders.squad_file(folder / "squad.json", ASKED, context=TEXT[:8])
+        build(name, folder, tokenizer, train=rows, keep_accents=keep_accents, overwrite=True)
+        return
+    text = [jsonl(folder / "rows.jsonl", [{"text": f"{TEXT}\n" * 9}])]
+    if name == "tokenizer":
+        cleaning, prefix = CleaningConfig(keep_accents=keep_accents), folder / f"kept {keep_accents}/spiece"
+        train(corpus.CorpusOptions(input=text), prefix, 32, cleaning=cleaning)
+    else:
+        files = {"input": text, "tokenizer": str(tokenizer), "output_dir": str(folder / "records")}
+        options = {"seq_len": 32, "stream_segments": 1, "num_workers": 1, "overwrite": True}
+        build_sets(PretrainingOptions(**files, **options, keep_accents=keep_accents))
+
+
+@pytest.mark.parametrize("name", [*MARKED, "pretraining", "tokenizer"])
+def test_builders_warn_before_they_start(name, tmp_path, small_tokenizer, caplog):
+    (tmp_path / "used.model").write_bytes(small_tokenizer.model_proto)
+    for keep_accents in (False, True):
+        caplog.clear()
+        build_any(name, tmp_path, tmp_path / "used.model", keep_accents)
+        warnings = [record.getMessage() for record in caplog.records if "accents" in record.getMessage()]
+        assert len(warnings) == (not keep_accents)
+        for warning in warnings:
+            assert "\u00dcber -> Uber, sch\u00f6ne -> schone, Br\u00fccke -> Brucke" in warning

@@ -9,17 +9,13 @@ import pyarrow.parquet
 import pytest
 
 from tests.helpers.records import builders
+from tests.tfrecord_builders.common.test_columnar import TEXT, classes
 from tests.tfrecord_builders.conftest import make_text
 from tfrecord_builders.common import named_sets, tables
 from xlnet_tf.errors import UserError
 
 N = 24
 WORDS = make_text(20).split()
-TEXT = {"_type": "Value", "dtype": "string"}
-
-
-def classes(*names):
-    return {"_type": "ClassLabel", "names": list(names)}
 
 
 def texts(words: int, seed: int = 0) -> list[str]:
