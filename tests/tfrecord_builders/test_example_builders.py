@@ -8,17 +8,8 @@ import pytest
 
 from run_scripts.train_tokenizer import train
 from tests.helpers.commands import run_in_fork
-from tests.helpers.records.builders import (
-    ARTICLE,
-    CLASSES,
-    GOOD,
-    OWN,
-    build,
-    contents,
-    jsonl,
-    question,
-    write,
-)
+from tests.helpers.records import builders
+from tests.helpers.records.builders import ARTICLE, CLASSES, GOOD, OWN, build, contents, question, write
 from tests.helpers.records.labelled import builder, table
 from tests.text.test_tokenizer import with_bytes
 from tfrecord_builders import corpus
@@ -199,7 +190,7 @@ def texts_of(examples):
 def test_dev_is_held_out_by_the_text_alone(builder, tmp_path, tokenizer_file):
     content = MANY[builder]
     if builder == "squad":
-        content = jsonl(tmp_path / "train.jsonl", content)
+        content = builders.jsonl(tmp_path / "train.jsonl", content)
     sets = build(builder, tmp_path, tokenizer_file, train=content, dev_fraction=0.3)
     assert list(sets) == ["train", "dev"] and 0 < sets["dev"].records < sets["train"].records
     (tmp_path / "all").mkdir()
@@ -291,7 +282,7 @@ def build_any(name, folder, tokenizer, keep_accents):
         rows = MARKED[name] or builders.squad_file(folder / "squad.json", ASKED, context=TEXT[:8])
         build(name, folder, tokenizer, train=rows, keep_accents=keep_accents, overwrite=True)
         return
-    text = [jsonl(folder / "rows.jsonl", [{"text": f"{TEXT}\n" * 9}])]
+    text = [builders.jsonl(folder / "rows.jsonl", [{"text": f"{TEXT}\n" * 9}])]
     if name == "tokenizer":
         cleaning, prefix = CleaningConfig(keep_accents=keep_accents), folder / f"kept {keep_accents}/spiece"
         train(corpus.CorpusOptions(input=text), prefix, 32, cleaning=cleaning)
