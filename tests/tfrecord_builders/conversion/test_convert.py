@@ -1,6 +1,7 @@
 """Records of the original become a set of ours."""
 
 import json
+import pathlib
 import re
 import shutil
 
@@ -90,15 +91,21 @@ def test_several_files_and_shorter_streams(tmp_path, small_tokenizer):
     assert not (folder / "ours/train-pass00-slice00900.tfrecord").exists() and check(manifest).sound
 
 
-def rewrite(folder, change):
-    """Changes a folder's records: change gets and returns {feature: [N, ...]}."""
-    (path,) = (folder / "tfrecords").glob("train*")
-    external_sets.write_file(path, change(external_sets.read_file(path)))
+RECORDS, INFO = "tfrecords/train*", "tfrecords/record_info*"
 
 
-def put(name, value, record=11, position=3):
+def of_bytes(change):
+    return lambda path: path.write_bytes(change(path.read_bytes()))
+
+
+def of_records(change):
+    """Returns what changes a file of records: change gets and returns {feature: [N, ...]}."""
+    return lambda path: external_sets.write_file(path, change(external_sets.read_file(path)))
+
+
+def put(name, value):
     def change(records):
-        records[name][record, position] = value
+        records[name][11, 3] = value
         return records
 
     return change
@@ -110,58 +117,40 @@ def without_b(records):
     return records
 
 
-def spoil(pattern, change):
-    """Returns what changes the bytes of the one file of a pattern; None removes it."""
-
-    def spoil_in(folder):
-        (path,) = folder.glob(pattern)
-        data = change(path.read_bytes())
-        path.unlink() if data is None else path.write_bytes(data)
-
-    return spoil_in
-
-
-def rename_info(folder, name, copy=False):
-    (info,) = folder.glob(INFO)
-    (shutil.copy if copy else shutil.move)(info, info.with_name(name(info.name)))
-
-
-RECORDS, INFO = "tfrecords/train*", "tfrecords/record_info*"
-
-
 @pytest.mark.parametrize(
-    "change,message",
+    "files,change,message",
     [
-        (spoil(INFO, lambda _: None), "no record_info-.*copy it along"),
-        (lambda folder: rename_info(folder, lambda _: "record_info-train.json"),
+        (INFO, pathlib.Path.unlink, "no record_info-.*copy it along"),
+        (INFO, lambda path: path.rename(path.with_name("record_info-train.json")),
          "record_info-train.json: the name says how"),
-        (lambda folder: rename_info(folder, lambda name: name.replace("alpha-6", "alpha-5"), copy=True),
+        (INFO, lambda path: shutil.copy(path, str(path).replace("alpha-6", "alpha-5")),
          "alpha is 5 of .* and 6 of"),
-        (spoil(RECORDS, lambda _: None), "tfrecords is missing, which record_info"),
-        (spoil(RECORDS, lambda d: d[: len(d) // 2 + 9]), r"ends inside record \d+: it is truncated"),
-        (spoil(RECORDS, lambda d: d[:5000] + bytes([d[5000] ^ 1]) + d[5001:]), r"is damaged in record \d+"),
-        (spoil(INFO, lambda data: data.replace(b'"num_batch": ', b'"num_batch": 1')),
+        (RECORDS, pathlib.Path.unlink, "tfrecords is missing, which record_info"),
+        (RECORDS, of_bytes(lambda d: d[: len(d) // 2 + 9]), r"ends inside record \d+: it is truncated"),
+        (RECORDS, of_bytes(lambda d: d[:5000] + bytes([d[5000] ^ 1]) + d[5001:]), r"damaged in record \d+"),
+        (INFO, of_bytes(lambda data: data.replace(b'"num_batch": ', b'"num_batch": 1')),
          r"tfrecords has \d+ records, expected \d+: \d+ steps \(num_batch\) of 8 rows"),
-        *((spoil(INFO, lambda data, n=steps: re.sub(rb'("num_batch": )\d+', rb"\1" + n, data)),
+        *((INFO, of_bytes(lambda data, n=steps: re.sub(rb'("num_batch": )\d+', rb"\g<1>" + n, data)),
            "expected one name in filenames and the steps in num_batch") for steps in (b"0", b"2.0", b"true")),
-        (spoil("corpus_info.json", lambda _: None), "give --num_cores"),
-        (lambda folder: rewrite(folder, lambda r: r | {"input": r["input"][:, 1:]}),
+        ("corpus_info.json", pathlib.Path.unlink, "give --num_cores"),
+        (RECORDS, of_records(lambda r: r | {"input": r["input"][:, 1:]}),
          r"record 0 \(step 0, row 0\): feature input is int64_list of 31, expected int64_list of 32"),
-        (lambda folder: rewrite(folder, lambda r: {n: v for n, v in r.items() if n != "seg_id"}),
+        (RECORDS, of_records(lambda r: {n: v for n, v in r.items() if n != "seg_id"}),
          r"record 0 .* has no feature seg_id; it has input, is_masked, label, target"),
-        (lambda folder: rewrite(folder, put("input", 90)),
+        (RECORDS, of_records(put("input", 90)),
          r"record 11 \(step 1, row 3\) has ids from .* to 90, expected 0 to 89: give the tokenizer"),
-        (lambda folder: rewrite(folder, put("input", SEP_ID)), "record 11 .* is not .16 tokens of reused"),
-        (lambda folder: rewrite(folder, without_b), "record 11 .* is not .16 tokens of reused"),
-        (lambda folder: rewrite(folder, put("seg_id", 2)), "record 11 .* has other segment ids than 0 for"),
-        (lambda folder: rewrite(folder, put("is_masked", 2)), "record 11 .* has flags"),
-        (lambda folder: rewrite(folder, lambda r: put("is_masked", 1 - r["is_masked"][11, 3])(r)),
+        (RECORDS, of_records(put("input", SEP_ID)), "record 11 .* is not .16 tokens of reused"),
+        (RECORDS, of_records(without_b), "record 11 .* is not .16 tokens of reused"),
+        (RECORDS, of_records(put("seg_id", 2)), "record 11 .* has other segment ids than 0 for"),
+        (RECORDS, of_records(put("is_masked", 2)), "record 11 .* has flags"),
+        (RECORDS, of_records(lambda r: put("is_masked", 1 - r["is_masked"][11, 3])(r)),
          "record 11 .* has not 6 tokens picked"),
     ],
 )  # fmt: skip
-def test_wrong_records_are_refused(tmp_path, small_tokenizer, change, message):
+def test_wrong_records_are_refused(tmp_path, small_tokenizer, files, change, message):
     make_original(tmp_path, small_tokenizer)
-    change(tmp_path)
+    (path,) = tmp_path.glob(files)
+    change(path)
     with pytest.raises(UserError, match=message) as raised:
         convert(options(tmp_path))
     assert not (tmp_path / "ours" / "manifest.json").exists()
