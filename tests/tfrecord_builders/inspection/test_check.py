@@ -48,9 +48,7 @@ def rewrite(small_records, tmp_path):
         folder = tmp_path / "copy"
         shutil.copytree(records.folder, folder)
         shard, *others = records.shards
-        columns = {
-            name: values.copy() for name, values in read_shard(records.path(shard), records.spec).items()
-        }
+        columns = copy.deepcopy(read_shard(records.path(shard), records.spec))
         change(columns)
         with ShardWriter(folder / shard.file, records.spec) as writer:
             writer.write(columns)
