@@ -20,6 +20,12 @@ def pack(path, data):
     return path
 
 
+def write(folder, *names):
+    for name in names:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("x")
+
+
 def documents_of(lines):
     return [d.split("\n") for d in "\n".join(lines).strip("\n").split("\n\n") if d]
 
@@ -109,27 +115,21 @@ def test_missing_and_empty_files(tmp_path):
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(UserError, match="the corpus is empty"):
         find_files([str(tmp_path / "*.txt")])
-    for name in ("part[1].txt", "b/2.txt", "b/1.txt", "a/3.txt"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("x")
+    write(tmp_path, "part[1].txt", "b/2.txt", "b/1.txt", "a/3.txt")
     found = find_files([f"{tmp_path}/{name}" for name in ("part[1].txt", "b/1.txt", "*/*.txt")])
     assert [path.name for path in found] == ["part[1].txt", "1.txt", "3.txt", "2.txt"]
 
 
 def test_a_file_is_read_once_whatever_its_paths(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("a.txt", "b.txt", "sub/c.txt"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("x")
+    write(tmp_path, "a.txt", "b.txt", "sub/c.txt")
     (tmp_path / "link.txt").symlink_to("a.txt")
     spellings = ["b.txt", f"{tmp_path}/a.txt", "a.txt", f"{tmp_path}/sub/../b.txt", "link.txt", "sub"]
     assert list(map(str, find_files(spellings))) == ["b.txt", f"{tmp_path}/a.txt", "sub/c.txt"]
 
 
 def test_links_back_to_a_folder_are_not_followed(tmp_path):
-    for name in ("one/a.txt", "two/b.txt"):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_text("x")
+    write(tmp_path, "one/a.txt", "two/b.txt")
     (tmp_path / "one/self").symlink_to(".")
     (tmp_path / "one/to").symlink_to("../two")
     (tmp_path / "two/back").symlink_to("../one")
@@ -142,7 +142,7 @@ def test_links_back_to_a_folder_are_not_followed(tmp_path):
 
 def test_a_pipe_is_refused_next_to_files_too(tmp_path):
     """Its size is 0, so its text would be left out."""
-    (tmp_path / "a.txt").write_text("x")
+    write(tmp_path, "a.txt")
     os.mkfifo(tmp_path / "b.txt")
     for patterns in ([tmp_path], [tmp_path / "b.txt"], [tmp_path / "*.txt"]):
         with pytest.raises(UserError, match=r"b.txt is a pipe or a device, .*: save its text as a file"):
