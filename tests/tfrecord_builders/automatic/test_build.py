@@ -91,7 +91,7 @@ def test_entities_are_found_though_the_first_text_has_none(tmp_path, tokenizer_f
     train = jsonl(tmp_path / "a.jsonl", [{"text": "ka", "label": []}, *TABLES["entities"]])
     assert of(tmp_path, tokenizer_file, train).description.endswith("tagging of entities")
     span = {"start": 0, "end": 2, "text": "ka", "labels": ["X"]}
-    jsonl(train, [{"text": f"ka {text}", "who": [span]} for text in ROWS])
+    jsonl(tmp_path / "a.jsonl", [{"text": f"ka {text}", "who": [span]} for text in ROWS])
     of(tmp_path, tokenizer_file, train, columns={"tags": "who"})
     assert ExampleSet.load(tmp_path / "run/examples/train").settings["labels"] == ["O", "B-X", "I-X"]
 
