@@ -145,18 +145,18 @@ def test_other_models_have_no_fragments(small_tokenizer, spec, name, value):
     assert sum(map(copy.encode, texts), []) == copy.encode_batch(texts)[0].tolist()
 
 
-def respelled(tokenizer, score, *spellings):
-    """Returns the tokenizer with other spellings of its last pieces but one, and this score."""
+def respelled(tokenizer, score, spellings, end=None):
+    """Returns the tokenizer with other spellings of its last pieces, those before `end`, and this score."""
 
     def change(model):
-        for piece, spelling in zip(model.pieces[-1 - len(spellings) : -1], spellings):
+        for piece, spelling in zip(model.pieces[-3:end], spellings, strict=True):
             piece.piece, piece.score = spelling, score
 
     return changed(tokenizer, change)
 
 
 def test_symbols_that_users_defined_may_be_in_pieces(small_tokenizer):
-    other = respelled(small_tokenizer, -0.01, "a–", "–.–")
+    other = respelled(small_tokenizer, -0.01, ("a–", "–.–"), end=-1)
     texts = ["ba– ba", "ba –.–", "a–a a –.", "mi–.– ne", "– . –"]
     expected = other._processor.encode(texts)
     assert one_by_one(texts, encoder_of(other)) == expected
@@ -165,7 +165,7 @@ def test_symbols_that_users_defined_may_be_in_pieces(small_tokenizer):
 
 def test_pieces_across_punctuation(small_tokenizer):
     """No border is where a piece of the vocabulary has none, and unknown characters are put together."""
-    other = respelled(small_tokenizer, -3, "a.b", "5,000", "▁mi?")
+    other = respelled(small_tokenizer, -3, ("a.b", "5,000", "▁mi?"))
     encoder, processor = encoder_of(other), other._processor
     texts = ["ba a.b ba.ba", "5,000 5, 000", "mi? mi ?", "{{~~ ba", "ba ~{~{ ~ {", "ba.<eop>", "~"]
     assert {"a.b", "5,000", "▁mi?"} <= {p for row in processor.encode(texts, out_type=str) for p in row}
