@@ -126,17 +126,22 @@ def test_empty_documents_are_counted_and_half_characters_replaced(tmp_path):
         (b'{"body": "x", "n": 1}', "line 3 .* the fields body, n, expected a field 'text': .*--text_field"),
         (b'{"text": null}', "line 3 .*: 'text' is null, expected a string"),
         (b'{"text": "caf\xe9"}', r"line 3 \(byte 41\) is not UTF-8 \(byte 0xe9\)"),
-        (b'{"text": "%s"}' % (b"x" * 150_000), "line 3 .* more than 120,000 bytes"),
     ],
     ids=lambda value: str(value)[:20],
 )
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
-def test_errors_of_json_name_the_line(tmp_path, monkeypatch, name, line, message):
-    monkeypatch.setattr(corpus.text, "MAX_DOCUMENT_BYTES", 120_000)
+def test_errors_of_json_name_the_line(tmp_path, name, line, message):
     data = b'{"text": "A."}\n{"text":"B"}\n' + line + b"\n"
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
     with pytest.raises(UserError, match=f"{name}, {message}"):
         read(tmp_path / name)
+
+
+def test_a_line_of_json_that_never_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus.text, "MAX_DOCUMENT_BYTES", 1000)
+    write_jsonl(tmp_path / "a.jsonl", ["Short.", "x" * 5000, "Short."])
+    with pytest.raises(UserError, match=r"a.jsonl, line 2 .* more than 1,000 bytes"):
+        plan(tmp_path / "a.jsonl", 10)
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
