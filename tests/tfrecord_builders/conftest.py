@@ -57,9 +57,9 @@ def corpus_file(tmp_path_factory):
 @pytest.fixture(scope="session")
 def options(corpus_file, tokenizer_file):
     """Returns a function that makes options for a small set in a folder."""
-    files = {"input": [str(corpus_file)], "tokenizer": str(tokenizer_file)}
-    sizes = {"seq_len": 32, "stream_segments": 5, "slice_mb": 0.02, "num_workers": 1}
-    return lambda folder, **changes: PretrainingOptions(output_dir=str(folder), **files | sizes | changes)
+    settings = {"input": [str(corpus_file)], "tokenizer": str(tokenizer_file)}
+    settings |= {"seq_len": 32, "stream_segments": 5, "slice_mb": 0.02, "num_workers": 1}
+    return lambda folder, **changes: PretrainingOptions(**{"output_dir": str(folder)} | settings | changes)
 
 
 @pytest.fixture(scope="session")
