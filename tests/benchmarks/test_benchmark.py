@@ -148,10 +148,3 @@ def test_what_the_start_hides_is_no_rate():
     """A larger run that happens to take no longer once gave a negative rate."""
     assert engines._rate_and_start(600, "s", 17.0, 23.0) == {"per s": 200.0, "s to start": 14.0}
     assert engines._rate_and_start(600, "s", 17.0, 16.0) == {"per s": None, "s to start": None}
-
-
-def test_an_engine_that_is_not_installed_is_named(corpus_file, tokenizer_file, monkeypatch):
-    monkeypatch.setitem(engines.ENGINES, "dask", ("apache_beam_of_nobody",))
-    with pytest.raises(UserError, match="dask needs apache_beam_of_nobody: install it or change --engines"):
-        options = {"engines": ["dask"], "workers": [1], **ENGINE_SIZES}
-        engines.measure_engines(corpus_file, str(tokenizer_file), XLNetConfig.preset("micro"), **options)

@@ -10,7 +10,6 @@ import pytest
 import tensorflow as tf
 
 from benchmarks import load as benchmark_load
-from xlnet_tf.errors import UserError
 
 TEXT = "Every piece of this may be asked for; one letter is refused: \u00e9. " * 20
 
@@ -73,25 +72,11 @@ def under_load(monkeypatch, answer):
     return benchmark_load.measure("model", TEXT, benchmark_load.Load(0.3, clients=3, rows=1, longest=400))
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_whatever_one_client_meets_is_counted(monkeypatch):
+def test_answers_to_another_request_are_noticed(monkeypatch):
     report = under_load(monkeypatch, lambda client, lengths: lengths)
     assert report["errors"] == {} and min(report["clients"]) >= 4
     assert sum(report["clients"]) == report["requests"]
-    given, asked = [], collections.Counter()
-
-    def meets(client, lengths):
-        asked[client] += 1
-        if client == "client 1":
-            raise ValueError("no such row")
-        if client == "client 2" and asked[client] > 3:
-            raise SystemExit  # no Exception
-        return lengths
-
-    report = under_load(monkeypatch, meets)
-    one, two, three = report["clients"]
-    assert report["errors"] == {"ValueError: no such row": two, "client 2 ended after 3 requests": 1}
-    assert three == 3 < 4 <= min(one, two)
+    given = []
 
     def to_another(client, lengths):
         if not client.startswith("client"):
@@ -110,11 +95,3 @@ def test_answers_are_the_same_but_for_rounding():
     assert not same([0.5], [0.501]) and not same([b"ab"], [b"ac"]) and not same([100_001], [100_000])
     assert not same([0.5], [0.5, 0.5]) and not same([1.0], [1])
     assert not benchmark_load.same({}, {"a": np.zeros(1)})
-
-
-def test_what_cannot_be_asked_is_named(model):
-    load = benchmark_load.Load(0.1)
-    with pytest.raises(UserError, match="no signature 'classify': expected one of serving_default, tokens"):
-        benchmark_load.measure(model, TEXT, load, "classify")
-    with pytest.raises(UserError, match="takes ids, which are not texts"):
-        benchmark_load.measure(model, TEXT, load, "tokens")

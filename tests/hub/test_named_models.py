@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from run_scripts import export, pretrain
+from run_scripts import pretrain
 from run_scripts.common import experiment
 from tests.helpers import fake_hub
 from tests.helpers.command_flags import fresh_flags
@@ -61,16 +61,6 @@ def test_an_architecture_comes_by_name_and_settings_note_the_commit(published):
         params = experiment.load(pretraining.EXPERIMENT, pretrain.SETTINGS, options)
     assert params.task.init_checkpoint == params.task.model.config_file == source
     assert params.task.model.architecture(vocab_size=7) == config
-
-
-def test_a_name_is_exported(published):
-    with fresh_flags() as values:
-        export.define_flags()
-        values(["export", f"--model_dir={NAME}", "--output_dir=served", "--head=classification"])
-        export.check_flags(*export.parse_flags(values))
-        values["model_dir"].value = "people/nobody"
-        with pytest.raises(FileNotFoundError, match="there is nothing at people/nobody"):
-            export.check_flags(*export.parse_flags(values))
 
 
 def test_conversions_and_exports_note_the_commit(published, tmp_path):

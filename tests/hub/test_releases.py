@@ -23,9 +23,9 @@ FILES = {
 }
 
 
-def zipped(files, folder="xlnet/", compression=zipfile.ZIP_STORED):
+def zipped(files, folder="xlnet/"):
     with io.BytesIO() as buffer:
-        with zipfile.ZipFile(buffer, "w", compression) as archive:
+        with zipfile.ZipFile(buffer, "w") as archive:
             for name, content in files.items():
                 archive.writestr(folder + name, content)
         return buffer.getvalue()
@@ -156,8 +156,8 @@ def test_no_file_leaves_the_folder(server, folder, tmp_path):
     assert not list(tmp_path.parent.rglob("evil.py"))
 
 
-def damaged(compression):
-    content = zipped(FILES, compression=compression)
+def damaged():
+    content = zipped(FILES)
     weights = content.index(b"-of-00001") + len("-of-00001")
     return content[:weights] + b"\xff" * 8 + content[weights + 8 :]
 
@@ -165,13 +165,11 @@ def damaged(compression):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"no archive", "is damaged"),
         (zipped(FILES)[:-100], "is damaged"),
-        (damaged(zipfile.ZIP_STORED), r"is damaged \(.*: remove it and start again"),
-        (damaged(zipfile.ZIP_DEFLATED), r"is damaged \(.*: remove it and start again"),
+        (damaged(), r"is damaged \(.*: remove it and start again"),
         (zipped({"xlnet_config.json": b"{}"}), "is not a released XLNet: it lacks spiece.model"),
     ],
-    ids=["text", "torn", "stored", "deflated", "other"],
+    ids=["torn", "stored", "other"],
 )
 def test_what_is_no_release_is_refused_and_leaves_no_folder(server, content, message):
     server.content = content

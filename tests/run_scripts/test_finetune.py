@@ -76,8 +76,6 @@ def test_a_sweep_has_one_kind_of_devices_and_names_a_setting_once():
         (["--config_file=glue/sst-2", "--epochs=1"], "--epochs has no effect, as train_steps is 10000: give"),
         (["--config_file=glue/sst-2", "--epochs=1", "--train_steps=0"], ""),
         (["--warmup_fraction=0.2", "--warmup_steps=5"], "--warmup_fraction has no effect, as warmup_steps"),
-        (["--warmup_fraction=0.2", "--epochs=1"], ""),
-        (["--config_file=glue/sst-2"], ""),
     ],
 )
 def test_flags_without_effect_are_said(arguments, said, caplog):

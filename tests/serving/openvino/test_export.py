@@ -140,7 +140,6 @@ def test_a_version_that_does_not_pass_its_check_leaves_nothing(module, tmp_path)
 
 @pytest.mark.parametrize(("flags", "task", "message"), [
     ({"weights": "int4"}, None, "are for --runtime=openvino"),
-    ({"calibration_data": "dev", "weights": "int8"}, None, "are for --runtime=openvino"),
     ({"runtime": "openvino", "calibration_data": "dev"}, None, "give --weights=int8, too"),
     ({"runtime": "openvino", "warmup_batches": ("2",)}, None, "--warmup_batches is for TensorFlow Serving"),
     ({"weights": "int4"}, "classification", "int4 is for language models: give int8 with --calibration_data"),
