@@ -91,11 +91,11 @@ def test_errors_name_the_file(tmp_path):
     for text, message in (
         (
             '{"n_layer": 3, "colour": 1}',
-            "xlnet_config.json: fields missing d_head, d_inner, .*, n_token, untie_r; unknown colour",
+            "fields missing d_head, d_inner, .*, n_token, untie_r; unknown colour",
         ),
-        ("{", "xlnet_config.json is not JSON"),
-        ("[]", "xlnet_config.json holds a list"),
+        ("{", "is not JSON"),
+        ("[]", "holds a list"),
     ):
         path.write_text(text)
-        with pytest.raises(UserError, match=message):
+        with pytest.raises(UserError, match=f"xlnet_config.json:? {message}"):
             XLNetConfig.from_json_file(path)

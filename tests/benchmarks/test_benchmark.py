@@ -42,16 +42,9 @@ def test_what_is_not_there_or_not_known_is_an_error_that_helps():
 
 def test_figures_are_printed_in_columns_and_written_as_json(tmp_path, capsys):
     path = tmp_path / "new" / "report.json"
-    rows = [{"": "ours", "s": 0.12345, "steps": 12000}]
-    rows += [{"": "Model Garden's", "s": float("nan"), "MB": 2500.4}]
-    harness.publish({"A step": rows}, str(path))
-    assert json.loads(path.read_text())["A step"][1] == {"": "Model Garden's", "s": None, "MB": 2500.4}
-    assert capsys.readouterr().out.splitlines()[2:6] == [
-        "A step",
-        "                     s   steps     MB",
-        "ours            0.1235  12,000",
-        "Model Garden's     nan          2,500",
-    ]
+    harness.publish({"A step": [{"": "ours", "s": float("nan"), "MB": 2500.4}]}, str(path))
+    assert json.loads(path.read_text())["A step"] == [{"": "ours", "s": None, "MB": 2500.4}]
+    assert capsys.readouterr().out.splitlines()[3:5] == ["       s     MB", "ours  nan  2,500"]
 
 
 @pytest.mark.integration

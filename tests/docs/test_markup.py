@@ -52,24 +52,6 @@ def test_what_breaks_the_rules_is_named(lines, message):
 
 
 @pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        ("a --b", "a --b --x=1"),
-        ("a\nb --c='d | e' \\\n  --f", "a\nb --c='d | e' \\\n  --f --x=1"),
-        ("a --b | tail -1", "a --b --x=1 | tail -1"),
-        ("a --b >log 2>&1 &", "a --b --x=1 >log 2>&1 &"),
-        ("a  # why", "a --x=1 # why"),
-        ("for r in 1 5; do xlnet-tf a \\\n  --b; done", "for r in 1 5; do xlnet-tf a \\\n  --b --x=1 ; done"),
-        ("ls; xlnet-tf a --t='x; y' | tail -1\ncat b", "ls; xlnet-tf a --t='x; y' --x=1 | tail -1\ncat b"),
-    ],
-)
-def test_flags_are_added_to_the_last_command(command, expected):
-    assert pages.add_flags(command + "\n", "--x=1") == expected + "\n"
-    [block] = page("<!-- test runs: fake --port=1 -->", "~~~bash", command, "~~~").blocks
-    assert block.runs and block.command == "fake --port=1"
-
-
-@pytest.mark.parametrize(
     ("text", "same", "others", "note"),
     [
         ("a\nb\n", ["a\nb\n\n"], ["a\n"], ""),

@@ -89,13 +89,16 @@ def test_predict_evaluate_and_export_take_a_name(published, small_tokenizer, tmp
     columns = "--text_column=text", "--label_column=label"
     run_command("tfrecord_builders.classification", f"--tokenizer={name}", *data, *columns)
     scores = {}
-    for model in (name, str(tmp_path / "ours")):
+    published.save(tmp_path / "model.keras")
+    for model in (name, str(tmp_path / "ours"), str(tmp_path / "model.keras")):
         out = tmp_path / f"scores{len(scores)}"
         given = f"--model_dir={model}", f"--data={tmp_path / 'records' / 'dev'}", f"--output_dir={out}"
         run_command("run_scripts.evaluate", *given)
         [scores[model]] = json.loads((out / "evaluations.json").read_text()).values()
     hits = [answer["label"] == LABELS[number % 2] for number, answer in enumerate(expected)]
-    assert scores[name] == scores[str(tmp_path / "ours")]
+    assert (
+        scores[name] == scores[str(tmp_path / "ours")] == pytest.approx(scores[str(tmp_path / "model.keras")])
+    )
     assert scores[name]["accuracy"] == np.mean(hits)
 
     served = str(tmp_path / "served")

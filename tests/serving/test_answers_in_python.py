@@ -15,7 +15,8 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.hub import checksums
 from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering
-from xlnet_tf.serving.answers.text_answers import normalize_inputs, split_rows
+from xlnet_tf.serving.answers.text_answers import answer_texts, normalize_inputs, split_rows
+from xlnet_tf.serving.sources import open_served
 from xlnet_tf.tasks.classification.serving import AlertRule
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -63,6 +64,10 @@ def test_a_saved_model_answers_as_the_exported_one(tmp_path, small_tokenizer, ta
     loaded = tf_keras.models.load_model(tmp_path / "model.keras")
     assert loaded.tokenizer.fingerprint == small_tokenizer.fingerprint
     assert_near(loaded.answer(**columns), expected, **CLOSE)
+    for path in ("ours", "model.keras"):
+        opened = open_served(str(tmp_path / path), inputs=()).load("float32")
+        answers = answer_texts(opened, iter(rows), batch_size=2)
+        assert_near([opened.readable(*pair) for pair in zip(rows, answers)], expected, **CLOSE)
 
 
 @pytest.fixture

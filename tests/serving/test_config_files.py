@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 import yaml
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
-from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from tests.helpers.serving.serving_process import warmup_requests
 from xlnet_tf.errors import UserError
@@ -48,14 +47,6 @@ def batching_parameters():
 def folder(tmp_path):
     (tmp_path / "my models" / "reviews").mkdir(parents=True)
     return tmp_path / "my models" / "reviews"
-
-
-def test_the_newest_version_of_the_model_is_served():
-    [model] = text_format.Parse(
-        config_files.models_config("reviews"), ModelServerConfig()
-    ).model_config_list.config
-    assert (model.name, model.base_path, model.model_platform) == ("reviews", "/models/reviews", "tensorflow")
-    assert model.model_version_policy.latest.num_versions == 1
 
 
 @pytest.mark.parametrize("sizes, allowed", [((1, 8), [1, 8, 32]), ((1, 64), [1, 64]), ((32,), [1, 32])])

@@ -133,12 +133,8 @@ def test_any_json_is_an_answer_or_an_error(rest, said, answer):
         ({"outputs": {"label": ["a", "b"]}}, "lacks the output score"),
         ({"outputs": {"label": ["a", "b"], "score": [[0.5], [0.5, 1]]}}, "score is not float32"),
         *(
-            (
-                {"outputs": {"label": ["a", {"b64": text, **more}], "score": [[0.5]] * 2}},
-                "label is not strings: ",
-            )
-            for text in ("!!", "YQ", "YQ=", "Y Q==", "YR==", "YQ==YQ==", "é", 5, "YQ==")
-            for more in [{"more": "b"}] * (text == "YQ==") or [{}]
+            ({"outputs": {"label": ["a", {"b64": text}], "score": [[0.5]] * 2}}, "label is not strings: ")
+            for text in ("!!", "YQ", "YQ=", "Y Q==", "YR==", "YQ==YQ==", "é", 5)
         ),
         (b'{"outputs": {"label": ["a", "b"], "label": ["b"]}}', 'cannot be trusted: "label" is given twice'),
         (b"[" * 100_000, "expected a JSON object"),

@@ -68,6 +68,9 @@ def test_answers(address):
     assert about["language_model"] == {"name": "toy"} and "reviews" in about["served"]
 
 
+JSON = {"Content-Type": "application/json"}
+
+
 @pytest.mark.parametrize(
     ("status", "options", "message"),
     [
@@ -75,12 +78,8 @@ def test_answers(address):
         (500, {"json": {"text": "broken"}}, "log says why"),
         (400, {"json": {"order": []}}, "Expected an object with text"),
         (400, {"json": {"text": "", "layer": 0}}, "any of order, choices"),
-        (400, {"data": b"{", "headers": {"Content-Type": "application/json"}}, "not JSON"),
-        (
-            400,
-            {"data": b'{"text": "a", "text": "b"}', "headers": {"Content-Type": "application/json"}},
-            '"text" is given twice',
-        ),
+        (400, {"data": b"{", "headers": JSON}, "not JSON"),
+        (400, {"data": b'{"text": "a", "text": ""}', "headers": JSON}, '"text" is given twice'),
         (413, {"json": {"text": "a" * 70_000}}, "65,536 bytes"),
         (415, {"data": b'{"text": ""}', "headers": {"Content-Type": "text/plain"}}, "application/json"),
         (403, {"json": {"text": ""}, "headers": {"Origin": "http://other.example"}}, "other web sites"),
