@@ -83,10 +83,6 @@ def test_both_models_get_the_same_batch():
     np.testing.assert_array_equal(hugging_face["perm_mask"], 1 - theirs["permutation_mask"])
     targets = np.einsum("bpt,bt->bp", hugging_face["target_mapping"], hugging_face["input_ids"])
     np.testing.assert_array_equal(targets, hugging_face["labels"])
-    for row in range(4):
-        ids = batch["input_word_ids"][row]
-        assert theirs["target_ids"][row].tolist() == ids[is_target[row]].tolist()
-    assert len({row.tobytes() for row in batch["input_word_ids"]}) == 4
     batch["target_positions"][:, -1] = -1  # an empty slot is not a target
     theirs = batches.model_garden_batch(batch)
     assert theirs["target_mapping"].sum(axis=-1).tolist() == [[1, 1, 1, 0]] * 4

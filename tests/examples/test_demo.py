@@ -133,17 +133,15 @@ def test_masks_show_what_each_position_sees():
     }
     record = Record({name: np.array(values) for name, values in columns.items()})
     context, target, special, own = masks.KINDS.values()
-    assert masks.colors_of(record, query=False, count=4) == [
+    content = [
         [own, "", "", special],
         [context, own, target, special],
         [context, "", own, special],
         [context, "", "", own],
     ]
-    assert masks.colors_of(record, query=True, count=3) == [
-        ["", "", ""],
-        [context, "", target],
-        [context, "", ""],
-    ]
+    query = [["", "", ""], [context, "", target], [context, "", ""]]
+    assert masks.colors_of(record, query=False, count=4) == content
+    assert masks.colors_of(record, query=True, count=3) == query
     drawn = masks.stream("Query <stream>", [["", own], [target, ""]], ["a", "<b> (1)"])
     assert drawn.count("<rect") == 3 and drawn.count("&lt;b&gt; (1)") == 2 and "<stream>" not in drawn
     assert f'fill="{target}"' in drawn and "width:" not in drawn

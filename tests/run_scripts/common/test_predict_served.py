@@ -67,12 +67,11 @@ def test_rows_of_flags_are_answered_as_a_table(address):
     tables += ["query   b\nrows    2\nscores  0.0000  0.1000\n"]
     assert done.stdout == "\n".join(tables), done.stderr
     for flags, message in (
-        ([], "missing: --model_dir, --data, --output_dir"),
-        (["--server=localhost:1"], "--server asks for --model"),
-        (["--server=localhost:1", "--model=a"], "--input=NAME=VALUE or --data=FILE"),
-        (["--server=localhost:1", "--model=a", "--input=a=b"], "no answer from http://localhost:1"),
+        ("--server=localhost:1", "--server asks for --model"),
+        ("--server=localhost:1 --model=a", "--input=NAME=VALUE or --data=FILE"),
+        ("--server=localhost:1 --model=a --input=a=b", "no answer from http://localhost:1"),
     ):
-        done = predict(*flags)
+        done = predict(*flags.split())
         assert done.returncode == 1 and "Traceback" not in done.stderr and message in done.stderr
 
 

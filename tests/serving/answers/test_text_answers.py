@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.conftest import invent_texts
 from tests.helpers.profiles import mostly_integration
 from tests.helpers.serving import answering
 from tests.helpers.serving.answering import assert_near, rows_of
@@ -147,7 +148,7 @@ TEXTS = ["", " ", "\u3000 ", "<sep>", "<sep> ba <mask>", "ba ne, 5,000", "\U0001
 def random_rows(ranks, count, seed):
     """Returns random rows: hostile texts, invented ones, and some longer than any sequence."""
     chance = random.Random(seed)
-    texts = [*TEXTS, *hostile_texts(60, seed), *answering.words(60, seed)]
+    texts = [*TEXTS, *hostile_texts(60, seed), *invent_texts(60, seed)]
     texts += [" ".join(chance.choices(texts, k=12)) for _ in range(20)]
 
     def value(rank):
