@@ -31,11 +31,6 @@ def test_candidates_run_in_turn_and_the_first_round_is_not_counted(monkeypatch):
 def test_what_is_not_there_or_not_known_is_an_error_that_helps():
     with pytest.raises(UserError, match="nothing.txt does not exist: give --text .*make demo"):
         harness.existing("nothing.txt", harness.DEMO_TEXT, "text")
-    with pytest.raises(UserError, match="nowhere.model does not exist: give --tokenizer"):
-        harness.existing(None, "nowhere.model", "tokenizer")
-    done = run_script("data", "--workers=1,0,two")
-    assert done.returncode == 1
-    assert "ERROR: --workers has 0, two: expected numbers of processes" in done.stderr
     with pytest.raises(UserError, match="--modes has fast: expected some of graph, xla"):
         harness.check_known("modes", ["graph", "fast"], ("graph", "xla"))
 

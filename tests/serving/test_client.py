@@ -157,7 +157,6 @@ def answering(data):
     "data, message",
     [
         (b"\x00\x00\x18\x04", "no answer from"),  # how gRPC begins
-        (b"", "no answer from"),
         (b"HTTP/1.0 200 OK\r\n\r\n<html>hello</html>", "expected a JSON object, found b'<html>hello"),
         (b"HTTP/1.0 503 Busy\r\n\r\ncome back later", "HTTP status 503, b'come back later'"),
     ],

@@ -87,7 +87,6 @@ def test_a_plan_from_a_part_of_the_documents(manifest):
         ([], (158, 32.9e9, 200e6)),
         (["--text_gb=15.8"], (15.8, 3.29e9, 20e6)),
         (["--pieces=3.29e9"], (15.8, 3.29e9, 20e6)),
-        (["--text_gb=15.8", "--pieces=5e9"], (15.8, 5e9, 20e6)),
         (["--text_gb=15.8", "--documents=7"], (15.8, 3.29e9, 7)),
     ],
 )

@@ -124,7 +124,6 @@ def test_two_windows_are_in_memory_at_most(small_tokenizer, monkeypatch, eagerly
     [
         ({}, [(7, [[6, 3], [5, 2], [4, 0]])]),
         ({"earlier_first": True}, [(7, [[3, 6], [2, 5], [0, 4]])]),
-        ({"most_rows": 3}, [(3, [[2, 0]]), (3, [[0, 2], [1]]), (1, [[0]])]),
         ({"most": 5}, [(4, [[3, 2], [0]]), (3, [[2, 1], [0]])]),
         ({"batch": lambda largest: 4 - largest}, [(7, [[6], [3], [5, 2], [4, 0]])]),
     ],
