@@ -131,10 +131,6 @@ LOGIN = (200, b"<!DOCTYPE html><title>Log in</title>", {"Content-Type": "text/ht
         (b'{"id": "a", "sha": "../x", "siblings": []}', False),
         (b'{"id": "a", "sha": "%s"}' % COMMIT, True),
         (b'{"id": "a", "sha": "%s", "siblings": [{"rfilename": "x"}]}' % COMMIT, True),
-        (
-            b'{"id": "a", "sha": "%s", "siblings": [{"rfilename": "x", "blobId": "%s"}]}' % (COMMIT, COMMIT),
-            True,
-        ),
     ],
 )
 def test_what_is_not_a_hub_is_called_so(server, body, is_data_set):

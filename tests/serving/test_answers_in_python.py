@@ -202,11 +202,7 @@ _CHOICE = {"context": 1, "question": 1, "options": 2}
         ({"text": 1}, [("ba",)], [{"text": "ba"}]),
         ({"text": 1}, [np.str_("ba")], {"text": "ba"}),
         (_CHOICE, ["ba", "ne", ("a", "b")], {"context": "ba", "question": "ne", "options": ["a", "b"]}),
-        (
-            _CHOICE,
-            [["ba"], ["ne"], np.array([["a"]])],
-            [{"context": "ba", "question": "ne", "options": ["a"]}],
-        ),
+        ({"text": 1, "options": 2}, [["ba"], np.array([["a"]])], [{"text": "ba", "options": ["a"]}]),
         ({"options": 2}, [[["a"], []]], [{"options": ["a"]}, {"options": []}]),
     ],
 )
