@@ -41,16 +41,6 @@ def test_flags_become_options():
     assert (found.size, found.stride, found.seed, found.rate) == (3, 6, 9, 0.5)  # flags count more
 
 
-def test_every_option_is_a_flag_with_help_and_default():
-    values = parsed("--output_dir=x")
-    assert set(values) >= {field.name for field in dataclasses.fields(Options)} - {"seed"}
-    assert "seed" not in values
-    assert values["size"].default == 4 and values["size"].help == "how large"
-    assert values["files"].default == ["a", "b"] and values["header"].default is None
-    with pytest.raises(flags.IllegalFlagValueError, match="output_dir"):
-        parsed()
-
-
 @pytest.mark.parametrize(
     ("changes", "flag", "message"),
     [

@@ -39,7 +39,7 @@ def test_figures_are_printed_in_columns_and_written_as_json(tmp_path, capsys):
     path = tmp_path / "new" / "report.json"
     harness.publish({"A step": [{"": "ours", "s": float("nan"), "MB": 2500.4}]}, str(path))
     assert json.loads(path.read_text())["A step"] == [{"": "ours", "s": None, "MB": 2500.4}]
-    assert capsys.readouterr().out.splitlines()[3:5] == ["       s     MB", "ours  nan  2,500"]
+    assert capsys.readouterr().out.splitlines()[3:5] == ["        s     MB", "ours  nan  2,500"]
 
 
 @pytest.mark.integration

@@ -280,7 +280,7 @@ def test_a_misspelt_folder_is_not_taken_for_a_name(server, tmp_path, monkeypatch
     ):
         assert hub.did_you_mean(path) == (similar and f" (similar: {similar})")
     for ask in (open_checkpoint, lambda path: Run.open(path, "records"), find_file):
-        with pytest.raises(FileNotFoundError, match=r"runs/mikro .*similar: runs/micro;"):
+        with pytest.raises(FileNotFoundError, match=r"runs/mikro.*similar: runs/micro;"):
             ask("runs/mikro")
 
 
