@@ -11,7 +11,7 @@ import sklearn.metrics as sk
 import tensorflow as tf
 
 from tests.conftest import invent_texts
-from tests.helpers.commands import run_command, run_in_fork
+from tests.helpers.commands import run_command
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks.classification.task import ClassificationTask
 from xlnet_tf.tasks.metrics.calibration import Probabilities, temperatures
@@ -77,37 +77,6 @@ def test_metrics_have_intervals_and_runs_are_compared(folder, capsys):
         with pytest.raises(error, match=message):
             run_command("run_scripts.evaluate", f"--model_dir={folder}/good", f"--data={folder}/records/dev",
                         *options)  # fmt: skip
-
-
-def run(module, *arguments):
-    """Runs a command in a process of its own; returns what it prints."""
-    ended = run_in_fork(f"run_scripts.{module}", *arguments)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
-
-
-def test_commands_find_the_best_of_several_seeds(folder):
-    data, seed = f"--data={folder}/records/dev", f"--model_dir={folder}/seeds/seed-0"
-    options = (
-        f"--config_file={folder}/recipe.yaml",
-        f"--data={folder}/records",
-        f"--model_dir={folder}/seeds",
-    )
-    refused = run_in_fork("run_scripts.finetune", *options, "--dev_split=nothing")
-    assert "has dev, train, and no nothing to evaluate on: build it" in refused.stderr
-    trained = run("finetune", *options, "--num_seeds=2", "--epochs=2")
-    assert trained.splitlines()[-1].split()[0] == "median"
-    seeds = json.loads((folder / "seeds/seeds.json").read_text())
-    assert len(seeds) == 2
-    assert "<- best" in run("evaluate", seed, data)
-    scores = json.loads((folder / "seeds/seed-0/evaluations.json").read_text())
-    metric = seeds[0]["metric"]
-    assert scores["best"][metric] == max(score[metric] for score in scores.values())
-    assert scores["best"][metric] == pytest.approx(seeds[0]["best"][metric])
-    devices = ("--strategy=mirrored", "--virtual_devices=2")
-    predicted = run("predict", seed, data, f"--output_dir={folder}/predicted", *devices)
-    assert not (folder / "predicted/unfinished_predictions").exists()
-    assert f"{scores['best'][metric]:.4f}" in predicted
 
 
 def test_scores_that_are_all_alike_are_warned_of_once(folder, caplog, monkeypatch):

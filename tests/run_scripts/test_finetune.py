@@ -1,16 +1,53 @@
-"""What finetune and evaluate refuse, say and choose, without training."""
+"""The commands of the README, one after the other: build, fine-tune, evaluate, predict."""
 
+import csv
+import json
+import random
 import re
 
 import pytest
 
 from run_scripts import evaluate, finetune
 from run_scripts.common import experiment, sweeps
+from tests.conftest import invent_texts
 from tests.helpers.command_flags import parsed
-from tests.helpers.commands import run_command
-from tests.run_scripts.test_evaluate import RECIPE
+from tests.helpers.commands import run_command, run_in_fork
 from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError
+
+RECIPE = """
+task:
+  model: {n_layer: 1, d_model: 16, n_head: 2, d_head: 8, d_inner: 16, summary: mean}
+  train_data: {global_batch_size: 8}
+  epochs: 6.0
+trainer: {optimizer_config: {learning_rate: 0.02}}
+"""
+
+
+def run(module, *arguments):
+    """Runs a command in a process of its own; returns what it prints."""
+    ended = run_in_fork(module, *map(str, arguments))
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, small_tokenizer):
+    """A folder with tables of texts, labelled by a word that they hold."""
+    folder = tmp_path_factory.mktemp("finetune")
+    (folder / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    (folder / "recipe.yaml").write_text(RECIPE)
+    rng = random.Random(0)
+    for split, count in (("train", 64), ("dev", 20)):
+        with (folder / f"{split}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["words", "class"])
+            for number, text in enumerate(invent_texts(count, seed=count)):
+                words = text.split()[:5]
+                words.insert(rng.randrange(5), "1999," if number % 2 else "2008,")
+                writer.writerow([" ".join(words), "old" if number % 2 else "new"])
+    return folder
+
 
 ENTRY = task_registry.find("classification")
 SETTINGS = (*finetune.SETTINGS, *ENTRY.settings)
@@ -50,6 +87,33 @@ def test_flags_without_effect_are_said(arguments, said, caplog):
         flag = said[2:].partition(" ")[0]
         with pytest.raises(UserError, match=f"--sweep={flag} has no effect"):
             sweeps.check_effect(params, given, [flag])
+
+
+@pytest.mark.integration
+def test_from_tables_to_predictions(folder):
+    records, model_dir = folder / "records", folder / "run"
+    built = run("tfrecord_builders.classification", f"--train={folder}/train.csv", f"--dev={folder}/dev.csv",
+                "--text_column=words", "--label_column=class", "--seq_len=32",
+                f"--tokenizer={folder}/spiece.model", f"--output_dir={records}")  # fmt: skip
+    assert "label new" in built
+    options = (f"--config_file={folder}/recipe.yaml", f"--data={records}", f"--model_dir={model_dir}")
+    refused = run_in_fork("run_scripts.finetune", *options, "--dev_split=nothing")
+    assert "has dev, train, and no nothing to evaluate on: build it" in refused.stderr
+    trained = run("run_scripts.finetune", *options, "--num_seeds=2")
+    assert trained.splitlines()[-1].split()[0] == "median"
+    seeds = json.loads((model_dir / "seeds.json").read_text())
+    assert [seed["problem"] for seed in seeds] == ["", ""]
+    evaluated = run("run_scripts.evaluate", f"--model_dir={model_dir}/seed-0", f"--data={records}/dev")
+    scores = json.loads((model_dir / "seed-0" / "evaluations.json").read_text())
+    metric = seeds[0]["metric"]
+    assert scores["best"][metric] == max(score[metric] for score in scores.values())
+    assert scores["best"][metric] == pytest.approx(seeds[0]["best"][metric])
+    assert "<- best" in evaluated
+    predicted = run("run_scripts.predict", f"--model_dir={model_dir}/seed-0", f"--data={records}/dev",
+                    f"--output_dir={folder}/out", "--strategy=mirrored", "--virtual_devices=2")  # fmt: skip
+    assert not (folder / "out" / "unfinished_predictions").exists()
+    assert len(list((folder / "out").iterdir())) >= 2
+    assert f"{scores['best'][metric]:.4f}" in predicted
 
 
 def test_evaluate_marks_one_checkpoint():
