@@ -20,6 +20,7 @@ from tests.helpers.records.external_sets import (
 from tests.helpers.records.synthetic import make_text_set
 from tfrecord_builders.conversion import original_format
 from tfrecord_builders.conversion.convert import convert
+from tfrecord_builders.conversion.direction_check import Sketch, contradiction
 from tfrecord_builders.inspection.check import check
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest
@@ -151,7 +152,7 @@ RECORDS, INFO = "tfrecords/train*", "tfrecords/record_info*"
         (lambda folder: rename_info(folder, lambda name: name.replace("alpha-6", "alpha-5"), copy=True),
          "alpha is 5 of .* and 6 of"),
         (spoil(RECORDS, lambda _: None), "tfrecords is missing, which record_info"),
-        (spoil(RECORDS, lambda d: d[: len(d) // 2 + 9]), r"ends inside record \d+: it is truncated"),
+        (spoil(RECORDS, lambda d: d[: len(d) // 2 + 9]), "ends inside record 112: it is truncated"),
         (spoil(RECORDS, lambda d: d[:5000] + bytes([d[5000] ^ 1]) + d[5001:]), r"is damaged in record \d+"),
         (spoil(INFO, lambda data: data.replace(b'"num_batch": ', b'"num_batch": 1')),
          r"tfrecords has \d+ records, expected \d+: \d+ steps \(num_batch\) of 8 rows"),
@@ -198,6 +199,15 @@ def test_wrong_rows_and_options_are_refused(tmp_path, small_tokenizer):
     info.write_text(json.dumps(values | {"num_batch": 2 * values["num_batch"]}))
     with pytest.raises(UserError, match="is not the text that follows the row's record before it"):
         convert(options(tmp_path, num_cores=2))
+
+
+@pytest.mark.parametrize("common,wrong,found", [(16, 8, False), (16, 9, True), (8, 8, True), (7, 7, False)])
+def test_directions_are_wrong_if_most_of_enough_stretches_say_so(common, wrong, found):
+    rows = [Sketch(1), Sketch(1)]
+    for row in rows:
+        row.keys, row.turned = np.arange(common, dtype=np.uint64), np.zeros(common, bool)
+    rows[1].turned[-wrong:] = True
+    assert contradiction(rows, np.zeros(2, bool)) == ((0, 1) if found else None)
 
 
 def test_any_number_of_targets_needs_room(tmp_path, small_tokenizer):

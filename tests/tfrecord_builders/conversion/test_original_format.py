@@ -157,15 +157,30 @@ def test_a_record_may_lack_as_many_targets_as_it_has_special_tokens(tmp_path, sm
         write(4)
 
 
+def test_the_token_after_a_is_one_that_the_next_record_reuses():
+    """CLS where A is longer than what that record reuses, and where a stream ends."""
+    texts = [[10, 11, 12], [12, 13], [14, 15, 16, 17], [16, 17], [60, 61]]
+    ids = np.array([text + [SEP_ID] * (5 - len(text)) for text in texts])
+    columns = {"input_ids": ids, "segment": np.array([0, 1, 2, 3, 0])}
+    found = original_format._token_after_a(columns, reuse_len=2)
+    assert found.tolist() == [13, 14, CLS_ID, CLS_ID, CLS_ID]
+
+
 def run_script(*arguments):
     convert_records.run(parsed(convert_records.define_flags, *arguments))
 
 
-@pytest.mark.parametrize("steps", [0, -1, 2.0, True, None])
-def test_a_count_of_steps_that_cannot_be_is_refused(tmp_path, steps):
+@pytest.mark.parametrize(
+    "steps,message",
+    [
+        *((steps, "expected one name in filenames and the steps") for steps in (0, -1, 2.0, True, None)),
+        (1, "records.tfrecords is missing"),
+    ],
+)
+def test_a_count_of_steps_that_cannot_be_is_refused(tmp_path, steps, message):
     name = "record_info-train-0-0.bsz-4.seqlen-24.reuse-12.uni.alpha-6.beta-1.json"
     (tmp_path / name).write_text(json.dumps({"filenames": ["records.tfrecords"], "num_batch": steps}))
-    with pytest.raises(UserError, match="expected one name in filenames and the steps in num_batch"):
+    with pytest.raises(UserError, match=message):
         original_format.find([str(tmp_path)])
 
 
