@@ -151,6 +151,15 @@ def test_a_record_may_lack_as_many_targets_as_it_has_special_tokens(tmp_path, sm
         write(4)
 
 
+def test_the_token_after_a_is_one_that_the_next_record_reuses():
+    """CLS where A is longer than what that record reuses, and where a stream ends."""
+    texts = [[10, 11, 12], [12, 13], [14, 15, 16, 17], [16, 17], [60, 61]]
+    ids = np.array([text + [SEP_ID] * (5 - len(text)) for text in texts])
+    columns = {"input_ids": ids, "segment": np.array([0, 1, 2, 3, 0])}
+    found = original_format._token_after_a(columns, reuse_len=2)
+    assert found.tolist() == [13, 14, CLS_ID, CLS_ID, CLS_ID]
+
+
 def test_the_script(tmp_path, small_tokenizer, capsys):
     make_original(tmp_path, small_tokenizer)
     ours, theirs, model = tmp_path / "ours", tmp_path / "theirs", tmp_path / "spiece.model"
