@@ -245,9 +245,9 @@ class Predictor:
         def compute(number: int, features) -> dict[str, np.ndarray]:
             return all_rows(self._strategy, self._step(features, lengths[number]))
 
-        is_alone = device.hardware() == "cpu" and self._strategy.num_replicas_in_sync == 1
+        at_once = device.steps_at_once() if self._strategy.num_replicas_in_sync == 1 else 1
         steps = enumerate(self._features(start_step=len(rows)), start=len(rows))
-        results = computed_at_once(compute, steps, 2 if is_alone else 1)
+        results = computed_at_once(compute, steps, at_once)
         for number, result in enumerate(results, start=len(rows)):
             fresh.append(result)
             done = int((fresh[-1]["index"] != FILLER).sum())
