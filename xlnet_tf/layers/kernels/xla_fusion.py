@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
-# XLA takes 25 ms for each shape of a function: that pays for so many elements of all arrays of the shape.
+# XLA takes 25 ms for a shape of a function: that pays if a run's arrays of it have so many elements in all.
 _LEAST_ELEMENTS = 1 << 23
 _uses = contextvars.ContextVar("uses", default=1.0)
 
 
 @contextlib.contextmanager
 def expect_uses(number: float) -> Iterator[None]:
-    """Traces the block for shapes that are not known yet, each of which will come so many times."""
+    """Traces the block for a run in which each shape, not known yet, will come so many times."""
     token = _uses.set(number)
     try:
         yield
@@ -30,8 +30,8 @@ def expect_uses(number: float) -> Iterator[None]:
 def compiled_if_large(function: Callable, least_elements: int = _LEAST_ELEMENTS) -> Callable:
     """Compiles a function of tensors, or lists of them; settings go by name.
 
-    Where shapes are not known yet, it is compiled for the large ones (see `pays_to_compile`), and TensorFlow
-    runs one operation at a time for the others. Results differ by rounding.
+    Where shapes are not known yet, it is compiled for those that are large, or come often (`expect_uses`),
+    and TensorFlow runs one operation at a time for the others. Results differ by rounding.
     """
 
     @functools.partial(tf.function, jit_compile=True, autograph=False)
@@ -48,18 +48,13 @@ def compiled_if_large(function: Callable, least_elements: int = _LEAST_ELEMENTS)
         if all(each.shape.is_fully_defined() for each in given):
             results = compiled()
         else:
-            largest = tf.reduce_max(tf.stack([tf.size(each) for each in given]))
             plain = functools.partial(by_tensorflow, *tensors, **settings)
-            results = tf.cond(pays_to_compile(largest, least_elements), compiled, plain)
+            largest = tf.reduce_max(tf.stack([tf.size(each) for each in given]))
+            results = tf.cond(largest >= math.ceil(least_elements / _uses.get()), compiled, plain)
         # What optimizes the graph does not look into the function, and warns where it misses the shape.
         return tf.nest.map_structure(lambda result: tf.ensure_shape(result, result.shape), results)
 
     return call
-
-
-def pays_to_compile(elements: tf.Tensor, least_elements: int = _LEAST_ELEMENTS) -> tf.Tensor:
-    """Returns whether XLA should compile a function for arrays of so many elements: a bool scalar."""
-    return elements >= math.ceil(least_elements / _uses.get())
 
 
 def xla_forward(function: Callable, dtype: tf.DType | None = None) -> Callable:
