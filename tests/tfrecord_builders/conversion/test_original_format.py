@@ -116,6 +116,9 @@ def test_kept_accents_are_named_and_come_back(tmp_path, small_tokenizer):
     written = original_format.write(manifest, tmp_path / "back", ROWS, 2)
     (line,) = set(original_format.lost(manifest, written)) - set(original_format.lost(cleaned, written))
     assert "accents were kept" in line and "--keep_accents" in line
+    context = dataclasses.replace(cleaned, functional_tokens="context")
+    (line,) = set(original_format.lost(context, written)) - set(original_format.lost(cleaned, written))
+    assert "SEP and CLS are context" in line
     shutil.copy(tmp_path / "spiece.model", tmp_path / "back")
     again, _ = convert(options(tmp_path / "back", keep_accents=True))
     assert again.cleaning == manifest.cleaning
