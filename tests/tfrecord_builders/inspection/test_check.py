@@ -217,6 +217,16 @@ def test_the_manifest_agrees_with_itself(small_records):
     assert "passes [0] of corpus shard 0" in report.failures["passes"][0].found
 
 
+def test_tokens_beyond_the_text_are_left_out(small_records):
+    shard = small_records.shards[0]
+    columns = read_shard(small_records.path(shard), small_records.spec)
+    forward = np.arange(shard.records) < shard.forward_segments
+    tokens = [account | {"in": 20} for account in shard.statistics["tokens"]]
+    short = dataclasses.replace(shard, statistics=shard.statistics | {"tokens": tokens})
+    whole, found = (RecoveredText(small_records, s, columns, forward).tokens for s in (shard, short))
+    np.testing.assert_array_equal(found, whole[:20])
+
+
 def mutate(rng, columns, spec):
     """Changes one value of one record; returns (column, place, value before, value now)."""
     names = sorted(columns)
