@@ -36,9 +36,8 @@ def data(tmp_path_factory, small_tokenizer):
         split: write_jsonl(folder / f"{split}.jsonl", sentences(count, count))
         for split, count in (("train", 120), ("dev", 20))
     }
-    build_tagging(
-        TaggingOptions(str(folder / "spiece.model"), str(folder), seq_len=24, scheme="tags", **files)
-    )
+    tokenizer = str(folder / "spiece.model")
+    build_tagging(TaggingOptions(tokenizer, str(folder), seq_len=24, scheme="tags", **files))
     return folder
 
 
