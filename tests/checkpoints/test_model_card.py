@@ -77,7 +77,7 @@ def test_a_card_is_read_as_it_was_written(tmp_path):
     for card in (CARD, ModelCard(), ModelCard(serving=serving)):
         card.write(tmp_path)
         values = json.loads((tmp_path / "model.json").read_text(encoding="utf-8"))
-        assert (values["format_version"], values.get("task", "")) == (FORMAT_VERSION, card.task)
+        assert (values["format_version"], values.get("task")) == (FORMAT_VERSION, card.task)
         assert dataclasses.replace(ModelCard.read(tmp_path), external={}) == card
 
 

@@ -203,7 +203,10 @@ def around(layer):
 FILES = [("alone", "keras"), ("encoder", "h5"), ("encoder", "keras"), ("head", "keras"), ("head", "h5")]
 
 
-@pytest.mark.parametrize(("inside", "ending"), mostly_integration(FILES, *FILES[:2]))
+@pytest.mark.parametrize(
+    ("inside", "ending"),
+    [pytest.param(*file, marks=[pytest.mark.integration] * (file not in FILES[:2])) for file in FILES],
+)
 @pytest.mark.filterwarnings("ignore:.*HDF5")
 def test_files_of_keras_keep_the_policy_and_which_layers_are_frozen(tmp_path, inside, ending):
     with policy_restored():
