@@ -11,7 +11,7 @@ For OpenVINO, this project answers texts without TensorFlow, and OpenVINO Model 
 
 import dataclasses
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import flags
@@ -99,7 +99,13 @@ def check_flags(options: ExportOptions, head_options: Mapping[str, Any]):
     elif options.checkpoint or options.check_data or options.calibrate:
         raise UserError("--checkpoint, --check_data and --calibrate are for fine-tuned runs")
     if head_options:
-        check_head_options(options, head_options)
+        if options.head:
+            task = task_registry.canonical(options.head)
+        else:
+            from xlnet_tf.serving.tensorflow_sources import task_of_weights
+
+            task = task_of_weights(options.model_dir)
+        options_lib.check_task(task_registry.settings("export_settings"), head_options, task)
     if options.buckets is not None and options.bucket_data:
         raise UserError(
             "--buckets and --bucket_data are both given: leave out --buckets to have the lengths chosen for "
@@ -107,17 +113,6 @@ def check_flags(options: ExportOptions, head_options: Mapping[str, Any]):
         )
     if options.check_data and options.weights == "float32":
         raise UserError("--check_data compares smaller weights with float32: give --weights")
-
-
-def check_head_options(options: ExportOptions, head_options: Iterable[str]):
-    """Raises UserError for options of heads other than the served one."""
-    if options.head:
-        task = task_registry.canonical(options.head)
-    else:
-        from xlnet_tf.serving.tensorflow_sources import task_of_weights
-
-        task = task_of_weights(options.model_dir)
-    options_lib.check_task(task_registry.settings("export_settings"), head_options, task)
 
 
 def parse_flags(values: flags.FlagValues) -> tuple[ExportOptions, dict[str, Any]]:

@@ -11,7 +11,7 @@ defaults are the paper's run. docs/how-to/sizing.md and docs/how-to/corpus.md sa
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from run_scripts.common.estimates import building, records, training
 from xlnet_tf import errors
@@ -31,8 +31,8 @@ class Sizing(training.PretrainingRun, building.BuildPlan):
     )
 
 
-def check_part(options: Sizing, given: Iterable[str]) -> None:
-    """Raises UserError for flags of the other estimate, which would have no effect."""
+def main(_: Sequence[str]) -> None:
+    options = from_flags(Sizing)
     other, hint = (
         (training.PretrainingRun, "leave them out; a machine's workers are --workers")
         if options.build
@@ -40,14 +40,9 @@ def check_part(options: Sizing, given: Iterable[str]) -> None:
     )
     fields = {field.name for field in dataclasses.fields(other)}
     fields -= {field.name for field in dataclasses.fields(records.Records)} | {"documents", "preset"}
-    if unused := [f"--{name}" for name in given if name in fields]:
+    if unused := [f"--{name}" for name in given_of(Sizing) if name in fields]:
         part = "a run" if options.build else "building records"
         raise UserError(f"{', '.join(unused)}: only for the estimate of {part}: {hint}")
-
-
-def main(_: Sequence[str]) -> None:
-    options = from_flags(Sizing)
-    check_part(options, given_of(Sizing))
     if options.records:
         measured = building.from_manifest(Manifest.load(options.records), options.text_gb)
     else:

@@ -56,48 +56,56 @@ def test_help_shows_every_flag_and_loads_no_tensorflow(command):
     assert flags_read(COMMANDS[command]) <= names
 
 
+# Commands with a model that is not there.
+OF_MODELS = (
+    "convert_checkpoint --input={} --output=a",
+    "convert_checkpoint --input={} --output=hf://me/b",
+    "doctor --model_dir={}",
+    "embed --model_dir={} --text=ba",
+    "evaluate --model_dir={} --data=records/dev",
+    "export --model_dir={} --output_dir=served",
+    "fill_mask --model_dir={} --text=<mask>",
+    "generate --model_dir={} --prompt=ba",
+    "predict --model_dir={} --input=text=ba",
+    "score --model_dir={} --text=ba",
+)
+
+
 @pytest.mark.parametrize(
-    ("command", "flags", "message"),
+    "command",
     [
-        *(
-            (command, ("--model_dir=absent/a/b", *flags), "there is no checkpoint at absent/a/b: expected")
-            for command, flags in {
-                "evaluate": ["--data=records/dev"],
-                "export": ["--output_dir=served"],
-                "embed": ["--text=ba"],
-                "fill_mask": ["--text=<mask>"],
-                "generate": ["--prompt=ba"],
-                "predict": ["--input=text=ba"],
-                "score": ["--text=ba"],
-                "doctor": [],
-            }.items()
-        ),
-        ("adapt", ["--init_checkpoint=absent", "--input=texts", "--model_dir=run"],
-         "init_checkpoint: there is no checkpoint at absent: expected"),
-        ("adapt", ["--init_checkpoint=docs", "--input=absent.txt", "--model_dir=run"],
-         "--input: no corpus file"),
-        ("adapt", ["--init_checkpoint=docs", "--input=README.md", "--model_dir=run", "--task_data=absent"],
-         "absent/train/manifest.json does not"),
-        ("tpu_compile", ["--data=absent"], "absent/manifest.json does not exist"),
-        ("tpu_compile", ["--export=absent"], "--export: absent has no saved_model.pb; expected a version"),
-        ("tpu_compile", ["--config_file=absent.yaml"], "--config_file=absent.yaml: there is no such file"),
-        ("convert_checkpoint", ["--input=absent", "--output=hf://people/reviews"],
-         "there is no checkpoint at absent: expected"),
-        ("convert_checkpoint", ["--input=absent"], "there is no checkpoint at absent: expected"),
-        ("serve", ["--model=absent"], "absent is not a folder: expected one that `xlnet-tf export`"),
-        ("pretrain", ["--train_data=absent", "--model_dir=run", "--config_file="], "absent/manifest.json do"),
-        ("predict", ["--model_dir=absent/ckpt-5/", "--input=text=ba"], "no checkpoint at absent/ckpt-5/"),
-        ("finetune", ["--data=absent", "--model_dir=run"], "absent/train/manifest.json does not exist"),
-        ("finetune", ["--data=absent", "--model_dir=run", "--config_file=glue/sst2"], "mean glue/sst-2?"),
-        ("pretrain", ["--train_data=absent", "--model_dir=run"], "absent/manifest.json does not exist"),
-        ("pretrain", ["--config_file=micro", "--init_checkpoint=runs/absent", "--model_dir=run"],
-         "init_checkpoint: there is no checkpoint at runs/absent ("),
+        *(command.format("absent/a/b") for command in OF_MODELS),
+        "adapt --init_checkpoint=absent --input=texts --model_dir=run",
+        "adapt --init_checkpoint=docs --input=absent.txt --model_dir=run",
+        "adapt --init_checkpoint=docs --input=README.md --model_dir=run --task_data=absent",
+        "finetune --data=absent --model_dir=run",
+        "pretrain --train_data=absent --model_dir=run",
+        "pretrain --config_file=micro --init_checkpoint=runs/absent --model_dir=run",
+        "serve --model=absent",
+        "tpu_compile --data=absent",
+        "tpu_compile --export=absent",
+        "tpu_compile --config_file=absent.yaml",
     ],
-)  # fmt: skip
-def test_what_is_not_there_is_named_before_tensorflow_is_loaded(command, flags, message):
-    done = run_in_fork(f"run_scripts.{command}", *flags)
+)
+def test_what_is_not_there_is_named_before_tensorflow_is_loaded(command):
+    name, *arguments = command.split()
+    done = run_in_fork(f"run_scripts.{name}", *arguments)
     assert (done.returncode, done.heavy) == (1, [])
-    assert message in done.stderr and done.stderr.count("\n") == 1
+    assert "absent" in done.stderr and done.stderr.count("\n") == 1
+
+
+NAME = "hf://nobody/nothing"
+
+
+@pytest.mark.parametrize(
+    "command", [*(command.format(NAME) for command in OF_MODELS), f"serve --language_model={NAME}"]
+)
+def test_a_name_that_is_not_cached_is_reported_before_tensorflow_is_loaded(command):
+    pytest.importorskip("huggingface_hub", reason="needs the extra hub")
+    name, *arguments = command.split()
+    done = run_in_fork(f"run_scripts.{name}", *arguments)
+    assert done.returncode == 1 and not done.heavy
+    assert f"the cache lacks files of {NAME}, and HF_HUB_OFFLINE is set" in done.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -122,13 +130,10 @@ def test_help_shows_required_flags_first_and_defaults_and_values():
     names = re.findall(r"^  --(?:\[no\])?(\w+)", shown, re.MULTILINE)
     assert names[:3] == ["init_checkpoint", "input", "model_dir"]
     shown = run_in_fork("tfrecord_builders.squad", "--help").stdout.partition("\ndata:\n")[2]
-    assert "  --output_dir (required): Folder" in shown
-    assert "  --train (required: one of --train, --dev, --test): The train split" in shown
-    assert shown.count("(required") == 5
+    assert "  --train (required: one of --train, --dev, --test): " in shown and shown.count("(required") == 5
     shown = " ".join(run_in_fork("run_scripts.sizing", "--help").stdout.split())
-    assert "--preset: Size of the model. (one of micro, tiny, base, large; default: large)" in shown
-    assert "that a request to the storage waits. (a non-negative number; default: 0.05)" in shown
-    assert "GB of text in the corpus, unpacked. (a positive number; default: 158)" in shown
+    for limits in ("one of micro, tiny, base, large; default: large", "a positive number; default: 158"):
+        assert f"({limits})" in shown
     assert "--[no]bidirectional" not in shown
     assert max(map(len, run_scripts_main.listing().splitlines())) <= 100
     error = run_in_fork("run_scripts.convert_checkpoint").stderr
@@ -163,38 +168,23 @@ def test_help_exits_with_status_0(flag):
     [
         ("pretrain", [], "missing: --model_dir, and one of --train_data, --config_file, --params_override"),
         ("convert_records", [], "missing: --input, --output_dir, and either --from or --to"),
-        ("fill_mask", ["--text=a"], "missing: --model_dir (--help"),
         ("inspect_records", ["records"],
          "missing: one of --records, --examples, --tokens_of; 'records' has no name: write --name=value"),
         ("fill_mask", ["--modle_dir=a"], "there is no flag --modle_dir: did you mean --model_dir?"),
-        ("fill_mask", ["--topk"], "there is no flag --topk: did you mean --top_k?"),
         ("pretrain", ["--data=a"], "there is no flag --data: did you mean --dev_data or --train_data?"),
-        ("finetune", ["--lr=1"], "there is no flag --lr: did you mean --learning_rate? (--help=all"),
-        ("finetune", ["--model=a"], "there is no flag --model: did you mean --init_checkpoint or --model"),
-        ("predict", ["--texts=a"], "there is no flag --texts: did you mean --text? (--help=all"),
-        ("generate", ["--text=a"], "there is no flag --text: did you mean --prompt? (--help"),
-        ("train_tokenizer", ["--text=a"], "there is no flag --text: did you mean --input? (--help"),
+        ("finetune", ["--lr=1"], "there is no flag --lr: did you mean --learning_rate?"),
         ("sizing", ["--colour=a"], "there is no flag --colour (--help"),
         ("fill_mask", ["--top_k=five"], "--top_k=five: expected an integer in the range [1, 256]"),
-        ("fill_mask", ["--text", "two", "words", "--model_dir=a"], "unexpected argument 'words': write"),
-        ("pretrain", ["--preset=lagre"], "--preset=lagre: expected one of micro, tiny, "),
+        ("fill_mask", ["--text", "two", "words", "--model_dir=a"], "unexpected argument 'words'"),
         ("finetune", ["--task=squad"], "--task=squad: expected one of classification, multi_label, "
          "regression, question_answering, multiple_choice, tagging, ranking: did you mean question"),
-        ("score", ["--order=rigth_to_left"], "--order=rigth_to_left: expected one of left_to_right, "
-         "right_to_left, random: did you mean right_to_left?"),
         ("pretrain", ["--dry_run=a: b"], "--dry_run=a: b: expected true or false"),
         ("pretrain", ["--nodry_run=3"], "--nodry_run=3 does not take an argument"),
         ("sizing", ["--text_gb=0"], "--text_gb=0: expected a positive number"),
-        ("sizing", ["--text_gb=nan"], "--text_gb=nan: expected "),
         ("pretrain", ["--model_dir=a", "--train_data=a", "--dropout=nan"], "--dropout=nan: expected a"),
         ("finetune", ["--model_dir=a", "--data=a", "--weight_decay=1e999"], "--weight_decay=inf: expected a"),
-        ("pretrain", ["--seed=-1"], "--seed=-1: expected an integer in the range [0, 4294967295]"),
-        ("pretrain", ["--num_gpus=-2"], "--num_gpus=-2: expected an integer of at least -1 (--help=all"),
         ("pretrain", ["--dropout=1"], "--dropout=1: expected a number of at least 0 and less than 1"),
-        ("generate", ["--model_dir=a", "--prompt=a", f"--seed={2**63}"],
-         f"--seed={2**63}: expected a whole number between -2**63 and 2**63 - 1"),
-        ("train_tokenizer", ["--input=a", "--output_prefix=a", "--character_coverage=nan"],
-         "--character_coverage=nan: expected "),
+        ("generate", ["--model_dir=a", "--prompt=a", f"--seed={2**63}"], f"--seed={2**63}: expected a whole"),
         ("sizing", ["--flagfile=a/b"], "Unable to open flagfile"),
     ],
 )  # fmt: skip
@@ -243,50 +233,12 @@ def test_the_first_screen_has_groups_and_the_values_that_will_be_used():
 @pytest.mark.parametrize(
     ("command", "arguments", "message"),
     [
-        ("sizing", ["--build", "--cores=8"], "--cores: only for the estimate of a run: leave"),
-        ("sizing", ["--machines=2", "--workers=2"], "--machines, --workers: only for the estimate"),
+        ("sizing", ["--build", "--cores=8"], "--cores: only for the estimate of a run"),
         ("convert_checkpoint", ["--input=a", "--private"], "--private: for an upload to the hub"),
-        (
-            "convert_checkpoint",
-            ["--input=a", "--output=hf://a/b", "--nostrict"],
-            "--config_file and --nostrict",
-        ),
-        ("doctor", ["--json"], "--text_file and --json are for the checks of a model: give its name"),
+        ("doctor", ["--json"], "--text_file and --json are for the checks of a model"),
         ("doctor", ["one", "two"], "unexpected argument 'two'"),
-        ("convert_checkpoint", ["one", "two"], "unexpected argument 'two'"),
     ],
 )
 def test_flags_without_effect_are_refused_and_second_arguments_without_a_name(command, arguments, message):
     done = run_in_fork(f"run_scripts.{command}", *arguments)
     assert done.returncode == 1 and done.stderr.startswith(f"ERROR: {message}")
-
-
-NAME = "hf://nobody/nothing"
-
-
-@pytest.mark.parametrize(
-    ("command", "arguments"),
-    [
-        *(
-            (command, [f"--model_dir={NAME}", *more])
-            for command, more in {
-                "embed": ["--text=a"],
-                "evaluate": ["--data=a"],
-                "export": ["--output_dir=a"],
-                "fill_mask": ["--text=<mask>"],
-                "generate": ["--prompt=a"],
-                "predict": ["--input=text=a"],
-                "score": ["--text=a"],
-                "doctor": [],
-            }.items()
-        ),
-        ("convert_checkpoint", [f"--input={NAME}", "--output=a"]),
-        ("convert_checkpoint", [f"--input={NAME}", "--output=hf://me/b"]),
-        ("serve", [f"--language_model={NAME}"]),
-    ],
-)
-def test_a_name_that_is_not_cached_is_reported_before_tensorflow_is_loaded(command, arguments):
-    pytest.importorskip("huggingface_hub", reason="needs the extra hub")
-    done = run_in_fork(f"run_scripts.{command}", *arguments)
-    assert done.returncode == 1 and not done.heavy
-    assert "the cache lacks files of hf://nobody/nothing, and HF_HUB_OFFLINE is set" in done.stderr

@@ -98,12 +98,6 @@ def test_the_order_is_as_the_page_describes_it():
     assert [int(value) for value in re.findall(r"\d+", values)] == order.rank.tolist()
     rank = dict(zip(order.tokens, order.rank))
     assert rank["York"] < rank["New"] and rank["sleeps"] < rank["hurry"]
-    first = np.arange(len(order.tokens)) < draw_pictures.REUSE_LEN
-    context = ~order.is_target & ~order.special
-    for part in (first, ~first):
-        assert (order.rank[part & context] == order.rank[part].min()).all()
-        assert len(set(order.rank[part & ~context])) == (part & ~context).sum()
-    assert order.rank[first].max() < order.rank[~first].min()
     assert order.is_target.sum() == 4
 
 
@@ -111,18 +105,9 @@ def test_masks_are_as_the_page_describes_them():
     order = draw_pictures.sample_order()
     content, query = draw_pictures.stream_masks(order)
     np.testing.assert_array_equal((content, query), ranks.expand(order.rank, order.is_target))
-    targets, itself = order.is_target, np.eye(len(content), dtype=bool)
-    np.testing.assert_array_equal(query[targets], (content & ~itself)[targets])
-    assert content[itself].all() and not query[targets][itself[targets]].any()
     assert content[0, 1] and not content[1, 0]  # New sees York
     reuse_len = draw_pictures.REUSE_LEN
     assert not content[:reuse_len, reuse_len:].any()
-    context = ~targets & ~order.special
-    assert content[:reuse_len, :reuse_len][np.ix_(context[:reuse_len], context[:reuse_len])].all()
-    # A position sees another only if that comes earlier in the order, or both are context.
-    earlier = order.rank[None, :] < order.rank[:, None]
-    both = (context[:, None] & context[None, :]) & (order.rank[None, :] == order.rank[:, None])
-    np.testing.assert_array_equal(content, earlier | both | itself)
 
 
 def test_memory_and_segment_are_continuous_text():
@@ -151,17 +136,6 @@ def test_rows_are_those_of_the_reader(tmp_path):
         expected = first[streams[:, step]] + segments[:, step]
         np.testing.assert_array_equal(batch["input_word_ids"][:, 0], expected)
         np.testing.assert_array_equal(batch["stream_start"], segments[:, step] == 0)
-
-
-def test_each_row_continues_its_stream():
-    streams, segments = draw_pictures.lay_out_streams()
-    begins = segments == 0
-    assert begins[:, 0].all()
-    same = streams[:, 1:] == streams[:, :-1]
-    np.testing.assert_array_equal(same, ~begins[:, 1:])
-    np.testing.assert_array_equal(np.diff(segments)[same], 1)
-    lengths = np.array(draw_pictures.STREAM_LENGTHS)
-    np.testing.assert_array_equal((segments[:, :-1] + 1)[~same], lengths[streams[:, :-1]][~same])
 
 
 def test_score_of_a_pair_is_the_equation_of_the_page():

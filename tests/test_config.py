@@ -40,15 +40,6 @@ def test_released_configs_are_presets_also_for_a_version_with_more_fields(name, 
         XLNetConfig.from_json_file(path)
 
 
-@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(XLNetConfig)])
-def test_no_field_of_the_released_configs_may_be_missing(field):
-    values = XLNetConfig().to_dict()
-    del values[field]
-    for config in (XLNetConfig, Newer):
-        with pytest.raises(UserError, match=f"fields missing {field}; expected exactly n_token"):
-            config.from_dict(values)
-
-
 @pytest.mark.parametrize("field", dataclasses.fields(XLNetConfig), ids=lambda field: field.name)
 def test_settings_of_a_task_change_every_field_of_the_preset(field):
     value = {int: field.default * 2, bool: not field.default, str: "relu"}[field.type]
@@ -62,12 +53,6 @@ def test_presets_take_changes():
     assert XLNetConfig.preset("tiny", n_token=123).n_token == 123
     with pytest.raises(UserError, match="no preset is called 'huge'.*tiny"):
         XLNetConfig.preset("huge")
-
-
-def test_heads_need_not_fill_the_width():
-    config = XLNetConfig(n_token=20, n_layer=1, d_model=10, n_head=3, d_head=7, d_inner=8)
-    encoder = XLNetEncoder(config)
-    assert encoder({"input_word_ids": [[1, 2, 3]]})["sequence_output"].shape == (1, 3, 10)
 
 
 def test_parameter_count_of_base():
@@ -84,12 +69,7 @@ def test_parameter_count_of_base():
         ({"d_model": 7}, "d_model is 7; expected an even number"),
         ({"n_layer": 0}, "n_layer is 0, expected 1 to 1024"),
         ({"n_head": 2.0}, "n_head is 2.0, expected a whole number of 1 to"),
-        ({"n_token": True}, "n_token is True"),
         ({"ff_activation": "tanh"}, "ff_activation is 'tanh', expected one of gelu, relu"),
-        ({"untie_r": 1}, "untie_r is 1, expected true or false"),
-        ({"n_layer": 10**6}, "n_layer is 1000000, expected 1 to 1024"),
-        ({"d_model": 10**6}, "d_model is 1000000, expected 1 to 131072"),
-        ({"n_token": 10**9}, "n_token is 1000000000, expected 1 to 16777216"),
         ({"d_model": 10**5, "d_inner": 10**5}, "XLNetConfig has .*; expected at most 5,000,000,000"),
     ],
 )
@@ -109,10 +89,13 @@ def test_a_memory_that_no_machine_can_hold_is_refused(memory_len):
 def test_errors_name_the_file(tmp_path):
     path = tmp_path / "xlnet_config.json"
     for text, message in (
-        ('{"n_layer": 3, "colour": 1}', "xlnet_config.json: fields missing d_head.*; unknown colour"),
-        ("{", "xlnet_config.json is not JSON"),
-        ("[]", "xlnet_config.json holds a list"),
+        (
+            '{"n_layer": 3, "colour": 1}',
+            "fields missing d_head, d_inner, .*, n_token, untie_r; unknown colour",
+        ),
+        ("{", "is not JSON"),
+        ("[]", "holds a list"),
     ):
         path.write_text(text)
-        with pytest.raises(UserError, match=message):
+        with pytest.raises(UserError, match=f"xlnet_config.json:? {message}"):
             XLNetConfig.from_json_file(path)

@@ -41,24 +41,12 @@ def test_flags_become_options():
     assert (found.size, found.stride, found.seed, found.rate) == (3, 6, 9, 0.5)  # flags count more
 
 
-def test_every_option_is_a_flag_with_help_and_default():
-    values = parsed("--output_dir=x")
-    assert set(values) >= {field.name for field in dataclasses.fields(Options)} - {"seed"}
-    assert "seed" not in values
-    assert values["size"].default == 4 and values["size"].help == "how large"
-    assert values["files"].default == ["a", "b"] and values["header"].default is None
-    with pytest.raises(flags.IllegalFlagValueError, match="output_dir"):
-        parsed()
-
-
 @pytest.mark.parametrize(
     ("changes", "flag", "message"),
     [
         ({"size": 9}, "--size=9", "size is 9, expected 2 to 8"),
-        ({"size": 1}, "--size=1", "size is 1, expected 2 to 8"),
         ({"stride": 0}, "--stride=0", "stride is 0, expected at least 1"),
         ({"rate": 0.0}, "--rate=0", "rate is 0.0, expected more than 0"),
-        ({"rate": float("nan")}, None, "rate is nan, expected a finite number"),
         ({"widths": [2, 0]}, "--widths=0", r"widths\[1\] is 0, expected at least 1"),
         ({"mode": "last"}, "--mode=last", "mode is 'last', expected one of fast, slow"),
     ],
@@ -67,6 +55,5 @@ def test_flags_and_checks_have_the_same_limits(changes, flag, message):
     check_fields(Options("x"))
     with pytest.raises(UserError, match=message):
         check_fields(Options("x", **changes))
-    if flag:
-        with pytest.raises(flags.IllegalFlagValueError, match=flag.removeprefix("--")):
-            parsed("--output_dir=x", flag)
+    with pytest.raises(flags.IllegalFlagValueError, match=flag.removeprefix("--")):
+        parsed("--output_dir=x", flag)

@@ -14,12 +14,10 @@ from tests.helpers.models import heads
 from tests.helpers.preference import builder
 from tests.helpers.preference.entry import TASK
 from tests.helpers.serving import exports
-from tests.helpers.serving.toys import built
 from tests.helpers.training import programs, toy_finetuning
 from xlnet_tf import task_registry
-from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint, save_model
+from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.pretrainer import XLNetPretrainer
 
 RECIPE = """
 task:
@@ -114,13 +112,6 @@ def test_its_weights_are_converted_and_served_without_the_run(data, run, capsys,
     texts = {"text_a": tf.constant(["1999, ba", "ne"]), "text_b": tf.constant(["tor", "1999,"])}
     found, expected = (version.signatures["serving_default"](**texts) for version in versions)
     np.testing.assert_allclose(found["scores"], expected["scores"], atol=1e-4)
-
-
-def test_it_begins_with_pretrained_weights(data, small_tokenizer, tmp_path):
-    save_model(built(XLNetPretrainer, small_tokenizer), str(tmp_path), small_tokenizer)
-    model = TASK.load("model").from_pretrained(tmp_path)
-    ids = np.full([3, 24], 9, np.int32)
-    assert model({"input_word_ids": ids}).shape == (3, 2)
 
 
 def test_suites_over_the_tasks_find_it_in_the_registry(small_tokenizer):

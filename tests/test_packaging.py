@@ -154,11 +154,8 @@ def audited(tmp_path, answer):
 
 def test_an_audit_says_what_it_found_and_what_it_could_not_check(tmp_path):
     unreachable = "print(json.dumps({'dependencies': [{'name': 'a', 'skip_reason': 'x'}]}))"
-    assert audited(tmp_path, unreachable) == (
-        "vulnerabilities: NOT CHECKED, no database could be reached",
-        True,
-    )
-    assert audited(tmp_path, "sys.exit('ConnectionError')")[0].startswith("vulnerabilities: NOT CHECKED")
+    for answer in (unreachable, "sys.exit('ConnectionError')"):
+        assert audited(tmp_path, answer)[0].startswith("vulnerabilities: NOT CHECKED")
     flaw = {"name": "b", "version": "1", "vulns": [{"id": "CVE-1", "fix_versions": ["2"]}]}
     answer = [{"name": "a", "skip_reason": "x"}, {"name": "c", "version": "1", "vulns": []}]
     found = f"print(json.dumps({{'dependencies': {[*answer, flaw]}}})); sys.exit(1)"

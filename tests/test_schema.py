@@ -8,7 +8,7 @@ import pytest
 
 from xlnet_tf import schema
 from xlnet_tf.errors import UserError
-from xlnet_tf.schema import Limits, limited
+from xlnet_tf.schema import limited
 
 
 @dataclasses.dataclass
@@ -40,16 +40,13 @@ def as_json(**changes) -> dict:
 
 
 WRONG = [
-    ({"name": 1}, "name is 1, expected a text"),
     ({"count": True}, "count is True, expected a whole number"),
     ({"count": 1.0}, "count is 1.0, expected a whole number"),
     ({"count": 2**63}, "count is 9223372036854775808, expected a number between -2**63 and 2**63 - 1"),
     ({"rate": "1"}, "rate is '1', expected a number of more than 0 and less than 1"),
     ({"rate": 0}, "rate is 0, expected more than 0 and less than 1"),
     ({"rate": float("nan")}, "rate is nan, expected a finite number"),
-    ({"rate": 1.0}, "rate is 1.0, expected more than 0 and less than 1"),
     ({"mode": "last"}, "mode is 'last', expected one of fast, exact"),
-    ({"mode": None}, "mode is None, expected one of fast, exact"),
     ({"is_even": 1}, "is_even is 1, expected true or false"),
     ({"ids": "12"}, "ids is '12', expected a list of whole numbers"),
     ({"ids": [1, "2"]}, "ids[1] is '2', expected a whole number"),
@@ -74,10 +71,8 @@ def test_a_wrong_value_is_named(changes, message):
         ([], r"expected an object with fields, found \[\]"),
         (as_json(colour=1), "fields unknown colour; expected exactly name, count"),
         ({"name": "a"}, "fields missing anything, count"),
-        (as_json() | {"folder": ""}, "fields unknown folder"),
         (as_json(parts=[{"size": 0, "added": ""}]), r"parts\[0\].size is 0, expected 1 to 9"),
         (as_json(parts=[Part(1), {}]), r"parts\[1\]: fields missing added, size; expected exactly size"),
-        (as_json(parts=[Part(1), 7]), r"parts\[1\]: expected an object with fields, found 7"),
     ],
 )
 def test_objects_have_exactly_the_fields(values, message):
@@ -91,20 +86,3 @@ def test_what_is_right_passes():
     values = as_json()
     del values["name"]
     schema.check_object(values, Whole, "a.json", optional=["name"])
-
-
-@pytest.mark.parametrize(
-    ("limits", "words", "allowed", "refused"),
-    [
-        (Limits(least=2), "at least 2", [2, 3.5], [1, float("nan")]),
-        (Limits(most=2), "at most 2", [2, -1], [2.1]),
-        (Limits(least=2, most=4), "2 to 4", [2, 4], [1, 5]),
-        (Limits(above=0, most=4), "more than 0 and at most 4", [0.1, 4], [0, 5]),
-        (Limits(least=0, below=1), "at least 0 and less than 1", [0, 0.9], [1, -0.1]),
-        (Limits(("a", "b")), "one of a, b", ["a"], ["c"]),
-        (Limits(), "", [0, "a"], []),
-    ],
-)
-def test_limits(limits, words, allowed, refused):
-    assert str(limits) == words
-    assert all(map(limits.allow, allowed)) and not any(map(limits.allow, refused))

@@ -82,11 +82,7 @@ def test_an_entry_has_the_variables_of_its_head(entry, tmp_path):
 def test_names_lead_to_one_task():
     known = task_registry.names()
     assert len(set(known)) == len(known)
-    for name, task in (
-        ("squad", "question_answering"),
-        ("choice", "multiple_choice"),
-        ("tagging", "tagging"),
-    ):
+    for name, task in (("squad", "question_answering"), ("choice", "multiple_choice")):
         assert task_registry.find(name).name == task
     with pytest.raises(UserError, match="no task 'parsing': expected one of classification, regression, q"):
         task_registry.find("parsing")

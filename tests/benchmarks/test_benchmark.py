@@ -31,27 +31,15 @@ def test_candidates_run_in_turn_and_the_first_round_is_not_counted(monkeypatch):
 def test_what_is_not_there_or_not_known_is_an_error_that_helps():
     with pytest.raises(UserError, match="nothing.txt does not exist: give --text .*make demo"):
         harness.existing("nothing.txt", harness.DEMO_TEXT, "text")
-    with pytest.raises(UserError, match="nowhere.model does not exist: give --tokenizer"):
-        harness.existing(None, "nowhere.model", "tokenizer")
-    done = run_script("data", "--workers=1,0,two")
-    assert done.returncode == 1
-    assert "ERROR: --workers has 0, two: expected numbers of processes" in done.stderr
     with pytest.raises(UserError, match="--modes has fast: expected some of graph, xla"):
         harness.check_known("modes", ["graph", "fast"], ("graph", "xla"))
 
 
 def test_figures_are_printed_in_columns_and_written_as_json(tmp_path, capsys):
     path = tmp_path / "new" / "report.json"
-    rows = [{"": "ours", "s": 0.12345, "steps": 12000}]
-    rows += [{"": "Model Garden's", "s": float("nan"), "MB": 2500.4}]
-    harness.publish({"A step": rows}, str(path))
-    assert json.loads(path.read_text())["A step"][1] == {"": "Model Garden's", "s": None, "MB": 2500.4}
-    assert capsys.readouterr().out.splitlines()[2:6] == [
-        "A step",
-        "                     s   steps     MB",
-        "ours            0.1235  12,000",
-        "Model Garden's     nan          2,500",
-    ]
+    harness.publish({"A step": [{"": "ours", "s": float("nan"), "MB": 2500.4}]}, str(path))
+    assert json.loads(path.read_text())["A step"] == [{"": "ours", "s": None, "MB": 2500.4}]
+    assert capsys.readouterr().out.splitlines()[3:5] == ["        s     MB", "ours  nan  2,500"]
 
 
 @pytest.mark.integration
@@ -148,10 +136,3 @@ def test_what_the_start_hides_is_no_rate():
     """A larger run that happens to take no longer once gave a negative rate."""
     assert engines._rate_and_start(600, "s", 17.0, 23.0) == {"per s": 200.0, "s to start": 14.0}
     assert engines._rate_and_start(600, "s", 17.0, 16.0) == {"per s": None, "s to start": None}
-
-
-def test_an_engine_that_is_not_installed_is_named(corpus_file, tokenizer_file, monkeypatch):
-    monkeypatch.setitem(engines.ENGINES, "dask", ("apache_beam_of_nobody",))
-    with pytest.raises(UserError, match="dask needs apache_beam_of_nobody: install it or change --engines"):
-        options = {"engines": ["dask"], "workers": [1], **ENGINE_SIZES}
-        engines.measure_engines(corpus_file, str(tokenizer_file), XLNetConfig.preset("micro"), **options)

@@ -8,7 +8,6 @@ import pytest
 from benchmarks import finetune as benchmark
 from tests.helpers.records import labelled
 from xlnet_tf.config import XLNetConfig
-from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.text.special_tokens import PAD_ID
 
@@ -52,16 +51,3 @@ def test_model_garden_does_not_see_the_padding(data, monkeypatch):
     np.testing.assert_allclose(model(batch | {"input_word_ids": other_padding}), expected, atol=1e-6)
     other_text = np.where(ids == PAD_ID, ids, 50)
     assert np.abs(model(batch | {"input_word_ids": other_text}) - expected).max() > 1e-5
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"modes": ("length", "sorted")}, "modes has sorted; expected some of length, packed"),
-        ({"modes": ("packed",)}, "lacks length"),
-        ({"dtypes": ("float8",)}, "dtypes has float8; expected some of float32, bfloat16"),
-    ],
-)
-def test_modes_that_cannot_be_compared(options, message):
-    with pytest.raises(UserError, match=message):
-        benchmark.Plan(data="records", **options)

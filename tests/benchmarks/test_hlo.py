@@ -5,7 +5,6 @@ import json
 import pytest
 import tensorflow as tf
 
-from benchmarks import hlo as run_hlo
 from tests.benchmarks.conftest import run_script
 from xlnet_tf.errors import UserError
 from xlnet_tf.tpu import runner
@@ -63,11 +62,6 @@ def test_script(hlo, tmp_path):
     assert report["utilisation"] == pytest.approx(1e9 / report["seconds"] / 0.5e12)
     assert report["steps"] == 3
     assert "2 x 50 tokens, for cpu" in done.stdout
-
-
-def test_a_missing_program_is_an_error_that_helps(tmp_path):
-    with pytest.raises(UserError, match="step.hlo does not exist: write it with .*--save_hlo="):
-        run_hlo.measure(str(tmp_path / "step.hlo"), "cpu", 1)
 
 
 def test_a_device_that_is_not_here_is_an_error_that_helps(hlo, tmp_path):

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tests.contracts import make
 from tests.helpers.commands import run_command
+from tests.helpers.records.builders import contents
 from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.checkpoints.model_card import ModelCard
@@ -146,16 +147,12 @@ def assert_alike(found, expected, path=""):
         assert found == expected, path
 
 
-def files_in(folder: pathlib.Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 @pytest.mark.parametrize("task", ["pretraining", *make.BUILDERS])
 def test_builders_write_the_same_bytes(artefacts, tmp_path, task):
     module, *flags = make.builder_command(task, str(tmp_path))
     run_command(module, *flags)
-    found = files_in(tmp_path)
-    expected = files_in(artefacts / ("records" if task == "pretraining" else f"examples/{task}"))
+    found = contents(tmp_path)
+    expected = contents(artefacts / ("records" if task == "pretraining" else f"examples/{task}"))
     assert found.keys() == expected.keys()
     for name in [name for name in expected if name.endswith("manifest.json")]:
         # Counts for people and the rule for ties were added; so the manifest's checksum of itself is another.

@@ -137,11 +137,6 @@ def _corpus(toys: Toys, path: pathlib.Path):
     (path / "archive.txt.gz").write_bytes(gzip.compress(packed, mtime=0))
 
 
-@toy("corpus.txt")
-def _corpus_file(toys: Toys, path: pathlib.Path):
-    path.write_text((toys["corpus/"] / "harbour.txt").read_text())
-
-
 def _reviews(seed: int, count: int) -> list[tuple[str, str]]:
     rng = random.Random(seed)
     return [review(rng) for _ in range(count)]
@@ -159,7 +154,7 @@ def _table_of_reviews(seed: int, count: int):
     return make
 
 
-TOYS["reviews.csv"] = TOYS["train.csv"] = _table_of_reviews(2, 96)
+TOYS["train.csv"] = _table_of_reviews(2, 96)
 TOYS["dev.csv"] = _table_of_reviews(3, 32)
 TOYS["test.csv"] = _table_of_reviews(4, 32)
 
@@ -190,11 +185,6 @@ def _corpus_of_objects(toys: Toys, path: pathlib.Path):
     _write_rows(path, ({"text": document(rng).strip().replace("\n", " ")} for _ in range(60)))
 
 
-@toy("texts.csv")
-def _texts_as_table(toys: Toys, path: pathlib.Path):
-    _write_table(path, ("text",), [(text,) for text, _ in _reviews(5, 8)])
-
-
 def _questions(seed: int, count: int) -> list[tuple[str, str, str, int]]:
     """Returns passages, questions and answers with the answers' first characters."""
     rng, found = random.Random(seed), []
@@ -222,16 +212,6 @@ def _squad(toys: Toys, path: pathlib.Path):
             paragraphs.append({"context": passage, "qas": [asked]})
         content = {"version": "v2.0", "data": [{"title": "Toys", "paragraphs": paragraphs}]}
         (path / f"{name}-v2.0.json").write_text(json.dumps(content))
-
-
-@toy("conll2003/")
-def _conll(toys: Toys, path: pathlib.Path):
-    path.mkdir()
-    for name, seed, count in (("train", 9, 48), ("dev", 10, 12), ("test", 11, 12)):
-        rng, lines = random.Random(seed), ["-DOCSTART- -X- -X- O", ""]
-        for _ in range(count):
-            lines += [f"{word} X X {tag}" for word, tag in zip(*_tagged(rng))] + [""]
-        (path / f"{name}.txt").write_text("\n".join(lines) + "\n")
 
 
 def _tagged(rng: random.Random) -> tuple[list[str], list[str]]:
@@ -317,13 +297,6 @@ TOYS["runs/reviews/"] = _made_by(
     "xlnet-tf finetune --data=runs/reviews-data --init_checkpoint=runs/pretrained --model_dir=runs/reviews "
     "--batch_size=8 --train_steps=120 --warmup_steps=10 --learning_rate=3e-3",
     *("train.csv", "dev.csv", "test.csv", "runs/pretrained/"),
-)
-TOYS["served/reviews/"] = _made_by(
-    "xlnet-tf export --model_dir=runs/reviews --output_dir=served/reviews --buckets=32", "runs/reviews/"
-)
-TOYS["hugging_face/"] = _made_by(
-    "xlnet-tf convert-checkpoint --input=runs/pretrained --format=hugging_face --output=hugging_face",
-    "runs/pretrained/",
 )
 
 

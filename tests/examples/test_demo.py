@@ -13,7 +13,6 @@ from examples.demo import __main__ as demo
 from examples.demo import capitals, centuries, corpus, finetuning, masks, page, pretraining
 from examples.demo.capitals import Capitals
 from examples.demo.outcome import DemoOutcome
-from examples.demo.reviews import Reviews
 from run_scripts.common import pictures
 from tfrecord_builders.inspection.show import Record
 from xlnet_tf.generation.results import FilledText, Filling, Guess
@@ -76,18 +75,6 @@ def test_passages_of_centuries_are_of_other_speeches_in_each_table(corpora, tmp_
         assert [row["label"] for row in rows].count(centuries.EARLY) == centuries.PASSAGES[split]
 
 
-def test_baselines_learn_words_and_are_scored_on_others(tmp_path):
-    for split, count in (("train", 40), ("dev", 10), ("test", 10)):
-        with (tmp_path / f"{split}.csv").open("w", newline="") as file:
-            rows = [(f"a {'good' if number % 2 else 'bad'} film", number % 2) for number in range(count)]
-            csv.writer(file).writerows([("text", "label"), *rows])
-        passage = {"tokens": ["then", "john", "came"], "tags": ["O", "B-CAPITAL", "O"]}
-        if split == "test":  # a name that is not known, but for its place
-            passage["tokens"][1] = "mary"
-        (tmp_path / f"{split}.jsonl").write_text(f"{json.dumps(passage)}\n" * count)
-    assert Reviews("", (), ()).baseline(tmp_path) == CAPITALS.baseline(tmp_path) == 1.0
-
-
 def outcome(folder):
     """An outcome with figures that are easy to find again."""
     dev = {"kind": "dev", "loss_forward": 5.0, "loss_backward": 6.0, "accuracy": 0.25}
@@ -108,27 +95,19 @@ def outcome(folder):
     return DemoOutcome(folder, history, 6.5, {"a <mask> film": filled}, result, 321)
 
 
-END = """\
-  a <mask> film
-     50.0%  a fine film
-    mask 1: fine 50.0%, <b> 25.0%
-
-Which words of a transcript begin with a capital? Learned from 100 passages of 60 words; F1 on test texts:
-  XLNet, pretrained     72.5%  (seeds: 70.0%, 72.5%, 75.0%)
-  XLNet from scratch    51.2%  (seeds: 50.0%, 51.2%, 60.0%)
-  logistic regression   53.8%
-
-Pretraining took the held-out loss from 9.50 to 5.50 nats in 10 steps (token frequencies alone: 6.50).
-All steps took 321 s. Curves, masks and figures: runs/demo/index.html
-
-Try next:
-  xlnet-tf predict --model_dir=runs/best --input=text="i saw this movie with james brown in new york"
-  xlnet-tf fill-mask --model_dir=runs/demo/model --text="a <mask> film"
-  xlnet-tf export --model_dir=runs/best --output_dir=runs/demo/served"""
-
-
 def test_the_end_of_the_output():
-    assert "\n".join(outcome(pathlib.Path("runs/demo")).lines()) == END
+    text = "\n".join(outcome(pathlib.Path("runs/demo")).lines())
+    for shown in (
+        *("50.0%  a fine film", "mask 1: fine 50.0%", "100 passages of 60 words", "F1 on test texts"),
+        *("72.5%  (seeds: 70.0%, 72.5%, 75.0%)", "51.2%  (seeds: 50.0%, 51.2%, 60.0%)", "53.8%"),
+        *("from 9.50 to 5.50 nats in 10 steps (token frequencies alone: 6.50)", "321 s"),
+        *(
+            "predict --model_dir=runs/best --input=",
+            "--model_dir=runs/demo/model",
+            "--output_dir=runs/demo/served",
+        ),
+    ):
+        assert shown in text
 
 
 def test_page_needs_no_other_file_and_follows_the_colours_of_its_reader(tmp_path, monkeypatch):
@@ -154,17 +133,15 @@ def test_masks_show_what_each_position_sees():
     }
     record = Record({name: np.array(values) for name, values in columns.items()})
     context, target, special, own = masks.KINDS.values()
-    assert masks.colors_of(record, query=False, count=4) == [
+    content = [
         [own, "", "", special],
         [context, own, target, special],
         [context, "", own, special],
         [context, "", "", own],
     ]
-    assert masks.colors_of(record, query=True, count=3) == [
-        ["", "", ""],
-        [context, "", target],
-        [context, "", ""],
-    ]
+    query = [["", "", ""], [context, "", target], [context, "", ""]]
+    assert masks.colors_of(record, query=False, count=4) == content
+    assert masks.colors_of(record, query=True, count=3) == query
     drawn = masks.stream("Query <stream>", [["", own], [target, ""]], ["a", "<b> (1)"])
     assert drawn.count("<rect") == 3 and drawn.count("&lt;b&gt; (1)") == 2 and "<stream>" not in drawn
     assert f'fill="{target}"' in drawn and "width:" not in drawn

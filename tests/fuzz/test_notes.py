@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import invent_texts
 from tests.helpers.records import mutations
+from tests.helpers.records.builders import contents
 from tfrecord_builders.pretraining import output_folder
 from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records
 from tfrecord_builders.pretraining.worker import DONE_SUFFIX
@@ -40,10 +41,6 @@ def options(tmp_path, small_tokenizer, monkeypatch):
         slice_mb=0.001,
         num_workers=1,
     )
-
-
-def contents(folder) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def harm(rng: random.Random, begun: dict[str, bytes], files: dict[str, bytes]) -> str:

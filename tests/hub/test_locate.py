@@ -127,17 +127,10 @@ LOGIN = (200, b"<!DOCTYPE html><title>Log in</title>", {"Content-Type": "text/ht
     ("body", "is_data_set"),
     [
         (LOGIN[1], False),
-        (b'{"id": "xlnet/ti', False),
-        (b"[]", False),
         (b"{}", False),
-        (b'{"id": "a", "siblings": []}', False),
         (b'{"id": "a", "sha": "../x", "siblings": []}', False),
         (b'{"id": "a", "sha": "%s"}' % COMMIT, True),
         (b'{"id": "a", "sha": "%s", "siblings": [{"rfilename": "x"}]}' % COMMIT, True),
-        (
-            b'{"id": "a", "sha": "%s", "siblings": [{"rfilename": "x", "blobId": "%s"}]}' % (COMMIT, COMMIT),
-            True,
-        ),
     ],
 )
 def test_what_is_not_a_hub_is_called_so(server, body, is_data_set):
@@ -180,14 +173,10 @@ def test_a_busy_hub_may_name_a_date(monkeypatch):
     monkeypatch.setattr("time.time", now.timestamp)
     for after, expected in (
         ("Sat, 28 Nov 2026 05:00:09 GMT", "9"),
-        ("Saturday, 28-Nov-26 05:00:09 GMT", "9"),
         ("Sat Nov 28 05:00:09 2026", "9"),
-        ("Sat, 28 Nov 2026 05:00:09 -0000", "9"),
         ("Sat, 28 Nov 2026 04:59:00 GMT", "0"),
-        ("Sat, 28 Nov 2026 06:00:00 GMT", "3600"),
         ("Sat, 31 Feb 2026 05:00:09 GMT", ""),
         ("soon", ""),
-        ("-3", ""),
         (" 12 ", "12"),
     ):
         busy = urllib.error.HTTPError("http://hub", 429, "busy", {"Retry-After": after}, None)
@@ -244,11 +233,8 @@ def test_a_private_model_needs_a_token(server, monkeypatch):
         ("xlnet/none", FileNotFoundError, "nothing at xlnet/none .*, and the Hugging Face hub has no"),
         (f"hf://{NAME}@v7", UserError, "hf://xlnet/tiny has no revision v7: give a branch"),
         ("hf://tiny", UserError, "hf://tiny is not the name of a model: expected hf://OWNER/NAME"),
-        ("hf://a/b/c", UserError, "is not the name of a model"),
         ("hf:/xlnet/tiny", UserError, "hf:/xlnet/tiny is not the name of a model: expected hf://xlnet/tiny"),
-        ("HF://xlnet/tiny", UserError, "HF://xlnet/tiny is not the name .*: expected hf://xlnet/tiny"),
         ("https://huggingface.co/xlnet/tiny", UserError, "not the name of a model: expected hf://xlnet/tiny"),
-        ("https://a.b/c.zip", UserError, "https://a.b/c.zip is not the name .*: expected hf://OWNER/NAME"),
         ("hf://xlnet/other", UserError, "hf://xlnet/other has no weights: expected one of .*tf_model.h5"),
     ],
 )
@@ -289,20 +275,13 @@ def test_a_misspelt_folder_is_not_taken_for_a_name(server, tmp_path, monkeypatch
     assert not server.requested
     for path, similar in (
         ("runs/mikro", "runs/micro; a model of the Hugging Face hub is written hf://runs/mikro"),
-        ("./run/base-x", "./runs/base"),
         ("xlnet-base-cased", "hf://xlnet/xlnet-base-cased"),
-        ("xlnet_cased_L12", "xlnet_cased_L-12_H-768_A-12"),
-        ("/no/such/x", ""),
         ("xlnet", ""),
     ):
         assert hub.did_you_mean(path) == (similar and f" (similar: {similar})")
-    for ask, message in (
-        (lambda: open_checkpoint("runs/base-x"), r"^there is no checkpoint .*similar: runs/base;"),
-        (lambda: Run.open("runs/mikro", "records"), r"folder of a fine-tuned run .*similar: runs/micro;"),
-        (lambda: find_file("runs/mikro"), r"tokenizer runs/mikro .*similar: runs/micro;"),
-    ):
-        with pytest.raises(FileNotFoundError, match=message):
-            ask()
+    for ask in (open_checkpoint, lambda path: Run.open(path, "records"), find_file):
+        with pytest.raises(FileNotFoundError, match=r"runs/mikro.*similar: runs/micro;"):
+            ask("runs/mikro")
 
 
 def test_a_name_that_the_hub_lacks_or_that_cannot_be_asked_is_also_a_path(server, tmp_path, monkeypatch):

@@ -23,9 +23,9 @@ FILES = {
 }
 
 
-def zipped(files, folder="xlnet/", compression=zipfile.ZIP_STORED):
+def zipped(files, folder="xlnet/"):
     with io.BytesIO() as buffer:
-        with zipfile.ZipFile(buffer, "w", compression) as archive:
+        with zipfile.ZipFile(buffer, "w") as archive:
             for name, content in files.items():
                 archive.writestr(folder + name, content)
         return buffer.getvalue()
@@ -139,10 +139,7 @@ def test_another_archive_than_the_first_is_refused(server):
 def test_a_known_checksum_counts_from_the_first_download_and_a_server_must_be_there(server):
     for change, message in (
         ({"sha256": "0" * 64}, "expected 000"),
-        (
-            {"address": "http://127.0.0.1:9/model.zip"},
-            r"cannot be fetched \(Connection refused\). Start again",
-        ),
+        ({"address": "http://127.0.0.1:9/model.zip"}, r"cannot be fetched \(Connection refused\)"),
     ):
         with pytest.raises(UserError, match=message):
             releases.fetch(dataclasses.replace(releases.archive_of(NAME), **change))
@@ -156,8 +153,8 @@ def test_no_file_leaves_the_folder(server, folder, tmp_path):
     assert not list(tmp_path.parent.rglob("evil.py"))
 
 
-def damaged(compression):
-    content = zipped(FILES, compression=compression)
+def damaged():
+    content = zipped(FILES)
     weights = content.index(b"-of-00001") + len("-of-00001")
     return content[:weights] + b"\xff" * 8 + content[weights + 8 :]
 
@@ -165,13 +162,11 @@ def damaged(compression):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"no archive", "is damaged"),
         (zipped(FILES)[:-100], "is damaged"),
-        (damaged(zipfile.ZIP_STORED), r"is damaged \(.*: remove it and start again"),
-        (damaged(zipfile.ZIP_DEFLATED), r"is damaged \(.*: remove it and start again"),
+        (damaged(), r"is damaged \(.*: remove it and start again"),
         (zipped({"xlnet_config.json": b"{}"}), "is not a released XLNet: it lacks spiece.model"),
     ],
-    ids=["text", "torn", "stored", "deflated", "other"],
+    ids=["torn", "stored", "other"],
 )
 def test_what_is_no_release_is_refused_and_leaves_no_folder(server, content, message):
     server.content = content

@@ -48,12 +48,6 @@ def test_any_values_have_a_chart(value):
     assert chart("x", [Curve("a", []), Curve("b", [(1, math.nan)])]) == ""
 
 
-def test_names_are_escaped():
-    assert "<b>x</b>" not in chart("<b>x</b>", [Curve("<b>x</b>", [(1, 1.0), (2, 2.0)])]).replace(
-        "<b>&lt;b&gt;x&lt;/b&gt;</b>", ""
-    )
-
-
 @pytest.mark.parametrize("count", [1, MOST, 2 * MOST - 1, 2 * MOST, 7 * MOST + 3, 50_000])
 def test_a_line_keeps_few_points_and_its_mean(count):
     line, values = Line(), np.random.default_rng(0).normal(size=count)
@@ -92,9 +86,10 @@ def test_texts_never_become_markup(tmp_path):
         page.paragraph(HOSTILE),
         page.commands([HOSTILE]),
         page.folded(HOSTILE, page.table([HOSTILE], [[HOSTILE]])),
+        chart(HOSTILE, [Curve(HOSTILE, [(1, 1.0), (2, 2.0)])]),
     ]
     page.write(tmp_path / "page.html", HOSTILE, parts)
     text = (tmp_path / "page.html").read_text()
-    assert "<script" not in text and text.count("&lt;script&gt;") == 9
-    assert text.count("$title") == 9  # a text is no part of the template
+    assert "<script" not in text
+    assert text.count("$title") == text.count("&lt;script&gt;") > 9  # a text is no part of the template
     assert "http" not in text  # nothing is loaded from elsewhere

@@ -9,10 +9,14 @@ import pytest
 import tensorflow as tf
 
 from tests.conftest import REPOSITORY
+from tests.helpers.records.synthetic import example_writer
+from tests.helpers.training import toy, toy_finetuning
 from xlnet_tf.records.batching import Batches
 from xlnet_tf.records.example_reader import ExampleTable, example_dataset
-from xlnet_tf.records.examples import ExampleSet, ExampleWriter
+from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.layout import Column
+from xlnet_tf.records.manifest import Manifest
+from xlnet_tf.records.reader import pretraining_dataset
 from xlnet_tf.text.packing import pack
 
 RECORDS, BATCH, STEPS = 11, 4, 9  # several epochs
@@ -22,9 +26,7 @@ RECORDS, BATCH, STEPS = 11, 4, 9  # several epochs
 def folder(tmp_path_factory, small_tokenizer):
     folder = tmp_path_factory.mktemp("set")
     columns = [Column("label", "int32", None), Column("tags", "int16", 6)]
-    with ExampleWriter(
-        folder, task="toy", split="train", tokenizer=small_tokenizer, seq_len=6, columns=columns, settings={}
-    ) as writer:
+    with example_writer(folder, small_tokenizer, seq_len=6, columns=columns) as writer:
         for number in range(RECORDS):
             tokens = pack([20 + number] * (1 + number % 4), seq_len=6)._asdict()
             writer.write({**tokens, "label": number, "tags": [number] * 6}, {"id": str(number)})
@@ -79,3 +81,16 @@ def test_another_process_makes_them(folder):
     assert place == "/job:worker/replica:0/task:0/device:CPU:0"
     expected = example_dataset(Batches(ExampleSet.load(folder), BATCH)).take(3)
     assert list(map(int, indices)) == np.concatenate([batch["index"] for batch in expected]).tolist()
+
+
+def test_no_reader_is_tuned(tmp_path, small_tokenizer):
+    toy.make_records(tmp_path / "pretraining")
+    examples = toy_finetuning.make_examples(tmp_path / "examples", small_tokenizer, 8)
+    datasets = {
+        "pretraining": pretraining_dataset(Manifest.load(tmp_path / "pretraining"), 4),
+        "examples": example_dataset(Batches(examples, 4)),
+        "table": example_dataset(Batches(examples, 4), ExampleTable(examples), steps=2),
+    }
+    assert {name: data.options().autotune.enabled for name, data in datasets.items()} == dict.fromkeys(
+        datasets, False
+    )

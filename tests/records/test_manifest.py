@@ -1,7 +1,6 @@
 import json
 import shutil
 
-import numpy as np
 import pytest
 
 from tests.helpers.records.mutations import set_field
@@ -10,9 +9,6 @@ from xlnet_tf import manifest_checksum
 from xlnet_tf.differences import settings_difference
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest
-from xlnet_tf.records.shards import read_shard
-from xlnet_tf.records.spec import RecordSpec
-from xlnet_tf.text import special_tokens
 
 SHARD = "train-pass00-slice00000.tfrecord"
 
@@ -36,40 +32,13 @@ def test_load_gives_what_was_saved(folder):
     assert "shards" not in manifest.settings() and "folder" not in manifest.settings()
 
 
-def test_a_new_set_needs_its_layout_and_what_is_not_the_default(tmp_path):
-    spec = RecordSpec(seq_len=12, reuse_len=4, num_predict=2, vocab_size=300)
-    statistics = {"tokens_in": 0, "tokens_written": 0, "tokens_dropped": {}}
-    made = Manifest.create(spec, "ab", bidirectional=True, seed=7, statistics=statistics, folder=tmp_path)
-    made.save()
-    loaded = Manifest.load(tmp_path)
-    assert loaded == made and loaded.spec == spec and loaded.perm_size == 4 and loaded.seed == 7
-    assert loaded.tokenizer == {
-        "file": "spiece.model", "sha256": "ab", "vocab_size": 300, "special_ids": special_tokens.IDS
-    }  # fmt: skip
-    assert loaded.directions == ["forward", "backward"] and Manifest.create(spec).directions == ["forward"]
-    assert Manifest.create(spec, perm_size=2).perm_size == 2
-
-
-def test_streams_and_segments_of_a_shard_are_those_of_its_records(tmp_path):
-    manifest = make_set(tmp_path, [[(9, 6), (2, 5)], [(4, 8), (1, 1)]])
-    for shard in manifest.shards:
-        records = read_shard(manifest.path(shard), manifest.spec)
-        for name, values in manifest.identity(shard).items():
-            np.testing.assert_array_equal(values, records[name], err_msg=name)
-
-
 def test_a_manifest_of_an_earlier_version_was_built_without_choosing_documents(folder):
     values = json.loads((folder / "manifest.json").read_text())
     del values["documents"], values[manifest_checksum.FIELD]
     (folder / "manifest.json").write_text(json.dumps(values))
-    assert Manifest.load(folder).documents == {
-        "borders": "blank_lines",
-        "text_field": "text",
-        "mark_paragraphs": True,
-        "dedup": False,
-        "dev_fraction": 0.0,
-        "side": "",
-    }
+    expected = {"borders": "blank_lines", "text_field": "text", "mark_paragraphs": True}
+    expected |= {"dedup": False, "dev_fraction": 0.0, "side": ""}
+    assert Manifest.load(folder).documents == expected
 
 
 def test_a_missing_manifest_and_sets_near_by_are_named(folder):
@@ -82,48 +51,31 @@ def test_a_missing_manifest_and_sets_near_by_are_named(folder):
             Manifest.load(place)
 
 
-@pytest.mark.parametrize(
-    "change,message",
-    [
+def test_wrong_fields_are_named(folder):
+    path = folder / "manifest.json"
+    good = path.read_text()
+    for change, message in (
         (set_field("schema_version", 2), "schema_version is 2, expected pretraining and 1"),
-        (set_field("kind", "squad"), "kind is squad and schema_version is 1, expected"),
         (set_field("kind", "examples"), "fine-tuning examples, or is a run on .*; expected pretraining rec"),
         (set_field("extra", 1), "fields unknown extra: build"),
         (lambda values: values.pop("seed"), "fields missing seed: build the records again"),
         (set_field("seq_len", "12"), "seq_len is '12', expected a whole number"),
-        (set_field("seq_len", True), "seq_len is True, expected a whole number"),
-        (set_field("seq_len", 3), "seq_len is 3"),
         (set_field("num_predict", 4), "record_bytes is .*, expected"),
         (set_field("dtypes", "input_ids", "uint16"), "dtypes is"),
         (set_field("num_passes", 0), "num_passes is 0, expected 1 to 32768"),
-        (set_field("tokenizer", {}), "tokenizer: fields missing file, sha256"),
-        (set_field("tokenizer", "vocab_size", "300"), "tokenizer.vocab_size is '300', expected a whole"),
-        (set_field("tokenizer", "vocab_size", 0), "tokenizer.vocab_size is 0, expected 1 to"),
         (set_field("tokenizer", "special_ids", "<sep>", 5), "tokenizer.special_ids is .*, expected"),
-        (set_field("cleaning", "lower", 1), "cleaning.lower is 1, expected true or false"),
-        (set_field("mask", {}), "mask: fields missing alpha, beta"),
         (set_field("objective", "rtd"), "objective is 'rtd', expected one of permutation"),
-        (set_field("directions", []), r"directions is \[\], expected one of \['forward'\]"),
         (set_field("statistics", {}), "statistics.tokens_in is None, expected a whole number"),
-        (set_field("statistics", "tokens_dropped", "x"), "tokens_dropped is 'x', expected an object"),
         (set_field("tokenizer", "file", "../spiece.model"), "tokenizer.file is '../spiece.model'"),
         (set_field("shards", 0, "file", "/etc/passwd"), "'/etc/passwd' is listed twice or is not a plain"),
-        (set_field("shards", 1, "file", SHARD), "is listed twice"),
         (set_field("shards", 0, "forward_segments", 6), f"bytes of {SHARD} is .* for its 9 records"),
-        (set_field("shards", 0, "forward_segments", -1), "bytes of"),
-        (set_field("shards", 0, "slice_index", -1), f"slice_index of {SHARD} is -1, expected 0 to"),
         (set_field("shards", 0, "pass_index", 1), f"pass_index of {SHARD} is 1, expected 0 to 0"),
-        (set_field("shards", 1, "bytes", 0.5), r"shards\[1\].bytes is 0.5, expected a whole number"),
-        (set_field("shards", [[]]), r"shards\[0\]: expected an object"),
-    ],
-)
-def test_wrong_fields_are_named(folder, change, message):
-    path = folder / "manifest.json"
-    values = json.loads(path.read_text())
-    change(values)
-    path.write_text(json.dumps(values))
-    with pytest.raises(UserError, match=message):
-        Manifest.load(folder)
+    ):
+        values = json.loads(good)
+        change(values)
+        path.write_text(json.dumps(values))
+        with pytest.raises(UserError, match=message):
+            Manifest.load(folder)
 
 
 def test_another_tokenizer_or_vocabulary_is_refused(folder):

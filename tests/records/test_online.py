@@ -57,29 +57,18 @@ def draw(sampler, found, direction=1, epoch=0, stream=5):
     return is_target, positions.numpy().astype(int), rank.numpy().astype(int)
 
 
-@pytest.mark.parametrize("direction", [1, -1])
-def test_words_are_those_of_the_builder(tmp_path, direction):
-    manifest = settings(tmp_path)
-    word_starts, found = cut(300, 96, 32, direction)
-    sampler = OnlineSampler(manifest, word_starts, 0)
-    starts = sampler._segment_word_starts(
-        tf.constant(found.ids), tf.constant(found.special), tf.fill([len(found)], direction)
-    )
-    np.testing.assert_array_equal(starts, found.word_start)
-
-
 @pytest.mark.parametrize("span_mode", spans.SPAN_MODES)
 @pytest.mark.parametrize(
-    "alpha,max_words,num_predict,reuse_len,perm_size",
-    [(6, 5, 16, 32, 16), (1, 1, 60, 48, 48), (4, 3, 1, 32, 32), (7, 9, 92, 32, 1)],
+    "alpha,max_words,num_predict,reuse_len,perm_size,direction",
+    [(6, 5, 16, 32, 16, -1), (1, 1, 60, 48, 48, 1), (4, 3, 1, 32, 32, 1), (7, 9, 92, 32, 1, -1)],
 )
 def test_counts_are_exact_and_ranks_are_orders(
-    tmp_path, span_mode, alpha, max_words, num_predict, reuse_len, perm_size
+    tmp_path, span_mode, alpha, max_words, num_predict, reuse_len, perm_size, direction
 ):
     mask = {"alpha": alpha, "beta": 1, "span_mode": span_mode, "max_words": max_words}
     manifest = settings(tmp_path, 96, reuse_len, num_predict, perm_size=perm_size, mask=mask)
-    word_starts, found = cut(200, 96, reuse_len)
-    is_target, positions, rank = draw(OnlineSampler(manifest, word_starts, 3), found)
+    word_starts, found = cut(200, 96, reuse_len, direction)
+    is_target, positions, rank = draw(OnlineSampler(manifest, word_starts, 3), found, direction)
     assert not (is_target & found.special).any()
     assert (np.diff(positions, axis=1) > 0).all() and positions.min() >= 0
     check_places(found, is_target, rank, reuse_len, perm_size)

@@ -107,12 +107,3 @@ def test_lengths_without_room_are_refused(seq_len, reuse_len):
     what = "at most 16384" if seq_len > 64 else f"seq_len {seq_len} with reuse_len {reuse_len} leaves no room"
     with pytest.raises(UserError, match=what):
         lib.check_lengths(seq_len, reuse_len)
-
-
-@pytest.mark.parametrize("num_tokens", [30, 40])
-def test_a_stream_of_a_segment_at_most(num_tokens):
-    """Without another text B continues A; with too little text there is no segment."""
-    rng, word_start = np.random.default_rng(0), np.ones(num_tokens, bool)
-    found = lib.sample_segments(rng, np.arange(num_tokens) + 100, np.array([num_tokens]), 43, 10, word_start)
-    assert found.ids.shape == found.source_positions.shape == (int(num_tokens == 40), 43)
-    assert (found.next_sentence == 1).all()

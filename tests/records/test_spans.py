@@ -1,6 +1,7 @@
 """Targets: exactly as many as wanted, whole words, the paper's lengths, spread evenly."""
 
 import hashlib
+import itertools
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 
 from tests.helpers.profiles import examples
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import segments, spans
+from xlnet_tf.records import spans
+from xlnet_tf.records.spans import MAX_RUN, run_histogram, run_lengths, target_flags, target_positions
 
 
 def draw_row(rng, num_rows, length, word_rate, eligible_rate=1.0):
@@ -110,24 +112,6 @@ def test_targets_are_spread_evenly(span_mode, goal):
     np.testing.assert_allclose(tenths, goal / 256, rtol=0.08)
 
 
-def test_single_mode_picks_tokens_at_random():
-    rng = np.random.default_rng(3)
-    everywhere = np.ones((4000, 12), bool)
-    targets = spans.sample_targets(rng, everywhere, everywhere, 3, 6, 1, span_mode="single")
-    together = (targets[:, :-1] & targets[:, 1:]).mean()
-    assert abs(together - 3 / 12 * 2 / 11) < 0.01
-
-
-def test_segments_get_their_targets_in_both_parts():
-    rng = np.random.default_rng(5)
-    tokens = rng.integers(9, 99, 3000)
-    found = segments.sample_segments(rng, tokens, np.arange(25, 3001, 25), 64, 24, rng.random(3000) < 0.7)
-    targets = spans.sample_segment_targets(rng, found, 24, 17)
-    np.testing.assert_array_equal(targets[:, :24].sum(axis=1), 7)
-    np.testing.assert_array_equal(targets[:, 24:].sum(axis=1), 10)
-    assert not (targets & found.special).any()
-
-
 def test_numbers_of_targets():
     """As the original halves them; a sixth of the tokens by default."""
     assert spans.split_num_predict(17, 64, 24) == (7, 10)
@@ -153,27 +137,37 @@ def test_an_impossible_num_predict_names_the_largest_possible(reuse_len, text_le
             spans.split_num_predict(impossible, seq_len, reuse_len)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"alpha": 0.5}, "mask_alpha 0.5"),
-        ({"beta": 0}, "mask_beta 0"),
-        ({"max_words": 0}, "max_words is 0"),
-        ({"span_mode": "letters"}, "span_mode is 'letters'"),
-        ({"goal": 11}, "only 10 may be predicted"),
-    ],
-)
-def test_settings_out_of_range_are_refused(changes, message):
+def test_settings_out_of_range_are_refused():
     everywhere = np.ones((2, 10), bool)
-    arguments = {"goal": 3, "alpha": 6, "beta": 1} | changes
-    with pytest.raises(UserError, match=message):
-        spans.sample_targets(np.random.default_rng(0), everywhere, everywhere, **arguments)
+    wrong = {"alpha": 0.5, "beta": 0, "max_words": 0, "span_mode": "letters", "goal": 11}
+    for name, value in wrong.items():
+        arguments = {"goal": 3, "alpha": 6, "beta": 1, name: value}
+        with pytest.raises(UserError, match="only 10 may be" if name == "goal" else f"{name}.* {value!r}"):
+            spans.sample_targets(np.random.default_rng(0), everywhere, everywhere, **arguments)
 
 
-def test_only_the_ratio_of_alpha_and_beta_counts():
-    word_start, eligible = draw_row(np.random.default_rng(0), 50, 100, 0.7)
-    expected, other = (
-        spans.sample_targets(np.random.default_rng(4), word_start, eligible, 12, alpha, beta)
-        for alpha, beta in ((6, 1), (12, 2))
-    )
-    np.testing.assert_array_equal(expected, other)
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.9, 1.0])
+def test_positions_and_runs_are_those_of_the_flags(share):
+    is_target = np.random.default_rng(0).random((50, 40)) < share
+    counts = is_target.sum(axis=1)
+    positions = target_positions(is_target, 40)
+    for row, places in zip(is_target, positions):
+        assert [p for p in places if p >= 0] == np.flatnonzero(row).tolist()
+        assert (places[row.sum() :] == -1).all()
+    columns = {"input_ids": np.zeros((50, 40)), "target_positions": positions}
+    np.testing.assert_array_equal(target_flags(columns), is_target)
+    runs = [len(list(run)) for row in is_target for flag, run in itertools.groupby(row) if flag]
+    assert run_lengths(is_target).tolist() == runs
+    histogram = run_histogram(is_target)
+    assert histogram.sum() == len(runs) and histogram[-1] == sum(run >= MAX_RUN for run in runs)
+    assert [(histogram[n - 1]) for n in range(1, MAX_RUN)] == [runs.count(n) for n in range(1, MAX_RUN)]
+    assert counts.sum() == sum(runs)
+
+
+def test_rows_with_equally_many_targets_no_rows_and_slots_out_of_range():
+    is_target = np.array([[1, 0, 1], [0, 1, 1]], bool)
+    assert target_positions(is_target, 2).tolist() == [[0, 2], [1, 2]]
+    assert run_lengths(is_target).tolist() == [1, 1, 2]
+    assert target_positions(is_target[:0], 2).shape == (0, 2) and not len(run_lengths(is_target[:0]))
+    columns = {"input_ids": np.zeros((1, 4)), "target_positions": np.array([[-7, 3, 4, 99]])}
+    assert target_flags(columns).tolist() == [[False, False, False, True]]

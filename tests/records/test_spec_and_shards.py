@@ -2,6 +2,7 @@ import errno
 import json
 import math
 import os
+import unittest.mock
 
 import numpy as np
 import pytest
@@ -55,58 +56,45 @@ def test_records_are_tf_examples_and_round_trip(tmp_path, seq_len, num_predict, 
 
 
 def test_values_that_do_not_fit_are_refused():
-    spec = RecordSpec(8, 4, 2, 100)
-    good = {name: np.zeros_like(v, np.int64) for name, v in random_columns(spec, 2).items()}
-    spec.encode(good)
+    good = {name: np.zeros_like(v, np.int64) for name, v in random_columns(SMALL, 2).items()}
+    SMALL.encode(good)
     for wrong, message in (
         ({**good, "input_ids": good["input_ids"] - 1}, "input_ids has values outside of uint16"),
         ({**good, "segment_ids": good["segment_ids"][:, 1:]}, r"has shape \(2, 7\), expected \(2, 8\)"),
         ({name: v for name, v in good.items() if name != "next_sentence"}, "expected .*next_sentence"),
     ):
         with pytest.raises(ValueError, match=message):
-            spec.encode(wrong)
+            SMALL.encode(wrong)
 
 
-@pytest.mark.parametrize(
-    "sizes,message",
-    [
-        ((4, 2, 1, 9), "seq_len is 4"),
-        ((8, 8, 1, 9), "reuse_len is 8"),
-        ((8, 4, 9, 9), "num_predict is 9"),
-        ((8, 4, 1, 0), "vocab_size is 0"),
-        ((8, 4, 1, (1 << 24) + 1), "vocab_size is 16777217"),
-    ],
-)
-def test_impossible_sizes_are_refused(sizes, message):
-    with pytest.raises(UserError, match=message):
-        RecordSpec(*sizes)
+def test_impossible_sizes_are_refused():
+    for name, sizes in {
+        "seq_len is 4": (4, 2, 1, 9),
+        "reuse_len is 8": (8, 8, 1, 9),
+        "num_predict is 9": (8, 4, 9, 9),
+        "vocab_size is 0": (8, 4, 1, 0),
+        "vocab_size is 16777217": (8, 4, 1, (1 << 24) + 1),
+    }.items():
+        with pytest.raises(UserError, match=name):
+            RecordSpec(*sizes)
     RecordSpec(5, 1, 1, 1)  # the smallest
     RecordSpec(8, 4, 1, 1 << 24)
 
 
 def test_damage_is_found_with_file_and_record(tmp_path):
-    spec = RecordSpec(8, 4, 2, 100)
-    path = tmp_path / "a.tfrecord"
-    with ShardWriter(path, spec) as writer:
-        writer.write(random_columns(spec, 4))
-    good = path.read_bytes()
-    size = framed_bytes(spec)
-    for offset in (2 * size, 2 * size + 9, 2 * size + 50, 3 * size - 1):  # length, its sum, data, data's sum
-        bad = bytearray(good)
-        bad[offset] ^= 1
-        path.write_bytes(bad)
-        with pytest.raises(UserError, match=rf"a\.tfrecord is damaged in record 2 \(byte {2 * size}\)"):
-            read_shard(path, spec)
-        assert len(read_shard(path, spec, count=2)["stream"]) == 2
-    path.write_bytes(good[:-1])
-    with pytest.raises(UserError, match=rf"ends inside a record, at byte {4 * size - 1}"):
-        read_shard(path, spec)
-    path.write_bytes(good)
+    path, size = tmp_path / "a.tfrecord", framed_bytes(SMALL)
+    with ShardWriter(path, SMALL) as writer:
+        writer.write(random_columns(SMALL, 4))
     with pytest.raises(UserError, match="damaged in record 0"):  # the length of another layout
         read_shard(path, RecordSpec(8, 4, 1, 100), count=1)
-    other = RecordSpec(8, 2, 2, 100_000)
     with pytest.raises(UserError, match="expected"):
-        other.decode(spec.encode(random_columns(spec, 1)))
+        RecordSpec(8, 2, 2, 100_000).decode(SMALL.encode(random_columns(SMALL, 1)))
+    data = bytearray(path.read_bytes())
+    data[2 * size + 50] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(UserError, match=rf"a\.tfrecord is damaged in record 2 \(byte {2 * size}\)"):
+        read_shard(path, SMALL)
+    assert len(read_shard(path, SMALL, count=2)["stream"]) == 2
 
 
 def test_a_failed_shard_leaves_nothing(tmp_path):
@@ -121,11 +109,8 @@ def test_a_failed_shard_leaves_nothing(tmp_path):
 
 def test_a_full_disk_is_reported_and_existing_files_stay(tmp_path, monkeypatch):
     (tmp_path / "a.tfrecord").write_bytes(b"old")
-
-    def full(file):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(files.os, "fsync", full)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(files.os, "fsync", unittest.mock.Mock(side_effect=full))
     refused = r"cannot write .*a\.tfrecord: No space left on device"
     with pytest.raises(UserError, match=refused), ShardWriter(tmp_path / "a.tfrecord", SMALL) as writer:
         writer.write(random_columns(SMALL, 4))

@@ -41,11 +41,7 @@ TRAINING, ANSWERING = "train, fine-tune, evaluate, predict", "answer with export
 @pytest.mark.parametrize(
     ("tensorflow", "missing", "command"),
     [
-        (
-            TensorFlow(problem="No module named 'tensorflow'"),
-            "No module named 'tensorf",
-            "pip install xlnet-tf",
-        ),
+        (TensorFlow(problem="No module named 'tensorflow'"), "tensorflow", "pip install xlnet-tf"),
         (TensorFlow(("CPU:0",), "keras"), "tf.keras is keras, not tf_keras: unset TF_USE_LEGACY_KERAS", ""),
     ],
 )
@@ -83,7 +79,6 @@ def test_wrong_versions_are_named_with_what_is_expected():
         (["vfio/vfio", "vfio/0"], "0x1ae0", True),
         (["vfio/vfio", "vfio/12"], "0x10de", False),  # a GPU that a virtual machine uses
         (["vfio/vfio"], "0x1ae0", False),  # Google's network card
-        (["accel"], "0x8086", False),
     ],
 )
 def test_tpu_chips_are_found_by_their_devices(tmp_path, devices, vendor, expected):
@@ -101,7 +96,6 @@ def test_a_project_that_is_not_installed_is_broken():
 @pytest.mark.parametrize(
     ("requirement", "expected"),
     [
-        ("numpy>=1.0", ("numpy", "", ">=1.0", True)),
         ("numpy>=1000", ("numpy", "", ">=1000", False)),
         ('no-such-package==1; extra == "beam"', ("no-such-package", "beam", "==1", False)),
         ("numpy>=1; python_version < '3'", None),
@@ -120,18 +114,12 @@ def test_requirements_are_read(monkeypatch, requirement, expected):
         ("import os; os.kill(os.getpid(), 4)", "its import ends with signal 4: is it for this processor?"),
         ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
         ("import time; time.sleep(60)", "its import takes more than 2 seconds"),
-        ("import sys; sys.exit(3)", "no reason given"),
     ],
 )
 def test_whatever_importing_tensorflow_does_is_a_line(monkeypatch, code, problem):
     monkeypatch.setattr(checks, "_TENSORFLOW", code)
     monkeypatch.setattr(checks, "_SECONDS", 2)
     assert checks.tensorflow() == TensorFlow(problem=problem)
-
-
-def test_memory_and_disk_are_within_their_totals():
-    for free, total in (checks.memory(), checks.disk(".")):
-        assert 0 < free <= total
 
 
 @pytest.mark.integration

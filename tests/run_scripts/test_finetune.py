@@ -76,8 +76,6 @@ def test_a_sweep_has_one_kind_of_devices_and_names_a_setting_once():
         (["--config_file=glue/sst-2", "--epochs=1"], "--epochs has no effect, as train_steps is 10000: give"),
         (["--config_file=glue/sst-2", "--epochs=1", "--train_steps=0"], ""),
         (["--warmup_fraction=0.2", "--warmup_steps=5"], "--warmup_fraction has no effect, as warmup_steps"),
-        (["--warmup_fraction=0.2", "--epochs=1"], ""),
-        (["--config_file=glue/sst-2"], ""),
     ],
 )
 def test_flags_without_effect_are_said(arguments, said, caplog):
@@ -137,11 +135,8 @@ def test_a_sweep_over_what_does_not_exist_is_one_error_before_anything_is_writte
                 f"--output_dir={tmp_path}/records")  # fmt: skip
     for axis, message in (
         ("lerning_rate:1,2", "--sweep=lerning_rate: there is no such setting: did you mean learning_rate?"),
-        ("seq_len:32,64", "--sweep=seq_len: there is no such setting: expected one of batch_size, dev_batch"),
         ("task.model.droput:0.1", "there is no setting task.model.droput: did you mean task.model.dropout"),
-        ("dropout:0.1,2", "dropout"),
         ("reinit_layers:0,1", "reinit_layers=1: task.reinit_layers (--reinit_layers) is 1, and without"),
-        ("segment_len:0,24", "segment_len=24: task.model.segment_len is 24, expected a divisor of 32"),
         ("warmup_steps:0,1000", "warmup_steps=1000: warmup_steps is 1000 and train_steps is"),
     ):
         for options in ([], ["--dry_run"]):

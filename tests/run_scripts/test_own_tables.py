@@ -11,7 +11,6 @@ from tests.helpers.commands import run_command, run_in_fork
 from tfrecord_builders.common.tables import default_model_dir
 from xlnet_tf.errors import UserError
 from xlnet_tf.pages.next_steps import after_finetuning
-from xlnet_tf.tasks.suggestions import suggest
 
 TRAINING = ("--preset=micro", "--dtype=float32", "--epochs=6", "--learning_rate=1e-2")
 
@@ -72,15 +71,9 @@ def test_from_a_table_to_an_answer(reviews):
     ("arguments", "message"),
     [
         ((), "missing: either --data or --train, and either --model_dir or --train"),
-        (("--train=a.csv", "--data=b", "--model_dir=c"), "--data and --train are both given"),
         (("--train=a.csv",), "--train needs --init_checkpoint, the model to begin with: a folder"),
         (("--data=a", "--model_dir=b", "--text_column=c"), "--text_column: for --train; the"),
-        (("--train=a.csv", "--init_checkpoint=b", "--task=ner"), "--task=ner: expected one of"),
-        (
-            ("--train=a.csv", "--test=b.csv", "--tokenizer=c", "--num_seeds=3"),
-            "--test is evaluated after a s",
-        ),
-        (("--train=nobody/reviews", "--tokenizer=/dev/null"), "nobody/reviews does not exist; a"),
+        (("--train=a.csv", "--test=b.csv", "--tokenizer=c", "--num_seeds=3"), "--test is evaluated"),
     ],
 )
 def test_wrong_ways_are_one_line(arguments, message, tmp_path, monkeypatch):
@@ -107,14 +100,11 @@ TEXTS_AS_LABELS = "review,stars\n" + "".join(f"ka {n},x{n}\n" for n in range(40)
          " (query, passage, label): give --task=classification or --task=ranking"),
         ("review,stars\nka,\nto,\n", "",
          "CSV has no label in column 'stars': label some rows, or name another with --label"),
-        ("review\nka\n", "", "CSV has only the column 'review', expected one each for text and label: add"),
         (TEXTS_AS_LABELS, "",
          "CSV: 'stars' has 40 values in 40 rows, hardly classes: name another with --label_column"),
-        (REVIEWS, "--task=regression", "CSV:2: the label is 'a', expected a number"),
         ("", "--train=FOLDER/empty", "FOLDER/empty has no Parquet or Arrow files and no folders: give"),
         ("", "--train=stanfordnlp/imdb", "stanfordnlp/imdb does not exist; a data set of the Hugging Face hub"
          " is hf://datasets/stanfordnlp/imdb/train"),
-        ("", "--train=FOLDER/review.csv", "FOLDER/review.csv does not exist"),
     ],
 )  # fmt: skip
 def test_what_people_guess_is_answered_in_one_line(content, arguments, message, reviews, tmp_path):
@@ -137,14 +127,6 @@ def test_a_run_has_the_name_of_its_table_and_its_next_command_a_text():
     assert [*map(default_model_dir, tables)] == expected
     predict = after_finetuning("run", "classification", {"text": "It's good"}, "")[0]
     assert predict == 'xlnet-tf predict --model_dir=run --text="It\'s good"'
-
-
-def test_a_small_model_has_a_higher_rate_and_few_examples_more_epochs():
-    small, wide = suggest(128, 400), suggest(768, 40_000)
-    assert small.settings["trainer"]["optimizer_config"]["learning_rate"] == 1e-3
-    assert small.settings["task"]["epochs"] == 20
-    assert wide.settings["task"]["epochs"] == 3 and "trainer" not in wide.settings
-    assert small.origin == "for a model of width 128 and 400 examples"
 
 
 def test_flags_for_texts_are_inputs_of_the_model():

@@ -36,16 +36,10 @@ def folder(small_tokenizer, tmp_path_factory):
 @contextlib.contextmanager
 def started(folder, *flags):
     """Runs the command; yields its process, and what it says at its start."""
-    command = [
-        sys.executable,
-        "-m",
-        "run_scripts.serve",
-        f"--model={folder}",
-        "--rest_port=0",
-        "--grpc_port=0",
-    ]
+    command = [sys.executable, "-m", "run_scripts.serve", f"--model={folder}", *flags]
+    command += ["--rest_port=0", "--grpc_port=0"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen([*command, *flags], cwd=REPOSITORY, **pipes) as process:
+    with subprocess.Popen(command, cwd=REPOSITORY, **pipes) as process:
         said = ""
         while "Ctrl-C" not in said:
             assert (line := process.stdout.readline()), process.stderr.read()

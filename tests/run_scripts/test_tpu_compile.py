@@ -213,16 +213,6 @@ def test_the_largest_batch_is_searched_for_each_topology(run, tmp_path):
     assert all(row.batch_per_core % 6 == 0 for row in rows)
 
 
-def test_settings_come_from_files_and_flags(tmp_path):
-    file = tmp_path / "settings.yaml"
-    file.write_text("task: {model: {preset: base, memory_len: 8}}\ntrainer: {accumulation_steps: 2}\n")
-    given = (f"--config_file={file}", "--memory_len=4", "--dtype=bfloat16", "--recompute")
-    params = tpu_compile.load_params(parsed(*given))
-    assert (params.task.model.preset, params.task.model.memory_len) == ("base", 4)
-    assert params.trainer.accumulation_steps == 2 and params.trainer.recompute
-    assert params.runtime.mixed_precision_dtype == "bfloat16"
-
-
 @pytest.mark.parametrize("how", ["run", "save_hlo"])
 def test_rows_not_divisible_into_micro_batches_are_refused(run, tmp_path, how):
     arguments = ("--accumulation_steps=8", f"--save_hlo={tmp_path}/step.hlo")
@@ -244,29 +234,13 @@ def test_a_separate_process_lowers_the_same_program(tmp_path, small_tokenizer):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--topology=v7"], "topology is 'v7'"),
-        (["--topology="], "--topology names no TPU: expected some of v2, v3, "),
-        (["--hardware=gpu"], "is for --save_hlo"),
-    ],
-)
-def test_a_missing_compiler_is_reported(run, arguments, message):
-    with pytest.raises(UserError, match=message):
-        run(*arguments)
-
-
-@pytest.mark.parametrize(
     ("asked", "given"),
     [
         ("--export=served/1", "--task=squad --gradient_only --preset=base --recompute --dtype=float32"),
-        ("--export=served/1", "--config_file=micro --memory_len=4"),
         ("--save_hlo=step", "--export=served/1 --topology=v3 --find_max_batch --memory_only --output=a.json"),
         ("--data=records", "--seq_len=512 --num_predict=3 --vocab_size=90 --num_labels=2 --sequences=4"),
         ("--model_config=config.json", "--preset=large --vocab_size=90"),
-        ("--nofind_max_batch", "--multiple=2"),
         ("--task=squad", "--num_predict=9 --memory_len=4 --num_labels=3 --sequences=3"),
-        ("--task=pretraining", "--sequences=3 --lengths=8"),
     ],
 )
 def test_all_flags_without_effect_are_named(main, asked, given):

@@ -8,16 +8,11 @@ import shlex
 
 import numpy as np
 import pytest
-import tensorflow as tf
 import yaml
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
-from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
-from tests.helpers.serving.serving_process import warmup_requests
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving import config_files
-from xlnet_tf.serving.graph.exported_model import CLASSIFY, REGRESS
-from xlnet_tf.serving.graph.inputs import serialized_example
 from xlnet_tf.serving.local.metrics import Metrics
 from xlnet_tf.serving.warmup import MAX_RECORDS, write_warmup
 
@@ -48,14 +43,6 @@ def batching_parameters():
 def folder(tmp_path):
     (tmp_path / "my models" / "reviews").mkdir(parents=True)
     return tmp_path / "my models" / "reviews"
-
-
-def test_the_newest_version_of_the_model_is_served():
-    [model] = text_format.Parse(
-        config_files.models_config("reviews"), ModelServerConfig()
-    ).model_config_list.config
-    assert (model.name, model.base_path, model.model_platform) == ("reviews", "/models/reviews", "tensorflow")
-    assert model.model_version_policy.latest.num_versions == 1
 
 
 @pytest.mark.parametrize("sizes, allowed", [((1, 8), [1, 8, 32]), ((1, 64), [1, 64]), ((32,), [1, 32])])
@@ -154,35 +141,8 @@ def test_a_name_is_the_last_part_of_the_folder_and_can_stand_in_an_address(tmp_p
             config_files.write(folder, (1,))
 
 
-ROWS = {
-    "serving_default": {"text": np.array(["h\u00e9llo"], object)},
-    "tokens": {"ids": np.array([[7, 8]], np.int32), "mask": np.array([[True, False]])},
-    "classify": {"inputs": np.array([serialized_example({"text": "one"})], object)},
-    "regress": {"inputs": np.array([serialized_example({"text": "two"})], object)},
-}
-METHODS = {"classify": CLASSIFY, "regress": REGRESS}
-
-
-def test_each_signature_with_each_batch_size(tmp_path):
-    write_warmup(str(tmp_path), ROWS, METHODS, (1, 3))
-    requests = list(warmup_requests(str(tmp_path)))
-    assert [(method, name, len(next(iter(inputs.values())))) for method, name, inputs in requests] == [
-        (METHODS.get(name, "/predict").split("/")[-1], name, size) for name in ROWS for size in (1, 3)
-    ]
-    for _, name, inputs in requests:
-        assert set(inputs) == set(ROWS[name])
-        for key, [value] in ROWS[name].items():
-            for row in inputs[key]:
-                if name in METHODS:
-                    assert tf.train.Example.FromString(row) == tf.train.Example.FromString(value)
-                elif isinstance(value, str):
-                    assert row == value.encode()
-                else:
-                    assert row.dtype == value.dtype
-                    np.testing.assert_array_equal(row, value)
-
-
 def test_no_more_requests_than_a_server_takes(tmp_path):
-    write_warmup(str(tmp_path), ROWS, METHODS, range(1, MAX_RECORDS // len(ROWS) + 1))
+    rows = {name: {"text": np.array(["ba"], object)} for name in "abcd"}
+    write_warmup(str(tmp_path), rows, {}, range(1, MAX_RECORDS // 4 + 1))
     with pytest.raises(UserError, match="4 signatures with 251 batch sizes .* TensorFlow Serving takes 1000"):
-        write_warmup(str(tmp_path), ROWS, METHODS, range(1, MAX_RECORDS // len(ROWS) + 2))
+        write_warmup(str(tmp_path), rows, {}, range(1, MAX_RECORDS // 4 + 2))

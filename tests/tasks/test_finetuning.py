@@ -12,7 +12,7 @@ import tensorflow as tf
 from official.core import exp_factory, task_factory
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-from tests.fuzz.test_example_settings import write_set
+from tests.fuzz.test_settings import write_set
 from tests.helpers.training import toy_finetuning as toy
 from tests.helpers.training.worker import after_reports, ends_itself
 from xlnet_tf import task_registry

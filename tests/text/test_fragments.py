@@ -63,13 +63,6 @@ def test_finished_texts_equal_sentencepiece(encoder, small_tokenizer, texts):
         assert row in (None, small_tokenizer._processor.encode(text))
 
 
-def test_most_real_texts_are_done(encoder, small_tokenizer):
-    texts = invent_texts(300, seed=5)
-    rows, expected = one_by_one(texts, encoder), small_tokenizer._processor.encode(texts)
-    assert sum(row is not None for row in rows) > 250
-    assert all(row in (None, whole) for row, whole in zip(rows, expected))
-
-
 def test_ties_are_left_to_sentencepiece(shared):
     """Repeated letters split in ways of the same score: rounding of the sum so far decides."""
     cased = XLNetTokenizer(shared("data/xlnet_cased/spiece.model"))
@@ -109,13 +102,14 @@ def test_known_fragments_are_bounded(small_tokenizer, monkeypatch):
         assert len(encoder._rows) < 100
 
 
-def test_threads_share_an_encoder(small_tokenizer):
+def test_threads_share_an_encoder_which_is_done_with_most_texts(small_tokenizer):
     encoder = encoder_of(small_tokenizer)
     batches = [invent_texts(40, seed) for seed in range(24)]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         rows = list(pool.map(lambda batch: one_by_one(batch, encoder), batches))
     for batch, found in zip(batches, rows):
         assert all(row in (None, small_tokenizer._processor.encode(t)) for t, row in zip(batch, found))
+    assert sum(row is not None for found in rows for row in found) > 0.85 * 24 * 40
     assert len(encoder._rows) == len(encoder._known.lengths) == len(encoder._known.reach)
 
 
@@ -127,35 +121,42 @@ def test_blocks_are_batches(small_tokenizer, monkeypatch):
         np.testing.assert_array_equal(one, other)
 
 
-def changed(model_proto, change):
-    model = sentencepiece_model_pb2.ModelProto.FromString(model_proto)
+def changed(tokenizer, change):
+    """Returns a tokenizer whose model is changed."""
+    model = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.model_proto)
     change(model)
-    return model.SerializeToString()
+    return XLNetTokenizer(model_proto=model.SerializeToString())
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("spec", "name", "value"),
     [
-        lambda model: setattr(model.trainer_spec, "model_type", model.trainer_spec.BPE),
-        lambda model: setattr(model.normalizer_spec, "name", "user_defined"),
-        lambda model: setattr(model.normalizer_spec, "name", "nmt_nfkc_cf"),
-        lambda model: setattr(model.normalizer_spec, "remove_extra_whitespaces", False),
+        ("trainer_spec", "model_type", 2),  # BPE
+        ("normalizer_spec", "name", "user_defined"),
+        ("normalizer_spec", "name", "nmt_nfkc_cf"),
+        ("normalizer_spec", "remove_extra_whitespaces", False),
     ],
 )
-def test_other_models_have_no_fragments(small_tokenizer, change):
+def test_other_models_have_no_fragments(small_tokenizer, spec, name, value):
     assert has_fragments(small_tokenizer.piece_table)
-    copy = XLNetTokenizer(model_proto=changed(small_tokenizer.model_proto, change))
+    copy = changed(small_tokenizer, lambda model: setattr(getattr(model, spec), name, value))
     assert not has_fragments(copy.piece_table)
     texts = invent_texts(batch_encoder._FEW_TEXTS, seed=1)
     assert sum(map(copy.encode, texts), []) == copy.encode_batch(texts)[0].tolist()
 
 
-def test_symbols_that_users_defined_may_be_in_pieces(small_tokenizer):
-    def change(model):
-        for piece, spelling in zip(model.pieces[-3:-1], ("a–", "–.–"), strict=True):
-            piece.piece, piece.score = spelling, -0.01
+def respelled(tokenizer, score, spellings, end=None):
+    """Returns the tokenizer with other spellings of its last pieces, those before `end`, and this score."""
 
-    other = XLNetTokenizer(model_proto=changed(small_tokenizer.model_proto, change))
+    def change(model):
+        for piece, spelling in zip(model.pieces[-3:end], spellings, strict=True):
+            piece.piece, piece.score = spelling, score
+
+    return changed(tokenizer, change)
+
+
+def test_symbols_that_users_defined_may_be_in_pieces(small_tokenizer):
+    other = respelled(small_tokenizer, -0.01, ("a–", "–.–"), end=-1)
     texts = ["ba– ba", "ba –.–", "a–a a –.", "mi–.– ne", "– . –"]
     expected = other._processor.encode(texts)
     assert one_by_one(texts, encoder_of(other)) == expected
@@ -164,12 +165,7 @@ def test_symbols_that_users_defined_may_be_in_pieces(small_tokenizer):
 
 def test_pieces_across_punctuation(small_tokenizer):
     """No border is where a piece of the vocabulary has none, and unknown characters are put together."""
-
-    def change(model):
-        for piece, spelling in zip(model.pieces[-3:], ("a.b", "5,000", "▁mi?"), strict=True):
-            piece.piece, piece.score = spelling, -3
-
-    other = XLNetTokenizer(model_proto=changed(small_tokenizer.model_proto, change))
+    other = respelled(small_tokenizer, -3, ("a.b", "5,000", "▁mi?"))
     encoder, processor = encoder_of(other), other._processor
     texts = ["ba a.b ba.ba", "5,000 5, 000", "mi? mi ?", "{{~~ ba", "ba ~{~{ ~ {", "ba.<eop>", "~"]
     assert {"a.b", "5,000", "▁mi?"} <= {p for row in processor.encode(texts, out_type=str) for p in row}

@@ -37,7 +37,10 @@ def visible(tokenizer, text):
     return tokenizer.normalize(clean_text(text, tokenizer.cleaning))[0].replace(UNDERLINE, "")
 
 
-def check_spans(tokenizer, text):
+@given(TEXTS, CLEANINGS)
+@settings(max_examples=400, deadline=None)
+def test_spans_of_any_text(model_proto, text, cleaning):
+    tokenizer = XLNetTokenizer(model_proto=model_proto, cleaning=cleaning)
     ids, begins, ends = encode_with_offsets(tokenizer, text)
     assert ids == tokenizer.encode(text)
     assert len(begins) == len(ends) == len(ids)
@@ -70,12 +73,6 @@ def test_cleaning_with_offsets_is_cleaning(text, cleaning):
     assert cleaned == clean_text(text, cleaning)
     assert begins.shape == (len(cleaned) + 1,)
     assert (np.diff(begins) >= 0).all() and (begins >= 0).all() and (begins <= len(text)).all()
-
-
-@given(TEXTS, CLEANINGS)
-@settings(max_examples=400, deadline=None)
-def test_spans_of_any_text(model_proto, text, cleaning):
-    check_spans(XLNetTokenizer(model_proto=model_proto, cleaning=cleaning), text)
 
 
 def test_pieces_that_do_not_spell_the_text(small_tokenizer, monkeypatch):

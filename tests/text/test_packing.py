@@ -5,22 +5,16 @@ import json
 import hypothesis
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import strategies
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.text.graph import packing as graph_packing
 from xlnet_tf.text.packing import PAD_SEGMENT, pack, truncated
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID, UNK_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 IDS = strategies.lists(strategies.integers(10, 99), max_size=20)
-
-
-def define_truncated(ids_a, ids_b, room):
-    """The original's _truncate_seq_pair: pop from the longer one."""
-    ids_a, ids_b = list(ids_a), list(ids_b)
-    while len(ids_a) + len(ids_b) > room:
-        (ids_a if len(ids_a) > len(ids_b) else ids_b).pop()
-    return ids_a, ids_b
 
 
 def test_the_golden_features_of_the_original(shared):
@@ -57,8 +51,12 @@ def test_a_sequence_is_its_texts_its_symbols_and_padding(ids_a, ids_b, seq_len, 
 
 @hypothesis.given(IDS, IDS, strategies.integers(4, 50))
 def test_pairs_are_cut_as_the_original_cuts_them(ids_a, ids_b, seq_len):
+    """Its _truncate_seq_pair pops from the longer one."""
+    expected = list(ids_a), list(ids_b)
+    while len(expected[0]) + len(expected[1]) > seq_len - 3:
+        expected[len(expected[0]) <= len(expected[1])].pop()
     kept_a, kept_b, dropped = truncated(ids_a, ids_b, seq_len)
-    assert (list(kept_a), list(kept_b)) == define_truncated(ids_a, ids_b, seq_len - 3)
+    assert (list(kept_a), list(kept_b)) == expected
     assert dropped == len(ids_a) + len(ids_b) - len(kept_a) - len(kept_b)
 
 
@@ -67,10 +65,14 @@ def test_a_single_text_is_cut_at_its_end():
     assert pack([10, 11, 12, 13], seq_len=5).input_ids.tolist() == [10, 11, 12, SEP_ID, CLS_ID]
 
 
-def test_impossible_settings_are_named():
-    with pytest.raises(UserError, match="seq_len is 2, which leaves no room"):
-        pack([10], seq_len=2)
-    with pytest.raises(UserError, match="seq_len is 3"):
-        pack([10], [11], seq_len=3)
-    with pytest.raises(UserError, match="'middle'; expected one of left, right"):
-        pack([10], seq_len=8, padding="middle")
+@pytest.mark.parametrize(
+    ("pack", "ids"), [(pack, [10]), (graph_packing.pack, tf.ragged.constant([[10]]))], ids=["python", "graph"]
+)
+def test_impossible_settings_are_named(pack, ids):
+    for second, options, message in (
+        (None, {"seq_len": 2}, "seq_len is 2, which leaves no room"),
+        (ids, {"seq_len": 3}, "seq_len is 3"),
+        (None, {"seq_len": 8, "padding": "middle"}, "'middle'; expected one of left, right"),
+    ):
+        with pytest.raises(UserError, match=message):
+            pack(ids, second, **options)

@@ -70,14 +70,6 @@ class ShorterFirst(sentencepiece.SentencePieceProcessor):
         return pieces if out_type is str else [self.piece_to_id(piece) for piece in pieces]
 
 
-@pytest.fixture
-def no_processor():
-    """No model is loaded, before and after."""
-    _load_processor.cache_clear()
-    yield
-    _load_processor.cache_clear()
-
-
 @pytest.fixture(scope="module")
 def tied_model(small_tokenizer):
     """A vocabulary in which "b" and "bb" are pieces."""
@@ -113,10 +105,11 @@ def test_probes_are_texts_with_ties(tied_model):
     assert not ties.probes(table)
 
 
-def test_ties_of_another_release_are_not_used(tied_model, no_processor, monkeypatch):
+def test_ties_of_another_release_are_not_used(tied_model, request, monkeypatch):
+    request.addfinalizer(_load_processor.cache_clear)
     texts = ["bbb", "bane bbb toreee", "文b文bbb", "5,bbb", "ba"]
     expected = XLNetTokenizer(model_proto=tied_model).encode(texts)
-    _load_processor.cache_clear()
+    _load_processor.cache_clear()  # no model is loaded, before and after
     monkeypatch.setattr(sentencepiece, "SentencePieceProcessor", ShorterFirst)
     other = ShorterFirst()
     other.LoadFromSerializedProto(tied_model)

@@ -101,16 +101,3 @@ def test_segments_in_graph_are_the_same():
     for mask, found in zip(masks, graph.window_tokens(np.array(masks), positions).numpy()):
         assert found[mask > 0].tolist() == list(range(mask.sum()))  # the last one is CLS
         assert (found[mask == 0] == seq_len).all()
-
-
-def test_packing():
-    passage, question = list(range(20, 30)), [50, 51]
-    window = Window(3, 4)
-    packed = pack_window(passage, window, question, seq_len=12)
-    assert packed.input_ids.tolist() == [23, 24, 25, 26, SEP_ID, 50, 51, SEP_ID, CLS_ID] + [PAD_ID] * 3
-    assert cls_position(window, len(question)) == packed.input_ids.tolist().index(CLS_ID)
-    mask = answer_mask(window, len(question), seq_len=12)
-    assert np.flatnonzero(mask).tolist() == [0, 1, 2, 3, 8] and mask.dtype == np.uint8
-    empty = Window(0, 0)
-    assert pack_window([], empty, question, seq_len=6).input_ids.tolist() == [4, 50, 51, 4, 3, 5]
-    assert np.flatnonzero(answer_mask(empty, 2, seq_len=6)).tolist() == [4]

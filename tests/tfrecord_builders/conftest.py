@@ -1,14 +1,13 @@
 """A made-up language, small enough to tokenize in no time, and a tokenizer for it."""
 
-import dataclasses
 import io
 
 import numpy as np
 import pytest
 import sentencepiece
-from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 
 def make_text(num_documents, seed=0):
@@ -44,15 +43,8 @@ def tokenizer_file(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def byte_fallback_file(tokenizer_file, tmp_path_factory):
-    """The same tokenizer, with byte fallback."""
-    model = ModelProto.FromString(tokenizer_file.read_bytes())
-    model.trainer_spec.byte_fallback = True
-    for byte in range(256):
-        model.pieces.add(piece=f"<0x{byte:02X}>", score=-20.0, type=ModelProto.SentencePiece.BYTE)
-    path = tmp_path_factory.mktemp("bytes") / "bytes.model"
-    path.write_bytes(model.SerializeToString())
-    return path
+def tokenizer(tokenizer_file):
+    return XLNetTokenizer(tokenizer_file)
 
 
 @pytest.fixture(scope="session")
@@ -63,20 +55,21 @@ def corpus_file(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def build(corpus_file, tokenizer_file):
+def options(corpus_file, tokenizer_file):
+    """Returns a function that makes options for a small set in a folder."""
+    settings = {"input": [str(corpus_file)], "tokenizer": str(tokenizer_file)}
+    settings |= {"seq_len": 32, "stream_segments": 5, "slice_mb": 0.02, "num_workers": 1}
+    return lambda folder, **changes: PretrainingOptions(**{"output_dir": str(folder)} | settings | changes)
+
+
+@pytest.fixture(scope="session")
+def build(options):
     """Returns a function that builds a small set in a folder."""
 
     def run(folder, progress=False, **changes):
-        options = PretrainingOptions(
-            input=[str(corpus_file)],
-            tokenizer=str(tokenizer_file),
-            output_dir=str(folder),
-            seq_len=32,
-            stream_segments=6,
-            num_workers=1,
-            slice_mb=0.03,
+        return build_pretraining_records(
+            options(folder, **{"stream_segments": 6, "slice_mb": 0.03} | changes), progress
         )
-        return build_pretraining_records(dataclasses.replace(options, **changes), progress)
 
     return run
 

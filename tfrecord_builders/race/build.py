@@ -62,7 +62,12 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
             questions, lambda each: each.context or each.question, options.dev_fraction, source
         )
         inputs |= {"train": (train, skipped), "dev": (dev, [])}
-    _check_answers(inputs.get("train", ([], []))[0])
+    for question in inputs.get("train", ([], []))[0]:
+        if question.answer == UNKNOWN:
+            raise UserError(
+                f"{question.location}: no answer, expected one for each training question: answer it or "
+                "remove it, or name the column of the answers with --answer_column"
+            )
     asked = [question for questions, _ in inputs.values() for question in questions]
     num_choices = max(len(question.options) for question in asked)
     texts = ("\n".join([question.context, question.question, *question.options]) for question in asked)
@@ -95,15 +100,6 @@ def _read(paths: Sequence[str], columns: RaceColumns) -> tuple[list[RaceQuestion
     if not questions:
         raise UserError(f"no questions in {', '.join(paths)} ({len(skipped)} skipped): check the files")
     return questions, skipped
-
-
-def _check_answers(questions: Sequence[RaceQuestion]) -> None:
-    for question in questions:
-        if question.answer == UNKNOWN:
-            raise UserError(
-                f"{question.location}: no answer, expected one for each training question: answer it or "
-                "remove it, or name the column of the answers with --answer_column"
-            )
 
 
 def _examples(

@@ -12,10 +12,6 @@ ADVANCED = "advanced"
 GROUPS = ("data", "model", "examples", "answers", "server", "output")
 
 
-def _no_values(_: flags.FlagValues) -> Mapping[str, str]:
-    return {}
-
-
 @dataclasses.dataclass(frozen=True)
 class HelpScreen:
     """What --help shows first; --help=all adds the other flags, under `advanced`.
@@ -25,7 +21,7 @@ class HelpScreen:
 
     groups: Mapping[str, Sequence[str]]  # names of flags by group, in the order in which they are shown
     # From the parsed flags to the values that others will have, in words
-    values: Callable[[flags.FlagValues], Mapping[str, str]] = _no_values
+    values: Callable[[flags.FlagValues], Mapping[str, str]] = lambda _: {}
 
     @classmethod
     def of_options(cls, flags_of_command: Sequence[flags.Flag]) -> Self | None:

@@ -49,7 +49,7 @@ def order_ranks(is_scored: tf.Tensor, order: str, seeds: tf.Tensor | None = None
     """
     if order not in ORDERS:
         raise UserError(f"the order is {order!r}; expected one of {', '.join(ORDERS)}.")
-    numbers = _numbers(is_scored)
+    numbers = tf.cumsum(tf.cast(is_scored, tf.int32), axis=1) - 1  # from left to right, from 0
     if order == "left_to_right":
         return numbers
     if order == "right_to_left":
@@ -126,8 +126,3 @@ def _pick(model: XLNetPretrainer, query_output: tf.Tensor, ids: tf.Tensor) -> tf
         fn_output_signature=tf.float32,
     )
     return tf.reshape(tf.reshape(picked, [-1])[:count], shape)
-
-
-def _numbers(is_scored: tf.Tensor) -> tf.Tensor:
-    """Numbers the scored tokens of each row from left to right, from 0; [B, T] int32."""
-    return tf.cumsum(tf.cast(is_scored, tf.int32), axis=1) - 1

@@ -77,12 +77,6 @@ class Client:
         Inputs are arrays or nested lists [B, ...] by name, strings as str or bytes; so are the answers, with
         strings as bytes in object arrays.
         """
-        columns = self._checked(inputs)
-        answers = self._transport.predict(self._name, self.signature, columns)
-        check_answers(answers, self.signature, len(next(iter(columns.values()))) if columns else None)
-        return answers
-
-    def _checked(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         expected = self.signature.inputs
         missing, unknown = sorted(set(expected) - set(inputs)), sorted(set(inputs) - set(expected))
         if missing or unknown:
@@ -94,7 +88,9 @@ class Client:
         if len({len(values) for values in columns.values()}) > 1:
             rows = ", ".join(f"{name} {len(values)}" for name, values in columns.items())
             raise UserError(f"the inputs of {self._name} have different numbers of rows: {rows}")
-        return columns
+        answers = self._transport.predict(self._name, self.signature, columns)
+        check_answers(answers, self.signature, len(next(iter(columns.values()))) if columns else None)
+        return answers
 
 
 def _as_column(name: str, values: Any, column: TensorInfo) -> np.ndarray:

@@ -179,14 +179,6 @@ class ExampleData(TaskData):
         lines = [line for examples in self.sets.values() for line in example_report.warnings(examples)]
         return lines + example_report.shared_with_train(self.sets)
 
-    @property
-    def bytes(self):
-        return sum(shard.bytes for examples in self.sets.values() for shard in examples.shards)
-
-    def check(self):
-        for examples in self.sets.values():
-            examples.check_files(checksums=True)
-
     def difference(self, model_dir):
         names = ("tokenizer", "cleaning", "seq_len", "settings", "shards")
         before, now = (

@@ -25,7 +25,6 @@ class LabelConfig(FinetuningConfig):
         class_weights: "none"; "balanced": the examples of each class weigh the same in all; or the weights of
             some classes, as label:weight,label:weight, where others weigh 1. They are scaled to a mean of 1
             over the training set.
-        label_smoothing: part of a label's probability that is spread evenly over all classes.
     """
 
     class_weights: str = NONE

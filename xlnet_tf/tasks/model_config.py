@@ -25,15 +25,9 @@ _Changes: type = dataclasses.make_dataclass(
 class EncoderModelConfig(_Changes):
     """The architecture and its dropout; fields of XLNetConfig, if given, change single fields of the preset.
 
-    Attributes (besides those of XLNetConfig):
-        preset: one of config.PRESETS: micro, tiny, base or large.
-        config_file: an xlnet_config.json, or the folder or name of a model, to take the architecture from,
-            instead of the preset.
-        dropout: rate of dropout.
-        attention_dropout: rate of dropout on attention probabilities.
+    Attributes (besides those of XLNetConfig, and those that have a flag):
         attention_type: "bi" or "uni".
         same_length: with "uni", let all tokens see equally many.
-        clamp_len: largest distance in tokens that is distinguished; -1 for no limit.
         initializer_range: standard deviation of initial weights.
     """
 
@@ -76,14 +70,7 @@ class EncoderModelConfig(_Changes):
 
 @dataclasses.dataclass
 class SegmentsModelConfig(EncoderModelConfig):
-    """The network of a task whose texts may be read in segments with memory.
-
-    Attributes (besides those of EncoderModelConfig):
-        segment_len: tokens of the segments in which long texts are read, each with the memory of those
-            before; 0 reads a text at once.
-        memory_len: tokens of memory; 0: segment_len.
-        memory_gradient: segments that the gradient of the last one flows back through the memory.
-    """
+    """The network of a task whose texts may be read in segments with memory; see tasks.flags.IN_SEGMENTS."""
 
     segment_len: int = 0
     memory_len: int = 0
@@ -97,8 +84,7 @@ class SegmentsModelConfig(EncoderModelConfig):
 class SummaryModelConfig(SegmentsModelConfig):
     """The network of a task for which the tokens of a text become one vector.
 
-    Attributes (besides those of SegmentsModelConfig):
-        summary: which tokens become the vector of a text: last (CLS), first, mean or attn.
+    Attributes (besides those of SegmentsModelConfig, and flags.SUMMARY):
         projection: whether a dense layer with tanh follows.
     """
 

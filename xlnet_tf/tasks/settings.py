@@ -36,20 +36,14 @@ class ExamplesConfig(base_config.Config):
 class FinetuningConfig(cfg.TaskConfig):
     """Settings that all fine-tuning tasks share.
 
-    Attributes:
+    Attributes (those that have a flag are described in its help):
         model: the network.
         train_data: examples to train on.
         validation_data: examples to evaluate on; no path, no evaluation.
-        epochs: how often to see every training example, where trainer.train_steps is 0.
-        warmup_fraction: part of the steps until the peak learning rate, where warmup_steps is 0.
-        seed: decides the head's initial weights, dropout and the order of the examples.
         batching: "length" puts examples of like length into a batch, whose rows are cut to it; "fixed" takes
             whole rows in random order, "packed" the same with several examples in a row. Runs of versions
             that had no such setting have fixed batches. The default of new runs is length or, on TPUs, packed
             where it computes fewer positions.
-        sort_window: batches within which examples are sorted by length.
-        reinit_layers: how many of the top layers begin with random weights instead of init_checkpoint's, and
-            with them what lies above: the pooled vector's projection and the head. 0 loads all.
     """
 
     model: EncoderModelConfig = dataclasses.field(default_factory=EncoderModelConfig)

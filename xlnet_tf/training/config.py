@@ -22,12 +22,8 @@ from xlnet_tf.training.optimizer import OptimizerConfig
 class TrainerConfig(cfg.TrainerConfig):
     """Model Garden's trainer settings, with our optimizer and gradient accumulation.
 
-    Attributes:
+    Attributes (those that have a flag are described in its help):
         optimizer_config: optimizer and schedule.
-        accumulation_steps: micro-batches into which each replica splits its rows; memory for activations
-            shrinks by it, numbers stay the same.
-        recompute: gradient checkpointing: compute each block's activations again in the backward pass;
-            "cheap": all but the products with weights.
         max_skipped_steps: most steps that may be skipped in a row (loss or gradient infinite, NaN or a spike)
             before the run ends; it also ends if more than half of ten times as many were skipped.
         spike_factor: a step is skipped if its loss is more than this many times the usual one; 0: never.
@@ -35,13 +31,10 @@ class TrainerConfig(cfg.TrainerConfig):
             L * M * D numbers a row, 155 GB at the paper's size. If false, a resumed run begins without it.
         async_checkpoints: write checkpoints while training continues, from a copy in the memory of the hosts;
             false saves that memory, and training waits until a checkpoint is written.
-        patience: evaluations without a better one after which the run ends; 0: it never ends early.
-        max_hours: hours of training, over all starts of a run, after which it saves and ends; 0: no limit.
         check_data_gb: data up to this many gigabytes are compared with their checksums before the run begins,
             and after an error that they may have caused; some seconds per gigabyte. Larger data show damage
             when it is read, but not a shard of another set with records of the same size.
         check_memory: refuse to train if a step needs twice the memory of a machine without accelerator.
-        profile_steps: "FIRST,LAST": the steps to trace; empty: none.
     """
 
     optimizer_config: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
@@ -68,15 +61,7 @@ class TrainerConfig(cfg.TrainerConfig):
 
 @dataclasses.dataclass
 class RuntimeConfig(cfg.RuntimeConfig):
-    """Model Garden's runtime settings.
-
-    Attributes:
-        distribution_strategy: off, one_device, mirrored, multi_worker_mirrored or tpu.
-        num_gpus: GPUs to use; -1 for all that are visible.
-        virtual_devices: if above 0, logical devices to split the CPU into, to try `mirrored` without GPUs.
-        deterministic: use only operations with bit-for-bit equal results; on CPUs all have, on GPUs not all.
-        mixed_precision_dtype: float32, bfloat16 or float16, the type of activations; weights stay float32.
-    """
+    """Model Garden's runtime settings; each has a flag, whose help describes it."""
 
     distribution_strategy: str = "one_device"
     num_gpus: int = -1

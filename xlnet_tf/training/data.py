@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
+from xlnet_tf.records.record_set import RecordSet
+
 Features = Mapping[str, tf.Tensor]
 
 
@@ -55,7 +57,9 @@ class Batching(abc.ABC):
 
 
 class TaskData(abc.ABC):
-    """What a task trains and evaluates on."""
+    """What a task trains and evaluates on; `sets` names its sets for people."""
+
+    sets: Mapping[str, RecordSet]
 
     @abc.abstractmethod
     def batching(self, training: bool, replicas: int = 1, accumulation_steps: int = 1) -> Batching:
@@ -74,13 +78,14 @@ class TaskData(abc.ABC):
         return []
 
     @property
-    @abc.abstractmethod
     def bytes(self) -> int:
         """Bytes that `check` reads."""
+        return sum(shard.bytes for records in self.sets.values() for shard in records.shards)
 
-    @abc.abstractmethod
     def check(self) -> None:
         """Compares all files with their checksums; raises UserError that names the damaged file and place."""
+        for records in self.sets.values():
+            records.check_files(checksums=True)
 
     @abc.abstractmethod
     def difference(self, model_dir: str) -> list[str]:

@@ -4,6 +4,7 @@ python -m tests.docs.generators.reference
 """
 
 import dataclasses
+import fnmatch
 import inspect
 import json
 import pathlib
@@ -91,13 +92,9 @@ def commands() -> str:
     for title, patterns in program.GROUPS.items():
         text.append(f"## {title}\n")
         for pattern in patterns:
-            for name in [name for name in known if _fits(name, pattern)]:
+            for name in fnmatch.filter(known, pattern):
                 text.append(_command(name, known.pop(name), program.spelled))
     return "\n".join(text)
-
-
-def _fits(name: str, pattern: str) -> bool:
-    return re.fullmatch(pattern.replace("*", ".*"), name) is not None
 
 
 def _command(name: str, module: str, spelled: Callable[[str], str]) -> str:
@@ -142,12 +139,17 @@ def settings() -> str:
     """Returns the page of the settings that files and --params_override take."""
     from official.core import exp_factory
 
+    from run_scripts import finetune, pretrain
     from xlnet_tf import task_registry
     from xlnet_tf.tasks.pretraining import task as pretraining
 
-    experiments = {"pretraining": pretraining.EXPERIMENT}
-    experiments |= {name: entry.experiment for name, entry in task_registry.tasks().items()}
-    defaults = {name: _fields(exp_factory.get_exp_config(key)) for name, key in experiments.items()}
+    experiments = {"pretraining": (pretraining.EXPERIMENT, pretrain.SETTINGS)}
+    for name, entry in task_registry.tasks().items():
+        experiments[name] = entry.experiment, (*finetune.SETTINGS, *entry.settings)
+    defaults = {
+        name: _fields(exp_factory.get_exp_config(key), {flag.field: flag.help for flag in of_flags})
+        for name, (key, of_flags) in experiments.items()
+    }
     text = [
         "# Settings\n\n" + NOTE,
         "A recipe is a yaml file of these settings, given as `--config_file`; "
@@ -167,28 +169,25 @@ def settings() -> str:
 
 def _settings_table(fields: Mapping[str, tuple[Any, str]]) -> str:
     rows = [
-        (f"`{path}`", f"`{_yaml(value)}`", _literal(text)) for path, (value, text) in sorted(fields.items())
+        (f"`{path}`", f"`{json.dumps(value)}`", _literal(text))
+        for path, (value, text) in sorted(fields.items())
     ]
     return table(("setting", "default", "meaning"), rows)
 
 
-def _yaml(value: Any) -> str:
-    return json.dumps(list(value) if isinstance(value, tuple) else value)
-
-
-def _fields(config: Any, prefix: str = "") -> dict[str, tuple[Any, str]]:
-    """Returns the fields that docstrings of ours describe, by path: their defaults and meanings."""
+def _fields(config: Any, helps: Mapping[str, str], prefix: str = "") -> dict[str, tuple[Any, str]]:
+    """Returns the fields that our docstrings or flags' `helps` describe, by path: default and meaning."""
     known = {}
     for cls in reversed(type(config).__mro__):
         if cls.__module__.startswith("xlnet_tf"):
             known |= meanings(sections(cls.__doc__).get("Attributes", ""))
     found = {}
     for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
+        value, path = getattr(config, field.name), f"{prefix}{field.name}"
         if dataclasses.is_dataclass(value):
-            found |= _fields(value, f"{prefix}{field.name}.")
-        elif field.name in known:
-            found[f"{prefix}{field.name}"] = value, known[field.name]
+            found |= _fields(value, helps, f"{path}.")
+        elif meaning := known.get(field.name) or helps.get(path):
+            found[path] = value, meaning
     return found
 
 

@@ -1,6 +1,7 @@
 """The builders of labelled examples, each with small sizes and a good file to begin with."""
 
 import json
+import pathlib
 
 from tfrecord_builders.classification.build import build_classification
 from tfrecord_builders.classification.options import ClassificationOptions
@@ -32,12 +33,24 @@ _BUILDERS = {
 _TEXTS = {"classification": "csv", "ranking": "tsv", "tagging": "txt"}  # endings of files of text
 
 
+def contents(folder):
+    """Returns the bytes of all files below a folder, by their paths in it."""
+    files = (path for path in pathlib.Path(folder).rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
 def question(text, answer=None, begin=None, **fields):
     """A question of SQuAD's json about PASSAGE; `begin` None: where the answer is."""
     answers = [] if answer is None else [{"text": answer, "answer_start": begin}]
     if answers and begin is None:
         answers[0]["answer_start"] = PASSAGE.index(answer)
     return {"id": text, "question": text, "answers": answers, **fields}
+
+
+def jsonl(path, rows):
+    """Writes rows, an object a line; returns the path as a flag has it."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
 
 
 def squad_file(path, *questions, context=PASSAGE, version="1.1"):
@@ -50,10 +63,11 @@ def write(builder, folder, split, content):
     """Writes what a builder reads: text, rows of jsonl or, for SQuAD, questions; returns the file."""
     if builder == "squad" and not isinstance(content, str):
         return squad_file(folder / f"{split}.json", *content)
-    suffix = _TEXTS[builder] if isinstance(content, str) else "jsonl"
-    text = content if isinstance(content, str) else "".join(json.dumps(row) + "\n" for row in content)
-    (folder / f"{split}.{suffix}").write_text(text)
-    return str(folder / f"{split}.{suffix}")
+    if not isinstance(content, str):
+        return jsonl(folder / f"{split}.jsonl", content)
+    path = folder / f"{split}.{_TEXTS[builder]}"
+    path.write_text(content)
+    return str(path)
 
 
 GOOD = {

@@ -83,9 +83,3 @@ def options(folder, output="ours", source_format="original", **changes):
 def columns_of(manifest):
     """Returns the columns of each shard."""
     return [read_shard(manifest.path(shard), manifest.spec) for shard in manifest.shards]
-
-
-def target_flags(columns, seq_len):
-    flags = np.zeros((len(columns["input_ids"]), seq_len + 1), bool)
-    np.put_along_axis(flags, columns["target_positions"].astype(int), True, axis=1)
-    return flags[:, :-1]

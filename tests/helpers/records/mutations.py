@@ -77,16 +77,6 @@ def overwrite(rng: random.Random, data: bytes) -> bytes:
     return data[:begin] + fill * (end - begin) + data[end:]
 
 
-def truncate(rng: random.Random, data: bytes) -> bytes:
-    """Cuts the end off."""
-    return data[: rng.randrange(len(data))]
-
-
-def extend(rng: random.Random, data: bytes) -> bytes:
-    """Appends something: garbage, zeros, or the file once more."""
-    return data + rng.choice((rng.randbytes(rng.randrange(1, 50)), bytes(16), data))
-
-
 def remove(rng: random.Random, data: bytes) -> bytes:
     """Takes a stretch out."""
     begin = rng.randrange(len(data))
@@ -100,23 +90,24 @@ def insert(rng: random.Random, data: bytes) -> bytes:
     return data[:begin] + stretch + data[begin:]
 
 
-def empty(rng: random.Random, data: bytes) -> bytes:
-    return b""
+_WAYS: dict[str, Callable[[random.Random, bytes], bytes]] = {
+    "flip": flip,
+    "overwrite": overwrite,
+    "truncate": lambda rng, data: data[: rng.randrange(len(data))],
+    "extend": lambda rng, data: data + rng.choice((rng.randbytes(rng.randrange(1, 50)), bytes(16), data)),
+    "remove": remove,
+    "insert": insert,
+    "empty": lambda rng, data: b"",
+    "other": lambda rng, data: rng.choice(
+        (rng.randbytes(len(data)), bytes(len(data)), b"{}", b"\x80\x02.", data[::-1])
+    ),
+}
+OF_BYTES = (*["flip"] * 4, *["overwrite"] * 2, "truncate", "extend", "remove", "insert", "empty", "other")
 
 
-def other(rng: random.Random, data: bytes) -> bytes:
-    """Replaces everything."""
-    return rng.choice((rng.randbytes(len(data)), bytes(len(data)), b"{}", b"\x80\x02.", data[::-1]))
-
-
-OF_BYTES: tuple[Callable[[random.Random, bytes], bytes], ...] = (
-    flip, flip, flip, flip, overwrite, overwrite, truncate, extend, remove, insert, empty, other,
-)  # fmt: skip
-
-
-def damaged(rng: random.Random, data: bytes) -> bytes:
-    """Returns a file's bytes with some damage."""
-    return rng.choice(OF_BYTES)(rng, data)
+def damaged(rng: random.Random, data: bytes, how: str = "") -> bytes:
+    """Returns a file's bytes with damage of some kind, one of OF_BYTES."""
+    return _WAYS[how or rng.choice(OF_BYTES)](rng, data)
 
 
 def mutated(rng: random.Random, value: Any) -> Any:

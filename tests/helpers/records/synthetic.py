@@ -6,6 +6,7 @@ import numpy as np
 from etils import epath
 
 from xlnet_tf.records import ranks, segments, spans
+from xlnet_tf.records.examples import ExampleWriter
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.shards import ShardWriter, read_shard
 from xlnet_tf.records.spec import RecordSpec, stream_id
@@ -63,6 +64,12 @@ def make_set(folder, segments, stream_segments=4, spec=SPEC) -> Manifest:
     )
     manifest.save()
     return manifest
+
+
+def example_writer(folder, tokenizer, **options) -> ExampleWriter:
+    """Returns the writer of a set of examples, by default without columns of its own."""
+    given = {"task": "toy", "split": "train", "seq_len": 8, "columns": [], "settings": {}}
+    return ExampleWriter(folder, tokenizer=tokenizer, **given | options)
 
 
 def make_text_set(

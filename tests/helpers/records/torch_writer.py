@@ -5,6 +5,7 @@ import io
 import pickle
 import sys
 import types
+import unittest.mock
 import zipfile
 
 import numpy as np
@@ -66,9 +67,7 @@ def write(path, arrays: dict[str, np.ndarray], legacy: bool, byteorder: str | No
         return (array.byteswap() if byteorder == "big" and not legacy else array).tobytes("A")
 
     modules = _stand_ins()
-    before = {name: sys.modules.get(name) for name in modules}
-    sys.modules.update(modules)
-    try:
+    with unittest.mock.patch.dict(sys.modules, modules):
         tensors = {
             name: _Tensor(str(100 + i), array, modules) for i, (name, array) in enumerate(arrays.items())
         }
@@ -96,9 +95,3 @@ def write(path, arrays: dict[str, np.ndarray], legacy: bool, byteorder: str | No
                     archive.writestr("pytorch_model/byteorder", byteorder)
                 for tensor in tensors.values():
                     archive.writestr(f"pytorch_model/data/{tensor.key}", content(tensor.array))
-    finally:
-        for name, module in before.items():
-            if module is None:
-                del sys.modules[name]
-            else:
-                sys.modules[name] = module

@@ -1,12 +1,9 @@
 """Models that answer without TensorFlow, of modules that answer with it; what they are asked and answer."""
 
-import random
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.conftest import invent_texts
 from xlnet_tf import task_registry
 from xlnet_tf.serving.answers.answering import Answering
 from xlnet_tf.serving.graph.exported_model import ExportableModel
@@ -44,13 +41,6 @@ def of_module(module: ExportableModel, task: str, **changes) -> Answering:
         del options["buckets"]
     kind = task_registry.tasks()[task].load("answering")
     return kind(graph_of(module), module.tokenizer, **options | changes)
-
-
-def words(count: int, seed: int) -> list[str]:
-    """Returns invented texts of one to four sentences."""
-    chance = random.Random(seed)
-    texts = invent_texts(4 * count, seed)
-    return [" ".join(chance.choices(texts, k=chance.randint(1, 4))) for _ in range(count)]
 
 
 def columns_of(kind, module: ExportableModel) -> dict[str, list]:

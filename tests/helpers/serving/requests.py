@@ -4,7 +4,6 @@ import contextlib
 import http.client
 import json
 import socket
-import time
 
 import numpy as np
 import tensorflow as tf
@@ -53,13 +52,11 @@ def ask(running, method, path, body=None, headers=()):
         return response.status, json.loads(text) if kind == "application/json" else text.decode()
 
 
-def raw(running, *parts, pause=0.0, patience=20):
+def raw(running, data):
     """Sends bytes; returns what comes back until the server hangs up."""
     host, _, port = running.rest.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=patience) as connection:
-        for part in parts:
-            connection.sendall(part)
-            time.sleep(pause)
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.sendall(data)
         answer = b""
         while chunk := connection.recv(1 << 16):
             answer += chunk

@@ -30,15 +30,7 @@ from xlnet_tf.training.early_stopping import read_metrics
 from xlnet_tf.training.progress import read_history
 
 pytestmark = pytest.mark.integration  # each needs a pretrained run
-MODEL = {
-    "n_layer": 1,
-    "d_model": 16,
-    "n_head": 2,
-    "d_head": 8,
-    "d_inner": 32,
-    "memory_len": 8,
-    "dropout": 0.1,
-}
+MODEL = {"n_layer": 1, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 32, "memory_len": 8}
 
 
 @pytest.fixture(scope="module")
@@ -52,15 +44,9 @@ def folder(tmp_path_factory, corpus_file, tokenizer_file):
     )  # fmt: skip
     build_pretraining_records(options)
     params = pretraining.pretraining_experiment()
-    params.override(
-        {
-            "task": {
-                "model": MODEL,
-                "train_data": {"input_path": str(folder / "records"), "global_batch_size": 4},
-            },
-            "trainer": {"train_steps": 4, "steps_per_loop": 2, "optimizer_config": {"learning_rate": 0.01}},
-        }
-    )
+    data = {"input_path": str(folder / "records"), "global_batch_size": 4}
+    trainer = {"train_steps": 4, "steps_per_loop": 2, "optimizer_config": {"learning_rate": 0.01}}
+    params.override({"task": {"model": MODEL, "train_data": data}, "trainer": trainer})
     pretraining.pretrain(params, str(folder / "general"))
     (folder / "domain.txt").write_text(make_text(80, seed=5) + "\n" + make_text(2, seed=6))
     (folder / "general.txt").write_text(make_text(120, seed=7))
@@ -186,10 +172,8 @@ def test_what_does_not_fit_is_refused_and_leaves_nothing(folder, tmp_path, small
         ("tuned has no language model: it lacks lm_bias", {"init_checkpoint": tmp_path / "tuned"}),
         ("another tokenizer than that of the checkpoint", {"init_checkpoint": tmp_path / "other"}),
         ("needs general text", no_text),
-        ("there is no setting trainer.train_step", {"task_config": "trainer.train_step=2"}),
         ("--task_config=demo_review: .* did you mean demo_reviews", {"task_config": "demo_review"}),
         ("every document of .* holds a text", {"input": tmp_path / "test.txt"}),
-        ("replay is 0.9, which takes", {"replay": 0.9}),
     ):
         with pytest.raises((UserError, FileNotFoundError), match=message):
             started(folder, tmp_path / "new", **changes).prepare()
@@ -202,9 +186,6 @@ def test_settings_are_refused_before_anything_is_written(folder, tmp_path):
         (rf"--task_config: {batch} .* is 0, expected at least 1", f"{batch}=0"),
         ("with --task_config: weights=before: warmup_steps is 7 and train_steps is 2",
          f"trainer.optimizer_config.warmup_steps=7,{steps}"),
-        ("with --task_config: weights=before: batch_size is 4 with 1 replicas and accumulation_steps 3",
-         f"{batch}=4,trainer.accumulation_steps=3"),
-        ("with --task_config: n_layer is 1 there and 2 in the model", "task.model.n_layer=2"),
         ("--task_config: runtime.mixed_precision_dtype is 'float16', and 'float32' for the adaptation",
          "runtime.mixed_precision_dtype=float16"),
         ("task.keep_best is false, expected true", None),

@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -90,8 +89,6 @@ def test_columns_of_a_table_are_documents(tmp_path):
     options = TextOptions(input=(str(tmp_path / "table.csv"),), text_column=("title", "body"))
     found = [text for _, text in options.read("input")]
     assert found == [f"Title {n}\n{text}" for n, text in enumerate(sentences(9, "film"))]
-    with pytest.raises(UserError, match="--input: .*table.csv, line 2: there is title, body, label but no"):
-        list(TextOptions(input=options.input, text_column=("review",)).read("input"))
 
 
 def test_what_cannot_be_used_is_refused(tmp_path):
@@ -100,18 +97,15 @@ def test_what_cannot_be_used_is_refused(tmp_path):
     for message, documents, more in (
         ("--input: the corpus is empty", "", {}),
         ("--input: no document of .*domain.txt has text", " \n\n \n", {}),
-        ("--input: no corpus file", None, {}),
         ("1 different documents are too few", "Only this one.", {}),
         ("every document of .* holds a text of the task's dev or test", domain, {"held_out": films}),
         ("there is no general text: give --general_input", domain, {"replay": 0.1}),
         (r"takes 0\.0 MB of general text, but --general_input has", domain,
          {"replay": 0.5, "general_input": laws}),
     ):  # fmt: skip
-        (tmp_path / "domain.txt").unlink(missing_ok=True)
-        if documents is not None:
-            (tmp_path / "domain.txt").write_text(documents)
+        (tmp_path / "domain.txt").write_text(documents)
         held_out = HeldOut(more.pop("held_out", ()))
-        with pytest.raises((UserError, FileNotFoundError), match=message):
+        with pytest.raises(UserError, match=message):
             options = TextOptions(input=(str(tmp_path / "domain.txt"),), **more)
             options.check()
             texts.choose(options, held_out, 0)
@@ -123,4 +117,3 @@ def test_held_out_documents_are_about_as_many_as_asked_for(tmp_path):
     counts = texts.choose(options, HeldOut([]), 0)[0]["input"]
     assert 500 <= counts[texts.DEV]["bytes"] <= 600
     assert counts[texts.TRAIN]["documents"] + counts[texts.DEV]["documents"] == 200
-    assert np.isfinite(counts[texts.TRAIN]["bytes"])

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import math
 import re
 
 import pytest
@@ -88,7 +87,6 @@ def test_a_plan_from_a_part_of_the_documents(manifest):
         ([], (158, 32.9e9, 200e6)),
         (["--text_gb=15.8"], (15.8, 3.29e9, 20e6)),
         (["--pieces=3.29e9"], (15.8, 3.29e9, 20e6)),
-        (["--text_gb=15.8", "--pieces=5e9"], (15.8, 5e9, 20e6)),
         (["--text_gb=15.8", "--documents=7"], (15.8, 3.29e9, 7)),
     ],
 )
@@ -120,15 +118,6 @@ def test_the_slowest_part_decides():
     assert slow["storage"]["writes, MB/s"] == pytest.approx(100)
 
 
-def test_more_passes_cost_less_than_the_first():
-    first, second, third = (
-        building.plan(BuildPlan(num_passes=passes))["time"]["one core, hours"] for passes in (1, 2, 3)
-    )
-    later = pytest.approx((1 - BuildPlan().once_share) * first)
-    assert second - first == later and third - second == later
-    assert BuildPlan(text_gb=0.001).shards == BuildPlan().num_passes  # a small corpus is one job
-
-
 def test_the_script(manifest):
     given = ("--text_gb=1", "--num_passes=7")  # counts more than the set
     shown = run_in_fork("run_scripts.sizing", "--build", f"--records={manifest.folder}", *given).stdout
@@ -155,33 +144,6 @@ def test_bytes_to_the_devices_are_the_batchs():
     # make_batch leaves segment ids and ranks in wider types than records have.
     wider = 32 * (batch["input_type_ids"].itemsize - 1 + batch["permutation_rank"].itemsize - 2)
     assert found["to the devices, MB/s"] * 1e6 == pytest.approx(8 * (row - wider))
-
-
-def test_limits_scale_as_they_should():
-    run = training.PretrainingRun()
-    once, twice = training.size(run), training.size(dataclasses.replace(run, cores=2 * run.cores))
-    name = "waiting for storage limits steps to, s"
-    assert twice["input of a host"][name] == pytest.approx(once["input of a host"][name] / 2)
-    assert twice["training"]["all steps, days"] == once["training"]["all steps, days"]
-    assert once["training"]["rows of a core"] == 16
-    part = training.size(training.PretrainingRun(cores=4, batch_size=64))  # of a host, which is a host
-    assert part["training"]["hosts"] == 1
-    assert part["input of a host"]["needed, examples/s"] == pytest.approx(64 / run.step_seconds)
-    assert "hosts" in records.table(once)
-    planned = building.plan(building.BuildPlan())["records"]
-    for name in ("shards", "a shard, MB", "one pass, GB", "all passes, TB"):
-        assert once["records"][name] == planned[name]
-    assert planned["shards"] == math.ceil(158e9 / 32e6) * 16
-
-
-def test_a_stream_is_read_by_as_many_requests_as_it_fills_buffers():
-    run = training.PretrainingRun(batch_size=8192, cores=512, stream_segments=64, step_seconds=1.0)
-    # 128 rows a host, streams of 190 kB
-    for request_mb, requests in ((67.1, 2), (0.262, 2), (0.0655, 6)):
-        found = training.size(dataclasses.replace(run, request_mb=request_mb))["input of a host"]
-        assert found["requests to storage, 1/s"] == pytest.approx(requests)
-        assert found["read from storage, at most, MB/s"] == pytest.approx(requests * request_mb)
-    assert found["of use from storage, MB/s"] == pytest.approx(0.381, abs=1e-3)
 
 
 @pytest.mark.parametrize(

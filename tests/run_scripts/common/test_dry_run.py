@@ -13,7 +13,7 @@ import yaml
 from official.core import exp_factory, task_factory
 
 from run_scripts import pretrain
-from run_scripts.common import dry_run, experiment, help_screens, show_config
+from run_scripts.common import dry_run, experiment, help_screens
 from tests.conftest import REPOSITORY
 from tests.helpers.command_flags import parsed
 from tests.helpers.training import toy, toy_finetuning
@@ -80,20 +80,6 @@ def test_a_run_on_this_machine_is_described_and_nothing_is_written(folder, capsy
     assert not (folder / "model").exists()
 
 
-def test_each_setting_of_a_pretraining_is_shown_with_its_origin(folder):
-    arguments = f"--train_data={folder}/records", "--model_dir=x", "--preset=micro", "--learning_rate=0.5"
-    values = parsed(lambda: experiment.define_flags(pretrain.SETTINGS), *arguments)
-    options = experiment.run_options(pretrain.SETTINGS, values)
-    params = experiment.load(pretraining.EXPERIMENT, pretrain.SETTINGS, options)
-    origins = show_config.origins(pretraining.EXPERIMENT, pretrain.SETTINGS, options, {})
-    table = show_config.table(params, pretraining.build_task(params), origins)
-    shown = dict(line.split(None, 1) for line in table.splitlines())
-    assert shown["trainer.optimizer_config.learning_rate"].split() == ["0.5", "--learning_rate"]
-    assert shown["task.model.preset"].split() == ["micro", "--preset"]
-    assert shown["trainer.train_steps"].split() == ["10000", "default"]
-    assert shown["task.model.d_model"].startswith("32 ") and "follows from" in shown["task.model.d_model"]
-
-
 def fine_tuning_run(tmp_path, tokenizer, count, **data):
     """Returns the settings of the toy task on so many examples."""
     params = toy_finetuning.experiment()
@@ -123,13 +109,7 @@ def test_fine_tuning_is_described_and_a_finished_seed_that_is_trained_again(
 
 @pytest.mark.parametrize(
     ("dtype", "save_memory"),
-    [
-        ("float16", True),
-        *(
-            pytest.param(*case, marks=pytest.mark.integration)
-            for case in [("float16", False), ("float32", True), ("float32", False)]
-        ),
-    ],
+    [("float16", True), pytest.param("float32", False, marks=pytest.mark.integration)],
 )
 def test_a_checkpoint_takes_the_estimated_space(folder, dtype, save_memory):
     overrides = {"trainer": {"save_memory": save_memory}, "runtime": {"mixed_precision_dtype": dtype}}

@@ -53,13 +53,6 @@ def test_only_what_both_runs_have_is_compared():
     found = compare(one, np.array([1.0, 0.0]), other, np.zeros(2))
     assert set(found.differences) == {"accuracy"} and set(found.intervals) == {"accuracy", "alert_recall"}
 
-    def recalling(units):
-        found = units["found"]
-        return {"recall": float(np.mean(found))} | ({"first": float(np.argmax(found))} if found.any() else {})
-
-    task = a_task(lambda found: {"found": found}, recalling)
-    found = compare(task, np.array([False, True]), task, np.zeros(2, bool))
-    assert set(found.differences) == {"recall"}
     names = [f"mrr_at_{number}" for number in range(12)]  # in the order of the metrics
     task = a_task(lambda h: dict.fromkeys(names, h), lambda u: {n: float(np.mean(h)) for n, h in u.items()})
     found = compare(task, np.ones(2), task, np.zeros(2), samples=2)

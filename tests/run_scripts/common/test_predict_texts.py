@@ -9,17 +9,12 @@ import pytest
 from run_scripts.common.answers import rows_of_file
 from run_scripts.common.predicting import texts
 from tests.helpers.commands import run_command
-from tests.helpers.serving.answering import assert_near
 from tests.helpers.serving.toys import built
-from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.serving.answers import text_answers
-from xlnet_tf.serving.export import export
-from xlnet_tf.serving.sources import open_served
 
 TEXTS = ["ba ne", "", "tor tor tor 1999, ba", "a film", "ne", "ren do su mi", "5, 12,"]
-ROWS = [*enumerate(["ba ne", "tor tor tor ba", "ne", "ren do su mi"])]
 
 
 @pytest.fixture
@@ -86,11 +81,9 @@ def test_blank_lines_are_no_rows(tmp_path):
     ("name", "content", "message"),
     [
         ("a.jsonl", b'{"text": "ba"}\n\n{"text": \n', "a.jsonl, line 3: not json .*expected an object"),
-        ("a.jsonl", b'{"query": "a"}\n["a"]\n', "line 2: .*, expected an object .* found [^.]*$"),
         ("a.jsonl", b'{"text": "\\ud800"}\n', r"a.jsonl, line 1: '\\ud800' is half a character"),
         ("a.jsonl", b"\n\n", "a.jsonl has no rows"),
         ("a.csv", b"text,label\n\xff,1\n", r"a.csv:2: byte 1 \(ff\) is not utf-8"),
-        ("a.txt", b"text,label\n", "line 1: not json .*; found 'text,label'. The names of tables end"),
         ("", None, "is a folder; with --server expected a file"),
     ],
 )
@@ -135,17 +128,12 @@ def test_an_interrupted_prediction_resumes(run, table, tmp_path, monkeypatch):
     [
         (["--data={table}"], r"row 1: text missing; there is id, review\. .*=COLUMN"),
         (["--data={table}", "--column=body=review"], "--column=body=review: expected INPUT=COLUMN .* text"),
-        (["--data={table}", "--column=text=body"], "missing"),
         (["--input=text=a", "--data={table}"], "--data is given, and so is --input, --text"),
         (["--input=text=a", "--output_dir=out"], "--output_dir is given, but answers to --input, --text and"),
         (["--input=review=a"], "the model has no input 'review': expected text, such as --input=text="),
-        (["--input=A fine film."], '--input=A fine film.: .*, such as --input=text="A fine film."$'),
-        (["--data={table}", "--strategy=mirrored"], "--strategy: texts are answered on one CPU or GPU"),
         (["--data={lines}"], r"rows.jsonl, row 2: text is 5; expected a text"),
         (["--data={semicolons}"], "there is id;text. .*separated by ';': save the table with commas"),
         (["--data={twice}"], 'twice.jsonl, line 2: "text" is given twice: keep one of them'),
-        (["--data={nothing}"], "nothing.csv has no rows: expected some with the model's inputs by name"),
-        (["--data={lines}x"], "rows.jsonlx does not exist: check its name"),
         (["--data={lines}", "--model_dir="], "^missing: --model_dir. .* or a server"),
     ],
 )
@@ -156,10 +144,9 @@ def test_what_cannot_be_answered_is_named(run, table, tmp_path, flags, message, 
     lines.write_text('{"text": "a"}\n{"text": 5}\n')
     twice = tmp_path / "twice.jsonl"
     twice.write_text('{"text": "a"}\n{"text": "a", "text": "b"}\n')
-    semicolons, nothing = tmp_path / "semicolons.tsv", tmp_path / "nothing.csv"
+    semicolons = tmp_path / "semicolons.tsv"
     semicolons.write_text("id;text\n1;a\n")
-    nothing.write_text("id,text\n")
-    paths = {"table": table, "lines": lines, "semicolons": semicolons, "twice": twice, "nothing": nothing}
+    paths = {"table": table, "lines": lines, "semicolons": semicolons, "twice": twice}
     with pytest.raises((UserError, FileNotFoundError), match=message):
         predict(run, *(flag.format(**paths) for flag in flags))
 
@@ -174,42 +161,6 @@ def test_answers_do_not_replace_the_file_that_they_answer(run, tmp_path):
     with pytest.raises(UserError, match="would replace .*predictions.jsonl: choose another folder"):
         predict(run, f"--data={tmp_path}/predictions.jsonl", f"--output_dir={tmp_path}/")
     assert (tmp_path / "predictions.jsonl").read_text() == '{"text": "ba"}\n'
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize(
-    "task",
-    [
-        pytest.param(task, marks=[pytest.mark.long] * (task not in ("classification", "question_answering")))
-        for task in task_registry.tasks()
-    ],
-)
-def test_run_folder_keras_file_and_export_answer_alike(run, tmp_path, task):
-    entry = task_registry.find(task)
-    folder = run.parent / next(name for name in (task, *entry.aliases) if (run.parent / name).exists())
-    choices = {"num_choices": 2} if entry.sequences is None else {}
-    best = folder / "best" if (folder / "best").exists() else folder
-    model = entry.load("model").from_pretrained(best, **choices)
-    model.save_pretrained(tmp_path / "folder")
-    model.save(tmp_path / "model.keras")
-    export(open_served(str(folder)).load(), str(tmp_path / "served"))
-    expected = None
-    for path in (folder, tmp_path / "folder", tmp_path / "model.keras", tmp_path / "served"):
-        source = open_served(str(path), inputs=())
-        served = source.load("float32")
-        if expected is None:
-            columns, example = source.ranks, served.example_rows()
-            rows = [example, {**example, [*columns][0]: "ba"}]
-        assert source.ranks == columns
-        answers = list(text_answers.answer_texts(served, iter(rows), 2))
-        expected = expected or answers
-        for one, other in zip(answers, expected, strict=True):
-            assert_near(one, other, abs=1e-6)
-    with pytest.raises(UserError, match="served is exported and keeps .*: leave out --dtype=bfloat16"):
-        source.load("bfloat16")
-    by_name = model.answer(**{name: [row[name] for row in rows] for name in columns})
-    for row, found, answer in zip(rows, by_name, expected, strict=True):
-        assert_near(found, open_served(str(folder)).load().readable(row, answer), abs=1e-6)
 
 
 def test_models_that_answer_no_texts_are_named(tmp_path, small_tokenizer):
@@ -228,30 +179,3 @@ def test_models_that_answer_no_texts_are_named(tmp_path, small_tokenizer):
     ):
         with pytest.raises((UserError, FileNotFoundError), match=message):
             predict(tmp_path / what, "--input=text=a")
-
-
-@pytest.mark.integration
-def test_a_folder_without_a_run_is_evaluated_as_the_run(run, tmp_path):
-    """Examples, the run's model as save_pretrained writes it, and texts: the same numbers."""
-    texts = tmp_path / "dev.csv"
-    texts.write_text("text,label\n" + "".join(f"{text},{'bad' if n % 2 else 'good'}\n" for n, text in ROWS))
-    flags = [f"--dev={texts}", f"--tokenizer={run}", f"--output_dir={tmp_path / 'records'}", "--seq_len=24"]
-    flags += ["--labels=bad,good", "--text_column=text", "--label_column=label"]
-    run_command("tfrecord_builders.classification", *flags)
-    data = f"--data={tmp_path / 'records' / 'dev'}"
-    model = task_registry.find("classification").load("model").from_pretrained(run / "best")
-    model.save_pretrained(tmp_path / "folder")
-    model.save(tmp_path / "model.keras")
-    results = []
-    for path in (run, tmp_path / "folder", tmp_path / "model.keras"):
-        out = tmp_path / f"evaluated-{path.name}"
-        options = [f"--model_dir={path}", f"--output_dir={out}", *["--checkpoint=best"] * (path == run)]
-        run_command("run_scripts.evaluate", data, *options)
-        [scores] = json.loads((out / "evaluations.json").read_text()).values()
-        results.append(scores)
-    assert results[1] == pytest.approx(results[0]) and results[2] == pytest.approx(results[0])
-    predict(tmp_path / "folder", data, f"--output_dir={tmp_path / 'of_records'}")
-    lines = (tmp_path / "of_records" / "predictions.jsonl").read_text().splitlines()
-    answers_of_texts = model.answer([text for _, text in ROWS])
-    for line, answer in zip(map(json.loads, lines), answers_of_texts, strict=True):
-        assert line["probabilities"] == pytest.approx(answer["probabilities"], abs=1e-6)

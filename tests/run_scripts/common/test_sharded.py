@@ -356,8 +356,6 @@ def test_a_corpus_without_a_readable_row_or_with_two_names_for_a_column_is_refus
     options = ShardOptions()
     with pytest.raises(UserError, match=r"a.jsonl cannot be read: \S+/a.jsonl, line 1: not json"):
         job.first_rows(options.corpus(str(tmp_path / "a.jsonl"), "text"), options)
-    with pytest.raises(UserError, match="there is no corpus: give --data"):
-        options.corpus(",", "text")
     (tmp_path / "b.jsonl").write_text('[]\n{"text": "a"}\n')
     [row] = job.first_rows(options.corpus(f"{tmp_path}/b.jsonl,{tmp_path}/a.jsonl", "text"), options)
     assert row == corpus.CorpusRow(str(tmp_path / "b.jsonl"), 3, {"text": "a"})

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
 
 from tests.helpers.profiles import examples
-from xlnet_tf.serving.local.batching import Batcher, Closed, Rule
+from xlnet_tf.serving.local.batching import Batcher, Rule
 from xlnet_tf.serving.local.saved_model import RequestError
 
 # The axes of the outputs, of which the first is the batch, and the rule that follows.
@@ -98,28 +98,6 @@ def test_single_rows_share_batches_of_one_length(name):
     assert len(model.runs) == 20 if name == "alone" else len(model.runs) <= 2 + 4
     assert all(len(texts) <= MOST for _, texts in model.runs)
     assert all(len({len(text) > 4 for text in texts}) == 1 for _, texts in model.runs)
-
-
-def test_one_bad_request_spoils_no_other():
-    bad = {"text": np.array([b"bad"], object)}
-    _, futures = answered([("rows", bad if number % 5 == 4 else columns([3])) for number in range(20)])
-    for number, future in enumerate(futures):
-        if number % 5 == 4:
-            assert future.exception(20).code == "INVALID_ARGUMENT"
-        else:
-            np.testing.assert_array_equal(future.result(20)["score"], [3 / 7])
-
-
-def test_what_nobody_waits_for_is_not_computed_and_what_comes_late_is_refused():
-    model = Model()
-    batcher = Batcher(model, max_batch=MOST)
-    futures = [batcher.submit("alone", columns([number + 1])) for number in range(6)]
-    cancelled = [future for future in futures[3:] if future.cancel()]
-    model.free.set()
-    batcher.close()
-    assert len(cancelled) == 3 and len(model.runs) == 3
-    with pytest.raises(Closed):
-        batcher.submit("alone", columns([1]))
 
 
 def test_closing_drops_what_runs_for_nobody():

@@ -6,7 +6,6 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.core.framework import types_pb2
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 
@@ -23,27 +22,19 @@ MODEL, ONE = "/v1/models/classification", {"instances": ["a"]}
         (f"{MODEL}/versions/9:predict", ONE, 404, "not found for request: Specific(classification, 9)"),
         (f"{MODEL}/labels/no:predict", ONE, 400, "Unrecognized servable version label: no"),
         (f"{MODEL}:explain", ONE, 400, "Malformed request: POST /v1/models"),
-        (f"{MODEL}/versions/{2**70}:predict", ONE, 400, "to numeric"),
-        (f"{MODEL}/versions/{'0' * 5000}1:predict", {}, 400, "Missing 'inputs'"),
         (f"{MODEL}/versions/{'0' * 20}{2**70}:predict", {}, 400, "to numeric"),
         (PREDICT, b"", 400, "JSON Parse error: The document is empty"),
-        (PREDICT, b"{", 400, "JSON Parse error"),
         (PREDICT, b"[" * 100_000, 400, "JSON Parse error"),
-        (PREDICT, b"\xff\xfe{}", 400, "JSON Parse error"),
         (PREDICT, b'{"instances": ["\xed\xa0\x80"]}', 400, "JSON Parse error"),  # half of a surrogate pair
         (PREDICT, {"instances": ["\ud800"]}, 400, 'JSON Parse error: "\\ud800" is half of a surrogate pair'),
-        (PREDICT, {"signature_name": "\udc80", "instances": ["a"]}, 400, "half of a surrogate pair"),
         (PREDICT, b'{"instances": [{"text": "a", "text": "b"}]}', 400, 'Parse error: "text" is given twice'),
         (PREDICT, b"[1]", 400, "Is not object"),
         (PREDICT, {}, 400, "Missing 'inputs' or 'instances' key"),
         (PREDICT, {"instances": []}, 400, "No values in 'instances' array"),
-        (PREDICT, {"instances": "a"}, 400, "Expecting 'instances' to be an list/array"),
         (PREDICT, {"instances": ["a"], "inputs": ["a"]}, 400, "only one of"),
         (PREDICT, {"instances": [1]}, 400, "is not of expected type: string"),
-        (PREDICT, {"instances": [None]}, 400, "JSON Value: null is not of expected type: string"),
         (PREDICT, [{"é": True}], 400, 'JSON Value: [{"é": true}] Is not object'),
         (PREDICT, {"instances": [{"test": "a"}]}, 400, "keys must be equal to: text"),
-
         *(
             (PREDICT, {"instances": [{"b64": text}]}, 400, "Unable to base64 decode")
             for text in ("?", "\xe9", "Y", "YQ=", "YQ==YQ==", "=", "Y-", "\xa0YQ==")
@@ -53,10 +44,8 @@ MODEL, ONE = "/v1/models/classification", {"instances": ["a"]}
         (PREDICT, {"inputs": {"test": ["a"]}}, 400, "Missing named input: text in 'inputs' object."),
         (PREDICT, {"inputs": [["a"], ["b", "c"]]}, 400, "Encountered list at unexpected size: 2"),
         (PREDICT, {"inputs": [["a"]]}, 400, "Input text has the shape [1, 1], expected [-1]"),
-        (PREDICT, {"inputs": "a"}, 400, "Input text has the shape []"),
         (PREDICT, {"inputs": ["a"] * 257}, 400, "the request has 257 rows; this server takes 256"),
         (PREDICT, {"signature_name": "no", "inputs": ["a"]}, 400, 'Serving signature name: "no" not found'),
-        (PREDICT, {"signature_name": 1, "inputs": ["a"]}, 400, "'signature_name' key must be a string"),
     ],
 )  # fmt: skip
 def test_wrong_requests_have_one_clear_answer(running, path, body, status, message):
@@ -76,10 +65,6 @@ def test_wrong_requests_over_grpc(running):
         request.inputs["text"].tensor_shape.dim[0].size = 201
         request.inputs["text"].string_val[0] = b"a" * 1000
 
-    def handle(request):
-        request.inputs["text"].dtype = types_pb2.DT_RESOURCE
-        request.inputs["text"].tensor_content = b"a"
-
     def cited(request):  # TensorFlow's message has all of it, gRPC no room for that
         request.model_spec.signature_name = "examples"
         request.inputs.clear()
@@ -88,23 +73,15 @@ def test_wrong_requests_over_grpc(running):
     def text(value):
         return lambda request: request.inputs["text"].CopyFrom(tf.make_tensor_proto([value]))
 
-    wrong, large = (
-        "INVALID_ARGUMENT",
-        "Input text has the shape [1, 1048576, 1048576], of more than 200,000 bytes",
-    )
+    wrong = "INVALID_ARGUMENT"
     for change, code, message in (
         (lambda request: setattr(request.model_spec, "name", "other"), "NOT_FOUND", "Latest(other)"),
-        (huge, wrong, large),
+        (huge, wrong, "Input text has the shape [1, 1048576, 1048576], of more than 200,000 bytes"),
         (filling, wrong, "of more than 200,000 bytes"),
         (text(1.0), wrong, "Input text has the type float32, expected string"),
-        (handle, wrong, "Input text has values in string_val; expected them in int_val"),
         (cited, wrong, ""),
         (lambda request: request.inputs.clear(), wrong, ""),
-        (
-            lambda request: request.output_filter.append("no"),
-            wrong,
-            "output tensor alias not found in signature",
-        ),
+        (lambda request: request.output_filter.append("no"), wrong, "alias not found in signature"),
         (text("a" * 300_000), "RESOURCE_EXHAUSTED", ""),
     ):
         request = PredictRequest()

@@ -143,21 +143,15 @@ MODELS_CONFIG, OF_MODEL = "model_config_list {{ config {{ {} }} }}", 'name: "a" 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ("model_config_list {", "is not a models.config"),
         ("", "has no models"),
         (MODELS_CONFIG.format('name: "a" base_path: "/models/a"'), "there is no folder /models/a or"),
-        (MODELS_CONFIG.format('name: "a"'), "model 'a' has no base_path"),
-        (
-            MODELS_CONFIG.format(f"{OF_MODEL} model_version_policy {{ specific {{ versions: 9 }} }}"),
-            "model 'a' has no version 9 in .*, which has 1$",
-        ),
-        (
-            MODELS_CONFIG.format(f'{OF_MODEL} version_labels {{ key: "stable" value: 9 }}'),
-            "the label 'stable' of model 'a' stands for version 9, which is not served, only 1: change",
-        ),
+        (MODELS_CONFIG.format(f"{OF_MODEL} model_version_policy {{ specific {{ versions: 9 }} }}"),
+         "model 'a' has no version 9"),
+        (MODELS_CONFIG.format(f'{OF_MODEL} version_labels {{ key: "stable" value: 9 }}'),
+         "the label 'stable' of model 'a' stands for version 9, which is not served"),
         (MODELS_CONFIG.format('name: "a" base_path: "MODEL/1"'), "base_path of .*/1, is one version"),
     ],
-)
+)  # fmt: skip
 def test_settings_that_cannot_be_served(exports, tmp_path, config, message):
     (tmp_path / "models.config").write_text(config.replace("MODEL", str(exports["regression"])))
     with pytest.raises(UserError, match=message):
@@ -168,10 +162,7 @@ def test_models_are_found_from_their_settings(exports, tmp_path):
     """Also by another name than the folder's, and from settings that were written for a container."""
     with pytest.raises(UserError, match="is not there"):
         versions.of_config_file(str(tmp_path / "models.config"))
-    for name, message in (
-        ("no", "is not a folder"),
-        ("", "no exported model: .*xlnet-tf export --model_dir"),
-    ):
+    for name, message in (("no", "is not a folder"), ("", "no exported model: .*xlnet-tf export")):
         with pytest.raises(UserError, match=message):
             versions.of_folder(str(tmp_path / name))
     shutil.copytree(exports["regression"], tmp_path / "my model")

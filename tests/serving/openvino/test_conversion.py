@@ -94,7 +94,6 @@ def test_what_cannot_be_run_is_named(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(("weights", "known", "in_bfloat16", "said"), [
-    ("float32", ["FP32", "BF16"], False, ""),
     ("bfloat16", ["FP32", "BF16"], True, ""),
     ("bfloat16", ["FP32"], False, "no bfloat16 instructions: the model computes in float32"),
     ("int8", ["FP32", "BF16", "INT8"], True, ""),

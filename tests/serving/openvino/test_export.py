@@ -106,13 +106,11 @@ def test_calibration_reads_texts_as_they_are_served(module, examples, small_toke
 
 def test_bad_calibration_data_is_one_clear_line(module, examples, tmp_path):
     ranking = examples(40, task="ranking", settings={})
-    for data, error, message in (
-        (ranking, UserError, "has examples for ranking, the model is for classification"),
-        (examples(31), UserError, "has 31 examples; expected at least 32"),
-        (examples(0), UserError, "has 0 examples; expected at least 32"),
-        (str(tmp_path / "none"), FileNotFoundError, "manifest.json"),
+    for data, message in (
+        (ranking, "has examples for ranking, the model is for classification"),
+        (examples(31), "has 31 examples; expected at least 32"),
     ):
-        with pytest.raises(error, match=message):
+        with pytest.raises(UserError, match=message):
             export_openvino(module, str(tmp_path / "reviews"), "int8", calibration_data=data)
     assert not list((tmp_path / "reviews").iterdir())
 
@@ -140,7 +138,6 @@ def test_a_version_that_does_not_pass_its_check_leaves_nothing(module, tmp_path)
 
 @pytest.mark.parametrize(("flags", "task", "message"), [
     ({"weights": "int4"}, None, "are for --runtime=openvino"),
-    ({"calibration_data": "dev", "weights": "int8"}, None, "are for --runtime=openvino"),
     ({"runtime": "openvino", "calibration_data": "dev"}, None, "give --weights=int8, too"),
     ({"runtime": "openvino", "warmup_batches": ("2",)}, None, "--warmup_batches is for TensorFlow Serving"),
     ({"weights": "int4"}, "classification", "int4 is for language models: give int8 with --calibration_data"),

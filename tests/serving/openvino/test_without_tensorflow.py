@@ -81,13 +81,9 @@ def test_predict_for_a_file_and_for_a_corpus(served, tmp_path, flags):
 def server(folder, *models):
     """Starts `serve` without TensorFlow; yields the addresses of REST and gRPC."""
     words = ["serve", *(f"--model={model}" for model in models), "--rest_port=0", "--grpc_port=0"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "run_scripts", *words],
-        env=without_tensorflow.environment(folder),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    command = [sys.executable, "-m", "run_scripts", *words]
+    process = subprocess.Popen(command, env=without_tensorflow.environment(folder), **pipes)
     try:
         shown = ""
         while "Ctrl-C" not in shown:

@@ -7,7 +7,6 @@ import tensorflow as tf
 from hypothesis import strategies
 
 from tests.helpers.profiles import examples
-from xlnet_tf.errors import UserError
 from xlnet_tf.text import packing
 from xlnet_tf.text.graph.packing import bucket, pack, truncate
 from xlnet_tf.text.special_tokens import PAD_ID
@@ -75,13 +74,3 @@ def test_a_length_known_beforehand_is_the_shape():
 )
 def test_the_smallest_bucket_that_holds_the_longest_row(lengths, expected):
     assert int(bucket(tf.constant(lengths, tf.int32), [8, 16, 32])) == expected
-
-
-def test_impossible_settings_are_named():
-    ids = ragged([[10]])
-    with pytest.raises(UserError, match="seq_len is 2, which leaves no room"):
-        pack(ids, seq_len=2)
-    with pytest.raises(UserError, match="seq_len is 3"):
-        pack(ids, ids, seq_len=3)
-    with pytest.raises(UserError, match="'middle'; expected one of left, right"):
-        pack(ids, seq_len=8, padding="middle")

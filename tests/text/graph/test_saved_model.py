@@ -44,14 +44,9 @@ class Served(tf.Module):
     @tf.function(input_signature=SIGNATURE)
     def serve_all(self, texts):
         ids, begins, ends = self.one.encode_with_offsets(texts)
-        return {
-            "ids": ids.to_tensor(),
-            "begins": begins.to_tensor(),
-            "ends": ends.to_tensor(),
-            "decoded": self.one.decode(ids),
-            "pieces": self.one.pieces(ids).to_tensor(),
-            "valid": self.one.valid(texts),
-        }
+        parts = {"ids": ids, "begins": begins, "ends": ends, "pieces": self.one.pieces(ids)}
+        whole = {"decoded": self.one.decode(ids), "valid": self.one.valid(texts)}
+        return {name: part.to_tensor() for name, part in parts.items()} | whole
 
     @tf.function(input_signature=SIGNATURE)
     def serve_other(self, texts):

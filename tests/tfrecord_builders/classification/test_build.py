@@ -5,19 +5,15 @@ import json
 import numpy as np
 import pytest
 
-from tests.helpers.records.labelled import builder, ids_of, labels_of, table
+from tests.helpers.records.labelled import ids_of, labels_of, table
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import example_report
-from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.packing import pack
 from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
-from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TRAIN = [("Ka tomi ren.", "good"), ("Sol du velan.", "bad"), ("Qui bor.", "good"), ("Mi to ka.", "so-so")]
 DEV = [("Ren ren.", "bad"), ("Ka.", "good")]
-
-
 BARE = {"header": False, "text_column": ["0"], "label_column": ["1"]}
 
 
@@ -25,35 +21,6 @@ BARE = {"header": False, "text_column": ["0"], "label_column": ["1"]}
 def files(tmp_path):
     rows = {"train": TRAIN, "dev": DEV}
     return {name: table(tmp_path / f"{name}.csv", ("text", "label"), *rows[name]) for name in rows}
-
-
-@pytest.fixture
-def build(tmp_path, tokenizer_file):
-    return builder(tmp_path, tokenizer_file)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tokenizer_file):
-    return XLNetTokenizer(tokenizer_file)
-
-
-def test_single_texts(build, files, tokenizer, tmp_path):
-    built = build(**files)
-    assert list(built) == ["train", "dev"]
-    for split, rows in (("train", TRAIN), ("dev", DEV)):
-        examples = ExampleSet.load(tmp_path / "records" / split)
-        assert examples.shards == built[split].shards
-        assert (examples.split, examples.task) == (split, "classification")
-        assert examples.settings["labels"] == ["bad", "good", "so-so"] and examples.settings["labelled"]
-        assert examples.settings["metrics"] == ["accuracy", "macro_f1"]
-        arrays = examples.arrays()
-        for number, (text, label) in enumerate(rows):
-            packed = pack(tokenizer.encode(text), seq_len=32)
-            np.testing.assert_array_equal(arrays["input_ids"][number], packed.input_ids)
-            np.testing.assert_array_equal(arrays["segment_ids"][number], packed.segment_ids)
-            assert examples.settings["labels"][arrays["label"][number]] == label
-        assert list(examples.sidecar()) == [{"id": str(i), "text": text} for i, (text, _) in enumerate(rows)]
-    assert built["train"].statistics["label good"] == 2 and "label so-so" in built["train"].table()
 
 
 def test_pairs_and_several_columns(build, tmp_path, tokenizer):
@@ -67,41 +34,26 @@ def test_pairs_and_several_columns(build, tmp_path, tokenizer):
     assert labels_of(examples) == [1, 0]
 
 
-def test_regression(build, tmp_path):
-    train = table(tmp_path / "t.csv", ("text", "label"), ("ka", 0.25), ("mi", "4"))
-    built = build(train=train, test=table(tmp_path / "u.csv", ("text",), ("ka",)), kind="regression")
-    assert labels_of(built["train"]) == [0.25, 4.0]
-    assert np.isnan(built["test"].arrays()["label"]).all() and not built["test"].settings["labelled"]
-
-
 def test_columns_may_be_separated_by_other_marks_than_commas(build, tmp_path):
     rows = ("ka, to", "bad"), ("mi, ren", "good")
-    train = table(tmp_path / "t.csv", ("text", "label"), *rows, delimiter=";")
-    examples = build(train=train)["train"]
+    train = table(tmp_path / "t.csv", *rows, delimiter="#")
+    examples = build(train=train, delimiter="#", **BARE)["train"]
     assert labels_of(examples) == [0, 1] and next(examples.sidecar())["text"] == "ka, to"
-    table(tmp_path / "t.csv", *rows, delimiter="#")
-    names = {"text_column": ["0"], "label_column": ["1"], "header": False}
-    assert labels_of(build(train=train, delimiter="#", **names)["train"]) == [0, 1]
     for wrong in ("", ";;", '"', "\n"):
         with pytest.raises(UserError, match="delimiter is .*, expected one character, such as ';'"):
             build(train=train, delimiter=wrong)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("dev", b"text,label\nka,bad\nmi\n", "3: 1 fields where there are 2 columns"),
+def test_all_rows_are_checked_before_anything_is_written(build, files, tmp_path):
+    for name, content, message in (
         ("dev", b"text,label\nSol.,awful\n", "2: unknown label 'awful'; known are bad, good, so-so"),
         ("dev", b"text,label\nka,\n", "2: no label in column 'label'"),
         ("train", b"text,label\nka,bad\nmi \xff,good\n", r"3: byte 4 \(ff\) is not utf-8"),
-        ("train", b"text,label\nka,bad\nmi, \n", "3: no label in column 'label'"),
-    ],
-)
-def test_all_rows_are_checked_before_anything_is_written(build, files, tmp_path, name, content, message):
-    (tmp_path / f"{name}.csv").write_bytes(content)
-    with pytest.raises(UserError, match=rf"{name}\.csv:{message}"):
-        build(**files)
-    assert not (tmp_path / "records").exists()
+    ):
+        (tmp_path / f"{name}.csv").write_bytes(content)
+        with pytest.raises(UserError, match=rf"{name}\.csv:{message}"):
+            build(**files)
+        assert not (tmp_path / "records").exists()
 
 
 def test_ragged_rows_are_refused_or_left_out_and_counted(build, files, tmp_path):
@@ -120,29 +72,18 @@ def test_ragged_rows_are_refused_or_left_out_and_counted(build, files, tmp_path)
         assert skipped == {"count": 1, "places": [f"{given[split]}:3"]}
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message", "options"),
-    [
+def test_errors_of_other_table_formats_name_the_flags(build, tmp_path):
+    for name, content, message, options in (
         ("a.txt", "ka@good\nmi@bad\n", r": the name does not show .*--format \(one of", {"format": "at"}),
         ("a.csv", "ka mi,good\ndu,bad\n", ":2: there is no column .text., only ka mi.*--noheader", BARE),
-        ("a.csv", 'text,label\n"ka" mi,good\ndu,bad\n', ":2: bad quoting .*--noquoting", {"quoting": False}),
-    ],
-)
-def test_errors_of_other_table_formats_name_the_flags(build, tmp_path, name, content, message, options):
-    (tmp_path / name).write_text(content)
-    with pytest.raises(UserError, match=name + message):
-        build(train=str(tmp_path / name))
-    assert build(train=str(tmp_path / name), **options)["train"].records == 2
-    if options is BARE:
-        with pytest.raises(UserError, match=r"no column 'text', only 0, 1 \(without a header"):
-            build(train=str(tmp_path / name), **BARE | {"text_column": ["text"]})
-
-
-@pytest.mark.parametrize("content", ["", "text,label\n"])
-def test_a_file_without_rows_is_named(build, tmp_path, content):
-    (tmp_path / "empty.csv").write_text(content)
-    with pytest.raises(UserError, match=r"empty\.csv has no rows"):
-        build(train=str(tmp_path / "empty.csv"))
+        ("b.csv", 'text,label\n"ka" mi,good\ndu,bad\n', ":2: bad quoting .*--noquoting", {"quoting": False}),
+    ):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(UserError, match=name + message):
+            build(train=str(tmp_path / name))
+        assert build(train=str(tmp_path / name), overwrite=True, **options)["train"].records == 2
+    with pytest.raises(UserError, match=r"no column 'text', only 0, 1 \(without a header"):
+        build(train=str(tmp_path / "a.csv"), **BARE | {"text_column": ["text"]})
 
 
 def test_a_preset_with_dev_data_alone_can_be_evaluated(build, tmp_path):
@@ -183,10 +124,8 @@ def test_long_texts_are_cut_at_the_end_or_in_the_middle(build, tmp_path, tokeniz
     with pytest.raises(UserError, match="truncation=middle is for single texts"):
         build(train=train, text_pair_column=["label"], truncation="middle")
     table(tmp_path / "train.csv", ("text", "label"), (text, "bad"), (f"Sol. {text}", "good"), ("ka", "good"))
-    assert example_report.summary(build(train=train, overwrite=True)).splitlines()[-1] == (
-        "WARNING: texts cut: 2 of 3 in train, and no model reads what is cut. Raise --seq_len, 32 now, or "
-        "the limit of that part, if there is one"
-    )
+    warning = example_report.summary(build(train=train, overwrite=True)).splitlines()[-1]
+    assert "texts cut: 2 of 3 in train" in warning and "--seq_len, 32 now" in warning
 
 
 @pytest.mark.parametrize("name", ["run", "run/spiece.model"])

@@ -5,56 +5,35 @@ import gzip
 import numpy as np
 import pytest
 
-from tests.helpers.records.labelled import builder, ids_of, labels_of, table
+from tests.helpers.records.labelled import ids_of, labels_of, table
 from tfrecord_builders.classification.presets import PRESETS
 from xlnet_tf.text.packing import pack
-from xlnet_tf.text.tokenizer import XLNetTokenizer
-
-
-@pytest.fixture
-def build(tmp_path, tokenizer_file):
-    return builder(tmp_path, tokenizer_file)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tokenizer_file):
-    return XLNetTokenizer(tokenizer_file)
 
 
 def glue(folder, name, *rows):
-    """Writes a file of a task of GLUE, as it comes: no quotes around anything."""
-    (folder / name).write_text("".join("\t".join(row) + "\n" for row in rows))
+    """Writes a file of a task of GLUE, as it comes: no quotes around anything. Here | is a tab."""
+    (folder / name).write_text("".join(row.replace("|", "\t") + "\n" for row in rows))
 
 
-PARSES = ["sentence1_binary_parse", "sentence2_binary_parse", "sentence1_parse", "sentence2_parse"]
-MNLI_TEST = ["index", "promptID", "pairID", "genre", *PARSES, "sentence1", "sentence2"]
-STSB_TEST = ["index", "genre", "filename", "year", "old_index", "source1", "source2"]
-STSB_TEST += ["sentence1", "sentence2"]
-_PAIR, _SENTENCES = ["index", "question", "sentence"], ["index", "sentence1", "sentence2"]
+PARSES = "sentence1_binary_parse|sentence2_binary_parse|sentence1_parse|sentence2_parse"
+MNLI_TEST = f"index|promptID|pairID|genre|{PARSES}|sentence1|sentence2"
+STSB_TEST = "index|genre|filename|year|old_index|source1|source2|sentence1|sentence2"
+STSB_ROW, MRPC_IDS = "0|g|f|2012|1|none|none|ka|mi", "#1 ID|#2 ID|#1 String|#2 String"
+PAIR, SENTENCES = "index|question|sentence", "index|sentence1|sentence2"
 OFFICIAL = {
     # preset -> header of the training file, a row of it, header of the test file, a row of it
-    "sst-2": (["sentence", "label"], ["ka", "1"], ["index", "sentence"], ["0", "ka"]),
-    "mrpc": (
-        ["\ufeffQuality", "#1 ID", "#2 ID", "#1 String", "#2 String"],
-        ["1", "702876", "702977", "ka", 'the " mi'],
-        ["index", "#1 ID", "#2 ID", "#1 String", "#2 String"],
-        ["0", "1089874", "1089925", "ka", "mi"],
-    ),
-    "sts-b": (
-        [*STSB_TEST, "score"],
-        ["0", "g", "f", "2012", "1", "none", "none", "ka", "mi", "3.800"],
-        STSB_TEST,
-        ["0", "g", "f", "2012", "1", "none", "none", "ka", "mi"],
-    ),
+    "sst-2": ("sentence|label", "ka|1", "index|sentence", "0|ka"),
+    "mrpc": (f"\ufeffQuality|{MRPC_IDS}", '1|702|709|ka|the " mi', f"index|{MRPC_IDS}", "0|108|109|ka|mi"),
+    "sts-b": (f"{STSB_TEST}|score", f"{STSB_ROW}|3.800", STSB_TEST, STSB_ROW),
     "qqp": (
-        ["id", "qid1", "qid2", "question1", "question2", "is_duplicate"],
-        ["133273", "213221", "213222", "ka", "mi", "1"],
-        ["id", "question1", "question2"],
-        ["0", "ka", "mi"],
+        "id|qid1|qid2|question1|question2|is_duplicate",
+        "133273|213221|213222|ka|mi|1",
+        "id|question1|question2",
+        "0|ka|mi",
     ),
-    "qnli": ([*_PAIR, "label"], ["0", "ka", "mi", "not_entailment"], _PAIR, ["0", "ka", "mi"]),
-    "rte": ([*_SENTENCES, "label"], ["0", "ka", "mi", "not_entailment"], _SENTENCES, ["0", "ka", "mi"]),
-    "wnli": ([*_SENTENCES, "label"], ["0", "ka", "mi", "1"], _SENTENCES, ["0", "ka", "mi"]),
+    "qnli": (f"{PAIR}|label", "0|ka|mi|not_entailment", PAIR, "0|ka|mi"),
+    "rte": (f"{SENTENCES}|label", "0|ka|mi|not_entailment", SENTENCES, "0|ka|mi"),
+    "wnli": (f"{SENTENCES}|label", "0|ka|mi|1", SENTENCES, "0|ka|mi"),
 }
 
 
@@ -78,9 +57,9 @@ def test_tasks_of_glue(build, tmp_path, tokenizer, preset):
 
 
 def test_cola_has_no_header_but_in_its_test_file(build, tmp_path):
-    glue(tmp_path, "train.tsv", ["gj04", "1", "", "Ka tomi."], ["gj04", "0", "*", "Mi."])
-    glue(tmp_path, "dev.tsv", ["gj04", "1", "", "Sol."])
-    glue(tmp_path, "test.tsv", ["index", "sentence"], ["0", "Du."])
+    glue(tmp_path, "train.tsv", "gj04|1||Ka tomi.", "gj04|0|*|Mi.")
+    glue(tmp_path, "dev.tsv", "gj04|1||Sol.")
+    glue(tmp_path, "test.tsv", "index|sentence", "0|Du.")
     built = build(preset="cola", data_dir=str(tmp_path))
     assert labels_of(built["train"]) == [1, 0] and labels_of(built["test"]) == [-1]
     texts = {name: [row["text"] for row in examples.sidecar()] for name, examples in built.items()}
@@ -90,23 +69,18 @@ def test_cola_has_no_header_but_in_its_test_file(build, tmp_path):
 
 
 def test_mnli_has_two_of_each_and_the_diagnostic_set(build, tmp_path):
-    row = ["0", "1n", "1", "g", "p", "p", "p", "p", "ka", "mi"]
-    glue(tmp_path, "train.tsv", [*MNLI_TEST, "label1", "gold_label"], [*row, "neutral", "entailment"])
-    voters = [f"label{number}" for number in range(1, 6)]
-    for name in ("dev_matched", "dev_mismatched"):
-        header = [*MNLI_TEST, *voters, "gold_label"]
-        glue(tmp_path, f"{name}.tsv", header, [*row, *["neutral"] * 5, "contradiction"])
-    for name in ("test_matched", "test_mismatched"):
-        glue(tmp_path, f"{name}.tsv", MNLI_TEST, row)
-    glue(tmp_path, "diagnostic.tsv", ["index", "sentence1", "sentence2"], ["0", "ka", "mi"])
+    row, voters = "0|1n|1|g|p|p|p|p|ka|mi", "label1|label2|label3|label4|label5"
+    glue(tmp_path, "train.tsv", f"{MNLI_TEST}|label1|gold_label", f"{row}|neutral|entailment")
+    for name in ("matched", "mismatched"):
+        judged = row + 5 * "|neutral" + "|contradiction"
+        glue(tmp_path, f"dev_{name}.tsv", f"{MNLI_TEST}|{voters}|gold_label", judged)
+        glue(tmp_path, f"test_{name}.tsv", MNLI_TEST, row)
+    glue(tmp_path, "diagnostic.tsv", SENTENCES, "0|ka|mi")
     built = build(preset="mnli", data_dir=str(tmp_path))
     assert list(built) == list(PRESETS["mnli"].sources)
     assert labels_of(built["train"]) == [1] and labels_of(built["dev_mismatched"]) == [0]
-    assert built["test_matched"].settings["submissions"] == {
-        "test_matched": "MNLI-m.tsv",
-        "test_mismatched": "MNLI-mm.tsv",
-        "test_diagnostic": "AX.tsv",
-    }
+    names = {"test_matched": "MNLI-m.tsv", "test_mismatched": "MNLI-mm.tsv", "test_diagnostic": "AX.tsv"}
+    assert built["test_matched"].settings["submissions"] == names
 
 
 def test_imdb_folders(build, tmp_path):

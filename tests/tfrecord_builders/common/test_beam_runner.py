@@ -1,11 +1,11 @@
 """Jobs on Apache Beam, with real worker processes."""
 
-import sys
 import time
+import types
 
 import pytest
 
-import tfrecord_builders
+from tests.helpers.records.builders import contents
 from tests.tfrecord_builders.common.test_runners import refuse, square, squares
 from tfrecord_builders.common import runners
 from xlnet_tf.errors import UserError
@@ -15,8 +15,12 @@ TWO_PROCESSES = "--runner=FnApiRunner --direct_num_workers=2 --direct_running_mo
 ONE_THREAD = "--runner=FnApiRunner"
 
 
-def test_all_results_come_back(tmp_path, monkeypatch):
-    beam_runner = pytest.importorskip("tfrecord_builders.common.beam_runner", reason="requirements-beam.txt")
+@pytest.fixture
+def beam_runner():
+    return pytest.importorskip("tfrecord_builders.common.beam_runner", reason="requirements-beam.txt")
+
+
+def test_all_results_come_back(beam_runner, tmp_path, monkeypatch):
     monkeypatch.setattr(beam_runner, "BLOCK_BYTES", 20)  # several blocks
     settings = {"runner": "beam", "beam_options": ONE_THREAD, "scratch": tmp_path}
     assert squares(23, **settings) == squares(23)
@@ -44,21 +48,14 @@ def test_a_runner_that_works_in_the_background(job_service, tmp_path, monkeypatc
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
-def test_a_pipeline_that_nobody_waits_for_is_cancelled(tmp_path, monkeypatch):
-    beam_runner = pytest.importorskip("tfrecord_builders.common.beam_runner", reason="requirements-beam.txt")
+def test_a_pipeline_that_nobody_waits_for_is_cancelled(beam_runner, tmp_path, monkeypatch):
     cancelled = []
-
-    class Running:
-        def wait_until_finish(self):
-            time.sleep(60)
-
-        def cancel(self):
-            cancelled.extend(tmp_path.iterdir())
 
     def run(_pipeline):
         (folder,) = tmp_path.iterdir()
         (folder / "0.result").write_text("25")
-        return Running()
+        running = {"wait_until_finish": lambda: time.sleep(60), "cancel": lambda: cancelled.append(folder)}
+        return types.SimpleNamespace(**running)
 
     monkeypatch.setattr(beam_runner, "POLL_SECONDS", 0)
     monkeypatch.setattr(beam_runner.beam.Pipeline, "run", run)
@@ -68,9 +65,8 @@ def test_a_pipeline_that_nobody_waits_for_is_cancelled(tmp_path, monkeypatch):
     assert len(cancelled) == 1 and list(tmp_path.iterdir()) == []
 
 
-def test_an_error_keeps_its_message(tmp_path, monkeypatch):
+def test_an_error_keeps_its_message(beam_runner, tmp_path, monkeypatch):
     """Also that of a job that cannot write it, as the disk is full."""
-    beam_runner = pytest.importorskip("tfrecord_builders.common.beam_runner", reason="requirements-beam.txt")
     settings = {"runner": "beam", "scratch": tmp_path}
     with pytest.raises(UserError, match="^job 7 is bad$"):
         list(runners.run_jobs(refuse, [7], beam_options=ONE_THREAD, **settings))
@@ -89,17 +85,8 @@ def test_an_error_keeps_its_message(tmp_path, monkeypatch):
         list(runners.run_jobs(refuse, [7], beam_options=ONE_THREAD, **settings))
 
 
-def test_without_beam(monkeypatch):
-    monkeypatch.delitem(sys.modules, "tfrecord_builders.common.beam_runner", raising=False)
-    monkeypatch.delattr(tfrecord_builders.common, "beam_runner", raising=False)
-    monkeypatch.setitem(sys.modules, "apache_beam", None)
-    with pytest.raises(UserError, match="needs Apache Beam .*pip install '.*.beam."):
-        list(runners.run_jobs(square, [1], runner="beam"))
-
-
 @pytest.mark.integration
-def test_records_are_those_of_local_processes(build, tmp_path):
-    pytest.importorskip("apache_beam", reason="requirements-beam.txt")
+def test_records_are_those_of_local_processes(beam_runner, build, tmp_path):
     build(tmp_path / "local")
     beam = {"runner": "beam", "beam_options": TWO_PROCESSES}
     build(tmp_path / "beam", **beam)
@@ -112,7 +99,3 @@ def test_records_are_those_of_local_processes(build, tmp_path):
     assert contents(tmp_path / "beam") == contents(tmp_path / "local")
     changed = [path for path in shards if path.stat().st_mtime_ns != times[path]]
     assert changed == [shards[1]]
-
-
-def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}

@@ -28,18 +28,11 @@ def read(folder, columns, features=None):
 
 
 def test_names_stand_for_numbers_at_any_depth():
-    features = {
-        "feature": classes("a", "b"),  # a column of that name
-        "old": {"_type": "Sequence", "feature": {"kind": classes("x", "y"), "text": TEXT}},
-        "new": {"_type": "List", "feature": {"kind": classes("x", "y")}},
-    }
-    row = {
-        "feature": 1,
-        "old": {"kind": [0, 1], "text": ["t", "u"]},
-        "new": [{"kind": 1}, {"kind": None}],
-        "unknown": {"kind": 3},
-    }
-    assert columnar.with_names(row, features) == {
+    old = {"_type": "Sequence", "feature": {"kind": classes("x", "y"), "text": TEXT}}
+    new = {"_type": "List", "feature": {"kind": classes("x", "y")}}
+    features = {"feature": classes("a", "b"), "old": old, "new": new}  # the first is a column of that name
+    row = {"feature": 1, "old": {"kind": [0, 1], "text": ["t", "u"]}, "new": [{"kind": 1}, {"kind": None}]}
+    assert columnar.with_names(row | {"unknown": {"kind": 3}}, features) == {
         "feature": "b",
         "old": {"kind": ["x", "y"], "text": ["t", "u"]},
         "new": [{"kind": "y"}, {"kind": None}],
@@ -52,16 +45,16 @@ def test_names_stand_for_numbers_at_any_depth():
 @pytest.mark.parametrize(
     "names, splits",
     [
-        (("train-00000-of-00001-b4a2d9.parquet", "test-00000-of-00001-07ff1e.parquet"), "test, train"),
-        (("glue-train.parquet", "glue-validation.parquet"), "train, validation"),
-        (("data_dev.parquet", "data_train.parquet"), "dev, train"),
-        (("train-00000-of-00002-b4a2d9.parquet", "train-00001-of-00002-07ff1e.parquet"), None),
-        (("latest.parquet", "contest.parquet"), None),
+        ("train-00000-of-00001-b4a2d9 test-00000-of-00001-07ff1e", "test, train"),
+        ("glue-train glue-validation", "train, validation"),
+        ("data_dev data_train", "dev, train"),
+        ("train-00000-of-00002-b4a2d9 train-00001-of-00002-07ff1e", None),
+        ("latest contest", None),
     ],
 )
 def test_splits_are_known_by_their_names(tmp_path, names, splits):
-    for name in names:
-        pyarrow.parquet.write_table(pyarrow.table({"text": ["a"]}), tmp_path / name)
+    for name in names.split():
+        pyarrow.parquet.write_table(pyarrow.table({"text": ["a"]}), tmp_path / f"{name}.parquet")
     rows = read_table(tmp_path, infer_format(tmp_path))
     if splits:
         with pytest.raises(UserError, match=f"files of several splits \\({splits}\\)"):

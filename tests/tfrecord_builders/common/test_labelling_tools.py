@@ -51,18 +51,15 @@ def test_entities_of_doccano(tmp_path, column):
     assert entities(tmp_path, [{"text": TEXT, "entities": [with_relations]}], "a.jsonl") == [[(2, 5, "PER")]]
 
 
-@pytest.mark.parametrize(
-    ("label", "message"),
-    [
+def test_broken_entities_are_named_in_the_words_of_the_tool(tmp_path):
+    for label, message in (
         ([2, 5], r"entity 0 is \[2, 5\], expected doccano's \[start, end, label\]"),
         ({**SPAN, "text": "Eve"}, "is 'Eve' by Label Studio's text, but characters"),
         ({**SPAN, "labels": ["A", "B"]}, "Label Studio's labels .*list of one"),
         ([2, 99, "PER"], "is characters 2 to 99 of a text of 14"),
-    ],
-)
-def test_broken_entities_are_named_in_the_words_of_the_tool(tmp_path, label, message):
-    with pytest.raises(UserError, match=message):
-        entities(tmp_path, [{"text": TEXT, "label": [label]}])
+    ):
+        with pytest.raises(UserError, match=message):
+            entities(tmp_path, [{"text": TEXT, "label": [label]}])
 
 
 def rows(path):
@@ -82,13 +79,10 @@ def test_choices_of_label_studio_are_labels_of_the_text(tmp_path):
     assert (one["mood"], two["mood"]) == ("good", ["good", "long"]) and none == {"id": "1", "text": "c"}
 
 
-def test_json_may_also_be_lines(tmp_path):
+def test_lines_of_json_and_of_fasttext(tmp_path):
     assert rows(write(tmp_path / "a.json", '{"text": "a"}\n{"text": "b"}')) == [{"text": "a"}, {"text": "b"}]
     with pytest.raises(UserError, match="expected a list of objects, such as an export of Label Studio"):
         rows(write(tmp_path / "b.json", "[1, 2]"))
-
-
-def test_lines_of_fasttext(tmp_path):
     path = write(tmp_path / "train.txt", "__label__pos  A fine film .\n\n__label__neg __label__long Dull .\n")
     texts = {"A fine film .": "pos", "Dull .": ["neg", "long"]}
     assert rows(path) == [{"text": text, "label": label} for text, label in texts.items()]
@@ -100,15 +94,3 @@ def test_a_label_may_be_a_list_of_one_as_in_doccano(tmp_path, tokenizer_file):
     lines = [{"text": f"ka {number}", "label": [f"l{number % 2}"]} for number in range(4)]
     train = builders.build("classification", tmp_path, tokenizer_file, train=lines)["train"]
     assert train.arrays()["label"].tolist() == [0, 1, 0, 1]
-
-
-@pytest.mark.parametrize(
-    ("label", "message"),
-    [
-        (["a", "b"], "several labels in column 'label' .a, b.: give --kind=multi_label"),
-        ([[0, 2, "PER"]], "entities are for the builder tagging"),
-    ],
-)
-def test_other_lists_are_not_one_label(tmp_path, tokenizer_file, label, message):
-    with pytest.raises(UserError, match=message):
-        builders.build("classification", tmp_path, tokenizer_file, train=[{"text": "ka", "label": label}])

@@ -39,11 +39,14 @@ def refuse(job):
     raise UserError(f"job {job} is bad")
 
 
-def test_all_results_come_back():
+def test_all_results_and_errors_come_back():
     expected = [(n, n * n) for n in range(23)]
     assert squares(23) == expected
     assert squares(23, num_workers=2) == expected
     assert squares(0, num_workers=2) == []
+    for workers in (1, 2):  # an error of a unit is not tried again
+        with pytest.raises(UserError, match="job 0 is bad"):
+            list(runners.run_jobs(refuse, [0], num_workers=workers))
 
 
 def test_units_are_taken_as_needed():
@@ -71,12 +74,6 @@ def test_units_of_a_dead_worker_are_run_again(tmp_path, deaths, caplog):
     started = [name.split("-")[0] for name in os.listdir(tmp_path) if "-" in name]
     assert started.count("3") == min(deaths + 1, runners.MAX_TRIES)
     assert {started.count(number) for number in set(started) - {"3"}} == {1}
-
-
-def test_errors_of_a_unit_are_not_tried_again():
-    for workers in (1, 2):
-        with pytest.raises(UserError, match="job 0 is bad"):
-            list(runners.run_jobs(refuse, [0], num_workers=workers))
 
 
 def sleep(job):

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import gzip
 import io
+import itertools
 import json
 import os
 
@@ -117,27 +118,19 @@ def test_rows_by_their_lines(file, data, table, expected):
     assert rows(file, table) == [(values, line) for line, values in expected.items()]
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "UTF_8_SIG"])
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_a_byte_order_mark_is_removed(file, tmp_path, encoding, mark):
-    write(file, mark + "text\tlabel\nä\t1\n")
-    assert rows(file, TableFormat("tsv", encoding=encoding)) == [({"text": "ä", "label": "1"}, 2)]
+def test_a_byte_order_mark_is_removed(file, tmp_path):
     (tmp_path / "folders" / "1").mkdir(parents=True)
-    write(tmp_path / "folders" / "1" / "a.txt", mark + "ä")
-    found = rows(tmp_path / "folders", TableFormat("folders", encoding=encoding))
-    assert found == [({"id": "1/a", "text": "ä", "label": "1"}, 0)]
+    for encoding, mark in itertools.product(("utf-8", "UTF_8_SIG"), ("", "\ufeff")):
+        write(file, mark + "text\tlabel\nä\t1\n")
+        assert rows(file, TableFormat("tsv", encoding=encoding)) == [({"text": "ä", "label": "1"}, 2)]
+        write(tmp_path / "folders" / "1" / "a.txt", mark + "ä")
+        found = rows(tmp_path / "folders", TableFormat("folders", encoding=encoding))
+        assert found == [({"id": "1/a", "text": "ä", "label": "1"}, 0)]
 
 
 def test_lists_and_objects_are_no_text_but_parts_are_and_null_is_the_default(file):
-    values = {
-        "text": {"en": "x", "de": "y"},
-        "a": "{set}",
-        "a.1": "x",
-        "b": '{"c": 1}',
-        "b.1": "y",
-        "l": ["x"],
-    }
-    write(file, json.dumps(values))
+    values = {"text": {"en": "x", "de": "y"}, "a": "{set}", "a.1": "x", "b": '{"c": 1}', "b.1": "y"}
+    write(file, json.dumps(values | {"l": ["x"]}))
     [row] = read_table(file, JSONL)
     assert [row.text(name) for name in ("text.de", "a", "b")] == ["y", "{set}", '{"c": 1}']
     for name, message in (("text", r"is an object, .* parts \(text.en"), ("l", "is a list")):
@@ -160,11 +153,9 @@ def test_lists_and_objects_are_no_text_but_parts_are_and_null_is_the_default(fil
         (b"PK\x03\x04\xf5\n", CSV, r"data:1: the file is compressed: save a spreadsheet as \.csv"),
         (b"text\tlabel\nok\t1\ncaf\xe9\t0\n", TSV, r"data:3: byte 4 \(e9\) is not utf-8: .*--encoding"),
         ('text,label\na,1\n"b,1\n', CSV, r"data:3: bad quoting .*quotes as text"),
-        ('text,label\n"a"b,1\n', CSV, r"data:2: bad quoting"),
         ('text,label\n"a";1\n', CSV, r"data:2: bad quoting .*the delimiter is ',': .*another --delimiter"),
         ("text,label\na\rb,1\n", CSV, r"data:2: bad quoting \(a carriage return outside of quotes\)"),
         ('{"text": "a", "label": 1, "text": "b"}', JSONL, r'data:1: "text" is given twice: keep one'),
-        ('{"a": {"b": 1, "b": 1}}', JSONL, r'data:1: "b" is given twice'),
         ("text\ttext\na\t1\n", TSV, r"data:1: two columns have the same name"),
         ('{"text": 1}\n{"text"\n', JSONL, r"data:2: not json"),
         ('{"text": ["\\ud83d\\ude00", "\\ud83d"]}\n', JSONL, r"data:1: '.ud83d' is half"),
@@ -232,9 +223,11 @@ def test_a_line_that_is_too_long_is_refused_before_memory_holds_it(tmp_path, mon
         list(read_table(tmp_path / "texts", FOLDERS))
 
 
-@pytest.mark.parametrize(
-    ("name", "table", "message"),
-    [
+def test_files_that_are_not_there_or_of_unknown_format(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    for there in ("x.csv.xz", "x.txt"):
+        write(tmp_path / there, "")
+    for name, table, message in (
         ("x.csv,", CSV, "x.csv, does not exist: check its name; only one"),
         ("pipe.csv", CSV, "pipe.csv is a pipe or a device, which cannot be read twice"),
         ("x.csv", None, "x.csv does not exist: check its name$"),
@@ -243,18 +236,13 @@ def test_a_line_that_is_too_long_is_refused_before_memory_holds_it(tmp_path, mon
         ("", FOLDERS, "has no folders: expected a folder of .txt files"),
         ("", dataclasses.replace(FOLDERS, folders=("neg", "pos")), "no .txt files in neg, pos, expected"),
         ("", dataclasses.replace(FOLDERS, folders=tuple("abcdefg")), "in a, b, c, d, e and 2 more, expected"),
-        ("", dataclasses.replace(FOLDERS, encoding="klingon"), "no encoding 'klingon': try utf-8"),
-    ],
-)
-def test_files_that_are_not_there_or_of_unknown_format(tmp_path, name, table, message):
-    os.mkfifo(tmp_path / "pipe.csv")
-    for there in ("x.csv.xz", "x.txt"):
-        write(tmp_path / there, "")
-    if "klingon" in message:
-        (tmp_path / "a").mkdir()
-        write(tmp_path / "a/b.txt", "")
-    with pytest.raises((UserError, FileNotFoundError), match=message):
-        list(read_table(tmp_path / name, table or infer_format(tmp_path / name)))
+    ):
+        with pytest.raises((UserError, FileNotFoundError), match=message):
+            list(read_table(tmp_path / name, table or infer_format(tmp_path / name)))
+    (tmp_path / "a").mkdir()
+    write(tmp_path / "a/b.txt", "")
+    with pytest.raises(UserError, match="no encoding 'klingon': try utf-8"):
+        list(read_table(tmp_path, dataclasses.replace(FOLDERS, encoding="klingon")))
 
 
 def test_folders_of_any_names_are_labels_unless_hidden(tmp_path):

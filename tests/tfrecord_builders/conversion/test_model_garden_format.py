@@ -20,10 +20,6 @@ from xlnet_tf.records.shards import read_shard
 from xlnet_tf.text.training import train_tokenizer
 
 
-def other_tokenizer():
-    return train_tokenizer(invent_texts(300, seed=3), 95)
-
-
 @pytest.fixture(scope="module")
 def model_garden(tmp_path_factory, small_tokenizer):
     """A folder of records by Model Garden's own builder: bi_data, two cores, two passes."""
@@ -97,7 +93,8 @@ def test_model_gardens_records(garden):
         ("*-0-of-2", lambda path: shutil.copy(path, f"{path}"[:-1] + "3"), "found 3 files .* expected all 3"),
         ("*.json", ('"seq_length": 32', '"seq_length": 48'), "input_word_ids is int64_list of 32, .* of 48"),
         ("*.json", ('"seq_length": 32', '"seq_length": "48"'), "seq_length is '48', expected int"),
-        ("spiece.model", lambda path: path.write_bytes(other_tokenizer().model_proto),
+        ("spiece.model",
+         lambda path: path.write_bytes(train_tokenizer(invent_texts(300, seed=3), 95).model_proto),
          "record 0 .* has boundary_indices elsewhere than the tokenizer"),
         ("*.json", ('"num_cores_per_host": 2', '"num_cores_per_host": 1'),
          "with 1 cores, rows . and . would be read in .*give the build's"),

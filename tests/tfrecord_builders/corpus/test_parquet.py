@@ -6,14 +6,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from tests.tfrecord_builders.corpus.test_formats import (
-    DOCUMENTS,
-    READ_SLICES,
-    peak_growth,
-    plan,
-    read,
-    write_parquet,
-)
+from tests.tfrecord_builders.corpus.test_formats import DOCUMENTS, plan, read, read_in_process, write_parquet
 from tfrecord_builders import corpus
 from xlnet_tf.errors import UserError
 
@@ -55,7 +48,7 @@ def test_parquet_that_stores_a_long_text_once_takes_little_memory(tmp_path, row_
         table, tmp_path / "a.parquet", row_group_size=row_group_size, compression="zstd"
     )
     assert (tmp_path / "a.parquet").stat().st_size < 20_000
-    printed, grown = peak_growth(READ_SLICES, tmp_path / "a.parquet")
+    printed, grown = read_in_process(tmp_path / "a.parquet")
     assert int(printed) // 10**6 == 408 and grown < 300e6
 
 

@@ -104,11 +104,7 @@ def test_a_document_that_is_cut_is_one_error(tmp_path):
             b'{"text": "a"}\n[1]\n{"text": \n\n{"text": "\xff"}\n{"text": "\\ud800"}\n{"text": "b"}\n',
             {2: "a json list, expected an object", 3: "not json", 5: "is not UTF-8", 6: "half a character"},
         ),
-        (
-            "b.jsonl",
-            b'{"text": "a"}\n{"text": "c", "text": "d"}\n{"text": "b"}',
-            {2: '"text" is given twice'},
-        ),
+        ("b.jsonl", b'{"text":"a"}\n{"text":"c", "text":"d"}\n{"text":"b"}', {2: '"text" is given twice'}),
         ("d.csv", b"text;n\ra;1\rc\rb;2\r", {3: "1 fields where there are 2 columns (text, n)"}),
         (
             "a.csv",
@@ -150,7 +146,6 @@ def test_values_of_parquet_that_python_has_no_type_for_are_texts(tmp_path):
         "sound": [b"\xff", b"plain"],
         "latin": pyarrow.array([b"caf\xe9", b"plain"]).view(pyarrow.string()),
         "day": far,
-        "days": pyarrow.array([[far[0]], []], pyarrow.list_(pyarrow.date32())),
         "at": pyarrow.array([10**15, None], pyarrow.timestamp("ms")),
         "took": pyarrow.array([10**17, None], pyarrow.duration("s")),
         "when": pyarrow.array([10**9, None], pyarrow.timestamp("s", tz="Mars/Olympus")),
@@ -163,21 +158,13 @@ def test_values_of_parquet_that_python_has_no_type_for_are_texts(tmp_path):
     first, second = rows_of(tmp_path / "a.parquet")
     assert not first.error and not second.error and json.dumps([first.values, second.values])
     assert first.values["text"] == "a" and second.values["sound"] == second.values["latin"] == "plain"
-    shown = {name: first.values[name] for name in ("image", "sound", "latin", "day", "days", "when", "who")}
-    assert shown == {
-        "image": {"bytes": r"\xff\xd8", "path": "a.jpg"},
-        "sound": r"\xff",
-        "latin": r"caf\xe9",
-        "day": "10183-09-21",
-        "days": ["10183-09-21"],
-        "when": "2001-09-09 01:46:40+00:00",
-        "who": {"born": "10183-09-21", "name": "me"},
-    }
+    day = "10183-09-21"
+    expected = {"image": {"bytes": r"\xff\xd8", "path": "a.jpg"}, "sound": r"\xff", "latin": r"caf\xe9"}
+    expected |= {"day": day, "when": "2001-09-09 01:46:40+00:00", "who": {"born": day, "name": "me"}}
+    assert first.values.items() >= expected.items() and day in json.dumps(first.values["map"])
     assert "1000000000000000" in first.values["at"] and "100000000000000000" in first.values["took"]
-    assert "10183-09-21" in json.dumps(first.values["map"])
-    assert [name for name, value in second.values.items() if value is None] == [
-        "image", "day", "at", "took", "when", "who",
-    ]  # fmt: skip
+    nulls = {name for name, value in second.values.items() if value is None}
+    assert nulls == {"image", "day", "at", "took", "when", "who"}
 
 
 def test_rows_of_parquet_need_no_column_of_a_certain_name(tmp_path):
@@ -192,21 +179,15 @@ def test_rows_of_parquet_need_no_column_of_a_certain_name(tmp_path):
         rows_of(tmp_path / "b.parquet")
 
 
-def test_builders_take_lines_as_documents_and_refuse_tables(tmp_path):
+def test_builders_take_lines_as_documents(tmp_path):
     (tmp_path / "a.txt").write_text("one.\ntwo.\n\nthree.\n")
     sources = corpus.find_sources(corpus.CorpusOptions(input=[str(tmp_path / "a.txt")], documents="lines"))
     lines = [line for shard in corpus.plan_shards(sources, 1) for line in corpus.read_lines(shard).lines]
     assert lines == ["one.", "", "two.", "", "three.", ""]
-    (tmp_path / "b.csv").write_text("text\na\n")
-    with pytest.raises(UserError, match="a .csv file, expected text.*its rows are not sentences"):
-        corpus.find_sources(corpus.CorpusOptions(input=[str(tmp_path / "b.csv")]))
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [(b"a,a\n1,2\n", "two columns have the same name in a, a"), (b"\xff,b\n", "the first row, which names")],
-)
-def test_a_damaged_header_is_an_error(tmp_path, data, message):
-    (tmp_path / "a.csv").write_bytes(data)
-    with pytest.raises(UserError, match=message):
-        rows_of(tmp_path / "a.csv")
+def test_a_damaged_header_is_an_error(tmp_path):
+    for data, message in ((b"a,a\n1,2\n", "the same name in a, a"), (b"\xff,b\n", "the first row, which")):
+        (tmp_path / "a.csv").write_bytes(data)
+        with pytest.raises(UserError, match=message):
+            rows_of(tmp_path / "a.csv")

@@ -5,13 +5,13 @@ import pytest
 
 from run_scripts import inspect_records
 from tests.helpers.records import labelled
+from tests.helpers.records.synthetic import example_writer
 from tfrecord_builders.inspection import example_sets
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import example_report
-from xlnet_tf.records.examples import ExampleSet, ExampleWriter
+from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.layout import Column
 from xlnet_tf.text.packing import pack
-from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TRAIN = [("ka ren", "yes"), ("ka sol", "no"), ("ka ren", "no"), ("ka  ren", "yes"), ("ren mi du " * 9, "no")]
 DEV = [("mi ren", "no"), ("ka ren", "yes"), ("ka sol", "no"), ("du du", "no")]
@@ -74,22 +74,15 @@ MULTI_LABEL = {"kind": "multi_label", "labels": ["a", "b"]}
         ({"is_impossible": [0, 1, 0]}, {}, {"windows with the answer": 2, "windows without": 1}),
     ],
 )
-def test_labels_of_every_task_are_counted(tmp_path, tokenizer_file, columns, settings, expected):
+def test_labels_of_every_task_are_counted(tmp_path, tokenizer, columns, settings, expected):
     [(name, values)] = columns.items()
     values = np.array(values)
     dtype = "float32" if values.dtype.kind == "f" else "int16"
     sequences = 2 if expected.keys() == {"A", "B"} else 1
     tokens = {key: np.tile(part, sequences) for key, part in pack([9, 10], seq_len=8)._asdict().items()}
-    with ExampleWriter(
-        tmp_path / "train",
-        task="any",
-        split="train",
-        tokenizer=XLNetTokenizer(tokenizer_file),
-        seq_len=8,
-        columns=[Column(name, dtype, values.shape[1] if values.ndim > 1 else None)],
-        settings=settings,
-        sequences=sequences,
-    ) as writer:
+    options = {"columns": [Column(name, dtype, values.shape[1] if values.ndim > 1 else None)]}
+    options |= {"settings": settings, "sequences": sequences}
+    with example_writer(tmp_path / "train", tokenizer, **options) as writer:
         for value in values:
             writer.write({**tokens, name: value}, {"id": "0"})
     assert example_sets.labels(ExampleSet.load(tmp_path / "train")) == expected

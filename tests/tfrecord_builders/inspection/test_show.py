@@ -1,16 +1,17 @@
-"""run_scripts/inspect_records.py: what a person sees of a record."""
+"""run_scripts/inspect_records.py: what a person sees of a record, and of tokens."""
 
 import json
 import re
 import shutil
-import types
 
 import numpy as np
 import pytest
 
 from run_scripts import inspect_records
+from run_scripts.inspect_records import InspectOptions
 from tests.helpers.full_disk import files_of_at_most
-from tfrecord_builders.inspection import plot_mask
+from tests.helpers.records.builders import jsonl
+from tfrecord_builders.inspection import plot_mask, tokens
 from tfrecord_builders.inspection import show as inspect_show
 from xlnet_tf import figures
 from xlnet_tf.errors import UserError
@@ -35,21 +36,14 @@ def test_show(small_records):
     last = inspect_show.describe(small_records, number, target=4)
     assert "4 targets predicted before" in last and "reused" in last
     assert "read backward" in inspect_show.describe(small_records, small_records.shards[0].forward_segments)
-    most = small_records.records
-    for record, target, message in (
-        (0, 5, "target is 5, expected 0 to 4"),
-        (most, None, f"record is {most}, expected 0 to {most - 1}"),
-    ):
-        with pytest.raises(UserError, match=message):
+    for record, target, what in ((0, 5, "target is 5"), (small_records.records, None, "record is")):
+        with pytest.raises(UserError, match=f"{what}.* expected 0 to "):
             inspect_show.describe(small_records, record, target)
 
 
 def run(records, **given):
     """Runs the script's flags in this process; returns the exit status."""
-    defaults = {"record": 0, "target": None, "png": None, "first": 0, "count": None, "num_workers": 1}
-    defaults |= {"stats": False, "check": False, "diff": None, "json": False, "examples": None, "page": None}
-    defaults |= {"tokens_of": None, "input": None}
-    return inspect_records.run(types.SimpleNamespace(records=records, **(defaults | given)))
+    return inspect_records.run(inspect_records.InspectOptions(records=str(records), num_workers=1, **given))
 
 
 def test_what_is_asked_for_is_done(small_records, tmp_path, capsys):
@@ -75,20 +69,15 @@ def test_what_is_asked_for_is_done(small_records, tmp_path, capsys):
     assert {0x9ECAE1, 0xE6550D, 0x222222} <= set(np.unique(colors).tolist())
 
 
-@pytest.mark.parametrize(
-    "wrong,message",
-    [
+def test_what_does_not_go_together_is_refused(small_records):
+    for wrong, message in (
         ({"check": True, "png": "mask.png"}, "--png is given with --check"),
         ({"png": "mask.txt"}, "png is 'mask.txt', expected .*.svg or .pdf"),
-        ({"check": True, "stats": True}, "--stats and --check are given"),
         ({"json": True}, "--json is given to show a record"),
-        ({"page": "report.html"}, "--page is given with --records, expected --examples with it"),
         ({"examples": "x", "stats": True}, "--examples is given with --records and --stats, expected --page"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(small_records, wrong, message):
-    with pytest.raises(UserError, match=message):
-        run(small_records.folder, **wrong)
+    ):
+        with pytest.raises(UserError, match=message):
+            run(small_records.folder, **wrong)
 
 
 @pytest.fixture
@@ -155,18 +144,6 @@ def test_a_mask_too_large_for_labels_says_how_to_see_them(small_records, drawn, 
         drawn(small_records, 3, first=32, count=8)
 
 
-def test_fonts_are_found_by_their_characters(only_dejavu, monkeypatch):
-    from matplotlib import font_manager
-
-    hooked_d = "\u1d81"  # STIXGeneral has it, and DejaVu Sans has not
-    assert figures.fonts_for("\u2581the \u0633\u0644\u0627\u0645") == (["DejaVu Sans"], set())
-    assert figures.fonts_for(f"a{hooked_d}") == (["DejaVu Sans"], {hooked_d})
-    # A font that was installed after matplotlib wrote its list.
-    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [only_dejavu["STIXGeneral"]])
-    assert figures.fonts_for(f"a{hooked_d}") == (["DejaVu Sans", "STIXGeneral"], set())
-    assert figures.fonts_for("a\U0010fffd") == (["DejaVu Sans"], {"\U0010fffd"})
-
-
 @pytest.mark.filterwarnings("error")
 def test_pictures_say_which_characters_no_font_has(only_dejavu, tmp_path, caplog):
     from matplotlib.figure import Figure
@@ -207,3 +184,46 @@ def test_a_picture_that_cannot_be_written(small_records, tmp_path):
     with pytest.raises(UserError, match=r"mask.txt: expected a name that ends in .*\.pdf, .*\.png"):
         plot_mask.draw(small_records, 3, str(tmp_path / "mask.txt"), count=4)
     assert not list(tmp_path.iterdir())
+
+
+TEXTS = ["bane toreee, 5,", "mi ba", "5, ne"]
+
+
+@pytest.fixture(scope="module")
+def folder(small_tokenizer, tmp_path_factory):
+    path = tmp_path_factory.mktemp("tokens")
+    small_tokenizer.save_pretrained(path / "model")
+    rows = [{"text": text, "input_ids": small_tokenizer.encode(text)} for text in TEXTS]
+    rows[1]["input_ids"] = [*rows[1]["input_ids"], 99_999]
+    jsonl(path / "rows.jsonl", [*rows, {"text": "ba"}])
+    (path / "texts.txt").write_text("\n".join(TEXTS))
+    return path
+
+
+def test_ids_of_another_pipeline(folder):
+    found = tokens.compare(f"{folder}/model", f"{folder}/rows.jsonl")
+    name = f"input_ids of {folder}/rows.jsonl"
+    assert (found["texts"], found["with_ids"], found["others"][name]) == (4, 3, 1)
+    assert found["examples"][name][0]["there"][-1] == "99999"
+    assert "99999; here" in tokens.table(found)
+
+
+def test_installed_libraries_split_as_we_do(folder, capsys):
+    options = InspectOptions(tokens_of=f"{folder}/model", input=f"{folder}/texts.txt")
+    assert inspect_records.run(options) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("3 texts; split differently by\n  sentencepiece ")
+    assert [line.split()[-1] for line in shown.splitlines()[1:3]] == ["0", "0"]
+
+
+def test_files_that_have_no_texts_and_options_that_do_not_belong_together(folder):
+    for content, message in (("\n", "has no text"), ('{"text": 5}', "line 1: "), ('{"a": 5}', "`text`")):
+        (folder / "bad").write_text(content)
+        with pytest.raises(UserError, match=message):
+            tokens.compare(f"{folder}/model", f"{folder}/bad")
+    for options, message in (
+        ({}, "--tokens_of and --input belong together"),
+        ({"input": "x", "stats": True}, "--tokens_of is given with --stats"),
+    ):
+        with pytest.raises(UserError, match=message):
+            inspect_records.run(InspectOptions(tokens_of=str(folder), **options))

@@ -92,14 +92,10 @@ def test_a_held_out_slice_is_read_once_and_keeps_no_more_than_its_documents(tmp_
     _, _, dev = select(write(tmp_path, documents, "a.txt.gz"), 5_000, False, 0.05)
     one = max((one for one, _ in dev), key=lambda one: len(one.parts))
     assert len(one.parts) > 10 and all(part.text is None for part in one.parts)
-    sizes, opened = [], []
-    read, open_stream = corpus.text.TextPart.read, streams.Stream.__init__
-    monkeypatch.setattr(
-        corpus.text.TextPart, "read", lambda self, cache: sizes.append(self.num_bytes) or read(self, cache)
-    )
-    monkeypatch.setattr(
-        streams.Stream, "__init__", lambda self, path: opened.append(path) or open_stream(self, path)
-    )
+    sizes, opened, part, stream = [], [], corpus.text.TextPart, streams.Stream
+    read, opening = part.read, stream.__init__
+    monkeypatch.setattr(part, "read", lambda self, cache: sizes.append(self.num_bytes) or read(self, cache))
+    monkeypatch.setattr(stream, "__init__", lambda self, path: opened.append(path) or opening(self, path))
     assert corpus.read_lines(one).num_bytes < 0.2 * sum(sizes) and max(sizes) < 0.2 * sum(sizes)
     assert len(opened) == 1
 

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from tests.helpers.full_disk import files_of_at_most
+from tests.helpers.records.builders import contents
 from tests.tfrecord_builders.conftest import make_text
-from tests.tfrecord_builders.pretraining.conftest import hashes
 from tfrecord_builders.common import runners
 from tfrecord_builders.pretraining import worker
 from tfrecord_builders.pretraining.build import build_pretraining_records
@@ -15,16 +15,11 @@ from xlnet_tf.errors import UserError
 
 def test_another_build_is_refused_with_the_difference(options, tmp_path):
     first = build_pretraining_records(options(tmp_path, num_passes=1))
-    before = hashes(tmp_path)
+    before = contents(tmp_path)
     with pytest.raises(UserError) as error:
         build_pretraining_records(options(tmp_path, num_passes=1, mask_alpha=8, num_predict=4))
-    parts = (
-        "holds another build",
-        "mask.alpha: 6 there, 8 now",
-        "num_predict: 5 there, 4 now",
-        "--overwrite",
-    )
-    assert all(part in str(error.value) for part in parts) and hashes(tmp_path) == before
+    parts = ("mask.alpha: 6 there, 8 now", "num_predict: 5 there, 4 now", "--overwrite")
+    assert all(part in str(error.value) for part in parts) and contents(tmp_path) == before
     with pytest.raises(UserError, match=r"documents.dedup: False there, True now"):
         build_pretraining_records(options(tmp_path, num_passes=1, dedup=True))
     second = build_pretraining_records(options(tmp_path, num_passes=1, seed=9, slice_mb=0.05, overwrite=True))
@@ -43,20 +38,15 @@ def test_another_build_is_refused_with_the_difference(options, tmp_path):
     [
         ({"num_predict": 30}, "num_predict 30 is impossible .*<= 27"),
         ({"perm_size": 5}, "perm_size 5 must divide"),
-        ({"reuse_len": 30}, "reuse_len 30 leaves no room"),
         ({"objective": "rtd"}, "objective is 'rtd', expected one of permutation"),
         ({"objective": "autoregressive", "num_predict": 5}, "num_predict is 5, but objective=autoregressive"),
         ({"mask_beta": 7}, "mask_beta is 7, expected 1 to 6"),
-        ({"mask_alpha": 2**31}, "mask_alpha is 2147483648, expected 1 to 2147483647"),
         ({"mask_alpha": 64}, "mask_alpha is 64, so that segments of 32 tokens .* expected at most 63"),
         ({"perm_size": 2**31}, "perm_size is 2147483648, expected 1 to 16384"),
-        ({"perm_size": 2**31, "objective": "denoising"}, "perm_size is 2147483648, expected 1 to 16384"),
         ({"seed": 2**63}, "seed is 9223372036854775808, expected a number between"),
         ({"slice_mb": float("nan")}, "slice_mb is nan, expected a finite number"),
         ({"compat": True, "reuse_len": 8}, "compat is the original's builder: it needs reuse_len 16"),
         ({"split": "a/b"}, "split is 'a/b'"),
-        ({"slice_mb": 0}, "slice_mb is 0"),
-        ({"seed": -1}, "seed is -1"),
         ({"seq_len": 16385}, "seq_len 16385 is too long"),
         ({"sentence_split": "English"}, r"sentence_split is 'English', .*near: en\)"),
         ({"input": ["/no/such/file.txt"]}, "no corpus file matches"),
@@ -77,21 +67,13 @@ def test_bad_options_are_refused(options, tmp_path, changes, message):
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
-@pytest.mark.parametrize(
-    "text,message",
-    [
-        (b"", "the corpus is empty"),
-        (b"\n \n\n", "too small for one stream: it has 0 tokens"),
-        (b"Fine.\n" * 100 + b"\xff\n", r"line 101 \(byte 600\) is not UTF-8"),
-        (b"x" * 10_000_000, "a line of at least"),
-    ],
-)
 @pytest.mark.parametrize("workers", [1, 2])
-def test_bad_corpora_are_refused(options, tmp_path, text, message, workers):
-    (tmp_path / "bad.txt").write_bytes(text)
-    bad = options(tmp_path / "out", input=[str(tmp_path / "bad.txt")], num_workers=workers)
-    with pytest.raises(UserError, match=message):
-        build_pretraining_records(bad)
+def test_a_bad_line_is_named_by_any_worker(options, tmp_path, workers):
+    (tmp_path / "bad.txt").write_bytes(b"Fine.\n" * 100 + b"\xff\n")
+    with pytest.raises(UserError, match=r"line 101 \(byte 600\) is not UTF-8"):
+        build_pretraining_records(
+            options(tmp_path / "out", input=[f"{tmp_path}/bad.txt"], num_workers=workers)
+        )
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 

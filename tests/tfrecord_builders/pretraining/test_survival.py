@@ -1,16 +1,22 @@
-"""Builds that are killed, disturbed or short of room: a whole set or a clear error, never half a set."""
+"""Builds that are killed, disturbed, short of room or remote: a whole set or a clear error, no half a set."""
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 
 import pytest
+import tensorflow as tf
+from etils import epath
 
+from tests.helpers.records.builders import contents
 from tests.tfrecord_builders.conftest import make_text
+from tfrecord_builders.common import runners
 from tfrecord_builders.corpus import shards
 from tfrecord_builders.pretraining import worker
+from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.ownership import folder_lease
 
@@ -49,7 +55,7 @@ def test_a_whole_set_is_left_alone(build, tmp_path, capsys, changes):
 def test_what_a_whole_set_has_lost_is_built_again(build, tmp_path):
     folder = tmp_path / "set"
     first = build(folder)
-    content = {path.name: path.read_bytes() for path in folder.iterdir()}
+    content = contents(folder)
     shards = sorted(folder.glob("*.tfrecord"))
     before = states(folder)
     shards[0].unlink()
@@ -58,7 +64,7 @@ def test_what_a_whole_set_has_lost_is_built_again(build, tmp_path):
     for name in (shards[2].name + ".tmp123-0a1b", shards[0].name + worker.DONE_SUFFIX):
         (folder / name).write_bytes(b"half")
     assert build(folder) == first
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == content
+    assert contents(folder) == content
     assert states(folder)[shards[2].name] == before[shards[2].name]
 
 
@@ -105,15 +111,14 @@ def test_a_build_resumes_with_a_corrected_corpus(build, tmp_path, monkeypatch):
     with pytest.raises(UserError, match="corpus: 2 files of .* there, 3 files of .* first that differs"):
         build(folder, **settings)
     (corpus / "b.txt").unlink()
-    whole = build(folder, **settings)
-    assert kept.items() <= states(folder).items()
-    assert build(tmp_path / "undisturbed", **settings).shards == whole.shards
-    content = (folder / "manifest.json").read_bytes()
-    assert content == (tmp_path / "undisturbed" / "manifest.json").read_bytes()
+    build(folder, **settings)
+    build(tmp_path / "undisturbed", **settings)
+    content = contents(folder)
+    assert kept.items() <= states(folder).items() and content == contents(tmp_path / "undisturbed")
     (corpus / "a.txt").write_text(make_text(90))
     with pytest.raises(UserError, match=r"corpus: 2 files of .* first that differs: a\.txt \([\d,]+ bytes\)"):
         build(folder, **settings)
-    assert (folder / "manifest.json").read_bytes() == content
+    assert contents(folder) == content
 
 
 def test_a_shard_that_is_removed_during_the_build(build, tmp_path, monkeypatch):
@@ -128,3 +133,40 @@ def test_a_shard_that_is_removed_during_the_build(build, tmp_path, monkeypatch):
     with pytest.raises(UserError, match="slice00000.tfrecord was removed during the build"):
         build(tmp_path)
     assert not (tmp_path / "manifest.json").exists()
+
+
+def bucket_contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.integration
+def test_records_in_a_bucket_are_those_of_a_disk(build, bucket, corpus_file, tokenizer_file, tmp_path):
+    build(tmp_path / "local")
+    expected, bucket = bucket_contents(tmp_path / "local"), epath.Path(bucket)
+    (bucket / "text").mkdir(parents=True)
+    (bucket / "text" / corpus_file.name).write_bytes(pathlib.Path(corpus_file).read_bytes())
+    (bucket / "spiece.model").write_bytes(tokenizer_file.read_bytes())
+    paths = {"input": [str(bucket / "text" / "*.txt")], "tokenizer": str(bucket / "spiece.model")}
+    folder = bucket / "records"
+    first = build(folder, **paths)
+    assert bucket_contents(folder) == expected
+    assert build(folder, **paths) == first
+    (folder / first.shards[1].file).unlink()
+    (folder / "manifest.json").rename(folder / "build.json")
+    assert build(folder, **paths) == first
+    assert bucket_contents(folder) == expected
+
+
+def test_errors_of_remote_file_systems_are_one_line(bucket, monkeypatch, capsys):
+    with pytest.raises(UserError, match=rf"{bucket}/none.* \(NotFoundError of the file system\)"):
+        list(runners.run_jobs(tf.io.gfile.listdir, [f"{bucket}/none"]))
+    monkeypatch.setattr(errors.app, "run", lambda guarded, **_: guarded(["script"]))
+    with pytest.raises(SystemExit) as ended:
+        errors.run(lambda _: tf.io.gfile.listdir(f"{bucket}/none"))
+    assert ended.value.code == 1
+    assert re.fullmatch(r"ERROR: .*NotFoundError of the file system.*\n", capsys.readouterr().err)
+
+
+def test_errors_of_operations_are_not_file_system_errors():
+    with pytest.raises(tf.errors.NotFoundError), errors.tf_errors_as_user_errors():
+        tf.io.read_file("/none").numpy()

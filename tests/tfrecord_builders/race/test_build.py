@@ -6,38 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from tests.helpers.records.builders import ARTICLE, OWN, build
+from tests.helpers.records.builders import ARTICLE, OWN, build, jsonl
 from tfrecord_builders.race.build import RaceOptions, join_option, option_sequences
 from tfrecord_builders.race.questions import read_questions
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
-from xlnet_tf.text.tokenizer import XLNetTokenizer
-
-ARC = {
-    "id": "a",
-    "question": {"stem": "Why ?", "choices": [{"text": t, "label": n} for t, n in zip("xyz", "123")]},
-    "answerKey": "2",
-}
-ARC_ON_HUB = {
-    "id": "b",
-    "question": "Who ?",
-    "choices": {"text": list("vwxyz"), "label": list("ABCDE")},
-    "answerKey": "E",
-}
-
-
-def without(row, name):
-    return {key: value for key, value in row.items() if key != name}
-
-
-def read(path, *rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return list(read_questions(path, pytest.fail))
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tokenizer_file):
-    return XLNetTokenizer(tokenizer_file)
 
 
 @pytest.mark.parametrize(
@@ -60,17 +33,10 @@ def test_the_sequence_of_an_option_has_that_option_only(tokenizer, context, ques
         assert sequence.tolist() == [PAD_ID] * (seq_len - len(tokens)) + tokens
 
 
-@pytest.mark.parametrize(
-    ("text", "option", "joined"),
-    [
-        ("Why ?", "X", "Why ? X"),
-        ("He is ____ .", "X", "He is X ."),
-        ("_ has _ .", "X", "X has X ."),
-        ("_ !", r"\1 \g<0>", r"\1 \g<0> !"),
-    ],
-)
-def test_the_option_fills_the_blanks_or_follows(text, option, joined):
-    assert join_option(text, option) == joined
+def test_the_option_fills_the_blanks_or_follows():
+    for text, joined in {"Why ?": "Why ? X", "He is ____ .": "He is X .", "_ has _ .": "X has X ."}.items():
+        assert join_option(text, "X") == joined
+    assert join_option("_ !", r"\1 \g<0>") == r"\1 \g<0> !"
 
 
 def test_folders_of_the_original_equal_jsonl(tmp_path):
@@ -86,39 +52,32 @@ def test_folders_of_the_original_equal_jsonl(tmp_path):
         for path in (tmp_path / "RACE [1]/dev", packed)
     )
     assert found == expected
-    assert [(q.id, q.level, q.answer) for q in found] == [
-        (f"{name}-{number}", name[:-1], answer)
-        for name in ("high7", "middle3")
-        for number, answer in enumerate((1, 3))
-    ]
+    expected = [("high7-0", "high", 1), ("high7-1", "high", 3), ("middle3-0", "middle", 1)]
+    assert [(q.id, q.level, q.answer) for q in found] == [*expected, ("middle3-1", "middle", 3)]
 
 
 def test_rows_of_arc(tmp_path):
-    first, second = read(tmp_path / "a.jsonl", ARC, ARC_ON_HUB)
+    def read(*rows):
+        return list(read_questions(jsonl(tmp_path / "a.jsonl", rows), pytest.fail))
+
+    choices = [{"text": text, "label": label} for text, label in zip("xyz", "123")]
+    arc = {"id": "a", "question": {"stem": "Why ?", "choices": choices}, "answerKey": "2"}
+    choices = {"text": list("vwxyz"), "label": list("ABCDE")}
+    on_hub = {"id": "b", "question": "Who ?", "choices": choices, "answerKey": "E"}
+    first, second = read(arc, on_hub)
     assert first[:5] == ("a", "", "Why ?", ["x", "y", "z"], 1)
     assert second[:5] == ("b", "", "Who ?", list("vwxyz"), 4)
     for row, message in (
-        ({**ARC, "answerKey": "4"}, "a.jsonl:1: the answer is '4', expected a label: 1, 2, 3"),
-        ({**ARC_ON_HUB, "choices": [{"text": "x"}]}, "expected a list of texts, or of ARC's objects"),
+        ({**arc, "answerKey": "4"}, "a.jsonl:1: the answer is '4', expected a label: 1, 2, 3"),
+        ({**on_hub, "choices": [{"text": "x"}]}, "expected a list of texts, or of ARC's objects"),
     ):
         with pytest.raises(UserError, match=message):
-            read(tmp_path / "a.jsonl", row)
-
-
-def test_records_and_sidecar(tmp_path, tokenizer_file):
-    sets = build("race", tmp_path, tokenizer_file, train=[ARTICLE], dev=[ARTICLE])
-    assert list(sets) == ["train", "dev"]
-    arrays = sets["dev"].arrays()
-    assert arrays["input_ids"].shape == (2, 4 * 48) and list(arrays["label"]) == [1, 3]
-    expected = {"id": "high7-0", "level": "high", "question": "Ka _ ren ?", "options": ARTICLE["options"][0]}
-    assert list(sets["dev"].sidecar())[0] == expected
-    assert sets["train"].sequences == sets["train"].settings["num_choices"] == 4
-    test = build("race", tmp_path, tokenizer_file, test=[without(ARTICLE, "answers")])["test"]
-    assert list(test.arrays()["label"]) == [-1, -1] and not test.settings["answered"]
+            read(row)
 
 
 def test_answers_are_letters_numbers_or_none(tmp_path, tokenizer_file):
-    rows = [{**OWN, "id": None}, {**OWN, "answer": "A", "id": "x"}, without(OWN, "answer")]
+    unanswered = {name: value for name, value in OWN.items() if name != "answer"}
+    rows = [{**OWN, "id": None}, {**OWN, "answer": "A", "id": "x"}, unanswered]
     rows += [{**OWN, "answer": answer} for answer in (1.0, "2.0", -1, "-1.0")]
     test = build("race", tmp_path, tokenizer_file, test=rows)["test"]
     assert list(test.arrays()["label"]) == [2, 0, -1, 1, 2, -1, -1]
@@ -161,10 +120,8 @@ def test_empty_texts_are_skipped_and_counted(tmp_path, tokenizer_file):
 
 def test_without_a_context_the_question_is_all(tmp_path, tokenizer_file):
     rows = [{"question": "Ka ?", "options": ["ren", "mi"], "answer": 0}]
-    ids = build("race", tmp_path, tokenizer_file, train=rows, context_column="")["train"].arrays()[
-        "input_ids"
-    ]
-    tokens = [token for token in ids.reshape(2, 48)[0] if token != PAD_ID]
+    train = build("race", tmp_path, tokenizer_file, train=rows, context_column="")["train"]
+    tokens = [token for token in train.arrays()["input_ids"].reshape(2, 48)[0] if token != PAD_ID]
     assert tokens[0] == SEP_ID and tokens[-2:] == [SEP_ID, CLS_ID] and len(tokens) > 4
     with pytest.raises(UserError, match="there is no column 'context'"):
         build("race", tmp_path, tokenizer_file, train=rows)

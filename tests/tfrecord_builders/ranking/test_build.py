@@ -1,13 +1,14 @@
-"""Ranking records: what goes into which slot, from tables, WikiQA and TREC's files; bad input is named."""
+"""Ranking records: what goes into which slot, from tables, WikiQA, TREC and BEIR; bad input is named."""
 
 import collections
+import json
 
 import pytest
 
 from tests.helpers.records import builders
+from tfrecord_builders.ranking.queries import read_judgements
 from xlnet_tf.errors import UserError
-from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
-from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
 
 WORDS = ["ka", "tomi", "ren", "sol", "du", "velan", "qui", "bor", "mi", "to"]
 HEADER = "query\tpassage\trelevance\n"
@@ -48,31 +49,6 @@ def build(tmp_path, tokenizer_file):
     return build
 
 
-@pytest.fixture
-def tokenizer(tokenizer_file):
-    return XLNetTokenizer(tokenizer_file)
-
-
-def test_dev_has_all_candidates_in_order_and_empty_slots_last(build, tokenizer):
-    dev = build(dev=SUPPORT, **COLUMNS)
-    assert slots(dev) == [
-        ("ka ren ?", [("ka", 0), ("tomi", 0), ("ren", 1), ("sol", 0)]),
-        ("ka ren ?", [("du", 0), ("velan", 0)]),
-        ("sol du ?", [("qui", 0), ("bor", 1), ("mi", 2), ("to", 0)]),
-    ]
-    arrays = dev.arrays()
-    assert list(arrays["relevance"][1]) == [0, 0, -1, -1]
-    ids, segments = (arrays[name].reshape(3, 4, 32) for name in ("input_ids", "segment_ids"))
-    assert (ids[1, 2:] == PAD_ID).all()
-    assert dev.statistics["candidates"] == 10 and dev.statistics["queries"] == 2
-    # A sequence is query, passage and CLS, padded left.
-    query, passage = tokenizer.encode("sol du ?"), tokenizer.encode("bor")
-    tokens = [*query, SEP_ID, *passage, SEP_ID, CLS_ID]
-    assert list(ids[2, 1]) == [PAD_ID] * (32 - len(tokens)) + tokens
-    parts = [0] * (len(query) + 1) + [1] * (len(passage) + 1) + [2]
-    assert list(segments[2, 1, -len(tokens) :]) == parts
-
-
 def test_long_texts_are_cut_at_their_ends_and_counted(build, tokenizer):
     query, passage = "ka tomi ren " * 9, "sol du velan " * 20
     dev = build(dev=f"{HEADER}{query}\t{passage}\t1\n")
@@ -101,19 +77,12 @@ def test_training_records_have_a_relevant_passage_and_less_relevant_ones(build):
 
 
 def test_queries_that_teach_nothing_are_counted(build, tmp_path):
-    rows = [("ka", "to", 0), ("ka", "mi", 0), ("sol", "du", 1), ("ren", "qui", 1), ("ren", "bor", 0)]
-    rows += [("mi", " ", 1), (" ", "to", 1)]
-    train = build(train=[dict(zip(("query", "passage", "relevance"), row)) for row in rows])
+    rows = "ka\tto\t0\nka\tmi\t0\nsol\tdu\t1\nren\tqui\t1\nren\tbor\t0\nmi\t \t1\n \tto\t1\n"
+    train = build(train=HEADER + rows)
+    expected = {"query without a relevant passage": 2, "query whose passages are all alike relevant": 4}
+    expected |= {"empty passage": 7, "empty query": 8}
     assert train.records == 1
-    assert places(train) == {
-        reason: [f"{tmp_path}/train.jsonl:{line}"]
-        for reason, line in {
-            "query without a relevant passage": 1,
-            "query whose passages are all alike relevant": 3,
-            "empty passage": 6,
-            "empty query": 7,
-        }.items()
-    }
+    assert places(train) == {reason: [f"{tmp_path}/train.tsv:{line}"] for reason, line in expected.items()}
 
 
 def test_lines_of_a_query_may_be_apart_and_ids_are_kept(build, tmp_path):
@@ -131,13 +100,6 @@ def test_a_test_split_needs_no_relevance(build):
         assert list(test.arrays()["relevance"][0]) == [-1] * 4 and not test.settings["judged"]
     with pytest.raises(UserError, match=r"dev.tsv:2.*relevance"):
         build(dev=without)
-
-
-def test_a_relevance_is_a_whole_number_however_it_is_spelled(build):
-    for spellings in (("1", "0", "3"), ("1.0", "0.0", "3."), ("True", "false", "3")):
-        lines = [f"ka\t{text}\t{grade}\n" for text, grade in zip(("to", "mi", "du"), spellings)]
-        found = build(dev=HEADER + "".join(lines)).arrays()["relevance"][0]
-        assert sorted(found) == [-1, 0, 1, 3]
 
 
 def test_rows_without_ids_are_numbered_with_free_numbers(build):
@@ -171,18 +133,15 @@ def test_both_forms_of_wikiqa_give_the_same(build, tmp_path):
         assert sorted(candidates) == [("mi", 1), ("to", 0)]
 
 
-@pytest.mark.parametrize(
-    ("ref", "message"),
-    [
+def test_files_of_wikiqa_that_do_not_belong_together(build, tmp_path):
+    for ref, message in (
         (("1 0 0 0",), r"W.txt:2 has no line in the .ref file"),
         (("1 0 0 0", "1 0 1 1", "1 0 2 0"), r"W.ref:3 has no line in .*W.txt"),
         (("1 0 0 0", "1 0 1 0"), r"W.txt:2: the label is 1, but 0 in .*W.ref:2"),
         (("1 0 0 0", "1 0 1"), r"W.ref:2: '1 0 1', expected 'query-id 0 passage-id relevance'"),
-    ],
-)
-def test_files_of_wikiqa_that_do_not_belong_together(build, tmp_path, ref, message):
-    with pytest.raises(UserError, match=message):
-        build(train=aligned(tmp_path, ref), format="wikiqa")
+    ):
+        with pytest.raises(UserError, match=message):
+            build(train=aligned(tmp_path, ref), format="wikiqa")
 
 
 def test_the_real_development_set_of_wikiqa(tmp_path, shared):
@@ -226,23 +185,13 @@ def test_dev_reranks_the_run_and_remembers_what_it_misses(trec, tmp_path):
     dev = trec("dev", run=(), run_file=str(tmp_path / "run.{split}.txt"), depth=1)  # the split's name
     assert slots(dev) == [("ka ren", [("ka", 0)]), ("sol", [("ren", 0)])]
     assert [row["missing"] for row in dev.sidecar()] == [[2], [1]]
-
-
-def test_training_takes_the_relevant_passages_that_the_run_misses(trec):
-    found = [sorted(candidates) for _, candidates in slots(trec("train"))]
-    assert found == [[("ka", 0), ("tomi", 2)], [("ren", 0), ("velan", 1)]]
-
-
-@pytest.mark.parametrize(
-    "run", [["1\td0\tka ren\tka", "1\td1\tka ren\ttomi"], ["1 d0", "1 d1"], ["1\td0\t1", "1\td1\t2"]]
-)
-def test_other_forms_of_a_run(trec, run):
-    assert slots(trec("dev", run=run)) == [("ka ren", [("ka", 0), ("tomi", 2)])]
-
-
-def test_without_judgements_the_relevance_is_not_known(trec):
-    found = slots(trec("test", qrels=""))
+    tables = (["1\td0\tka ren\tka", "1\td1\tka ren\ttomi"], ["1\td0\t1", "1\td1\t2"])
+    for run in (*tables, ["1 d0", "1 d1"]):  # other forms of a run
+        assert slots(trec("dev", run=run)) == [("ka ren", [("ka", 0), ("tomi", 2)])]
+    found = slots(trec("test", qrels=""))  # without judgements the relevance is not known
     assert {grade for _, candidates in found for _, grade in candidates} == {-1}
+    found = [sorted(candidates) for _, candidates in slots(trec("train"))]  # with what the run misses
+    assert found == [[("ka", 0), ("tomi", 2)], [("ren", 0), ("velan", 1)]]
 
 
 def test_unknown_ids_are_counted(trec, tmp_path):
@@ -258,16 +207,63 @@ def test_unknown_ids_are_counted(trec, tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    ("parts", "message"),
-    [
+def test_bad_lines_of_trec_are_named(trec):
+    for parts, message in (
         ({"run": ["1 Q0 d0 1 9"]}, r"run.txt:1: 5 fields, expected 6"),
-        ({"qrels": ["1 0 d0 1.5"]}, r"qrels.txt:1: the relevance is '1.5'"),
         ({"qrels": ["1 0 d0 high"]}, r"qrels.txt:1: '1 0 d0 high', expected"),
         ({"qrels": ["1 0 1 7187158"]}, r"qrels.txt:1: the relevance is '7187158', expected .* 1 to 100"),
-        ({"qrels": ["1 0 d0 " + "9" * 5000]}, r"qrels.txt:1: the relevance is '999"),
-    ],
-)
-def test_bad_lines_of_trec_are_named(trec, parts, message):
-    with pytest.raises(UserError, match=message):
-        trec("dev", **parts)
+    ):
+        with pytest.raises(UserError, match=message):
+            trec("dev", **parts)
+
+
+QUERIES = [{"_id": f"q{i}", "text": f"ka {w}", "metadata": {}} for i, w in enumerate(["ren", "sol", "du"])]
+CORPUS = [{"_id": f"d{i}", "title": "tomi" * (i == 0), "text": word} for i, word in enumerate(WORDS[6:])]
+QRELS = "query-id\tcorpus-id\tscore"
+
+
+@pytest.fixture
+def beir(tmp_path):
+    folder = tmp_path / "scifact"
+    (folder / "qrels").mkdir(parents=True)
+    write(folder / "queries.jsonl", *map(json.dumps, QUERIES))
+    write(folder / "corpus.jsonl", *map(json.dumps, CORPUS))
+    write(folder / "qrels/train.tsv", QRELS, "q0\td0\t1", "q1\td1\t2")
+    write(folder / "qrels/test.tsv", QRELS, "q2\td2\t1")
+    return str(folder)
+
+
+def test_a_folder_has_the_queries_of_each_split(tmp_path, tokenizer_file, beir):
+    options = {"format": "beir", "train": beir, "test": beir, "depth": 4}
+    sets = builders.build("ranking", tmp_path, tokenizer_file, **options)
+    train = slots(sets["train"])
+    assert {query for query, _ in train} == {"ka ren", "ka sol"}
+    [(query, passages)] = slots(sets["test"])
+    assert query == "ka du" and passages[0] == ("mi", 1)
+    assert sorted(passages) == [("bor", 0), ("mi", 1), ("to", 0), ("tomi qui", 0)]
+    assert slots(builders.build("ranking", tmp_path, tokenizer_file, **options)["train"]) == train
+
+
+def test_a_run_has_the_candidates(build, tmp_path, beir):
+    run = write(tmp_path / "run.txt", "q2 Q0 d3 1 9 bm25", "q2 Q0 d2 2 8 bm25")
+    [(_, passages)] = slots(build(format="beir", test=beir, run=run))
+    assert passages == [("to", 0), ("mi", 1)]
+    with pytest.raises(UserError, match="format=beir has no candidates: give --run.* or --depth=50"):
+        build(format="beir", test=beir)
+
+
+def test_judgements_of_three_and_two_columns(tmp_path):
+    for lines, expected in (
+        ([QRELS, "q\td\t0"], [("q", "d", 0)]),
+        (["q\td\t2"], [("q", "d", 2)]),
+        (["1\t7", "1\t8"], [("1", "7", 1), ("1", "8", 1)]),
+    ):
+        path = write(tmp_path / "qrels.tsv", *lines)
+        assert [judgement[:3] for judgement in read_judgements(path)] == expected
+
+
+@pytest.mark.parametrize("lines", [["1 0 2 1", "1 0 2"], ["1 2", "1 2 x"], ["1 2 x"]])
+def test_lines_that_are_cut_are_not_read_as_others(tmp_path, lines):
+    path = write(tmp_path / "qrels.tsv", *lines)
+    with pytest.raises(UserError, match=rf"qrels.tsv:{len(lines)}: .*MS MARCO's 'query-id passage-id'"):
+        list(read_judgements(path))

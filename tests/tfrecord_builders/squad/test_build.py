@@ -1,6 +1,5 @@
 """Examples of SQuAD: every answer is where its positions say, and nothing is left out silently."""
 
-import csv
 import dataclasses
 import gzip
 import json
@@ -11,13 +10,12 @@ import pytest
 
 from tests.helpers.records.builders import PASSAGE, question
 from tests.helpers.records.builders import squad_file as write
+from tests.helpers.records.labelled import table
 from tfrecord_builders.squad.build import SKIPPED_FILE, SquadOptions, build_squad
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.passages import Passage
 from xlnet_tf.text.graph.passage_windows import window_tokens
-from xlnet_tf.text.offsets import encode_with_offsets
-from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
-from xlnet_tf.text.windows import Window
+from xlnet_tf.text.special_tokens import SEP_ID
 
 
 @pytest.fixture
@@ -45,31 +43,6 @@ def marked_text(examples, record):
     return passage.text[passage.begins[first] : passage.ends[last]]
 
 
-def test_positions_mark_the_answer_in_each_window_that_holds_it(build):
-    begin = PASSAGE.index("5,000", 60)
-    asked = [question("Ka?", "5,000", begin), question("Mi?", "to!"), question("To?", "!")]
-    examples = build(train=asked)["train"]
-    arrays, lines = examples.arrays(), list(examples.sidecar())
-    encoded = encode_with_offsets(examples.load_tokenizer(), PASSAGE)
-    assert len(lines) > 9 and examples.settings["unanswerable"] is False
-    texts = {"Ka?": set(), "Mi?": set(), "To?": set()}
-    for record, line in enumerate(lines):
-        window = Window(line["first"], line["length"])
-        ids, segments = (arrays[name][record].tolist() for name in ("input_ids", "segment_ids"))
-        assert ids[: window.length] == encoded.ids[window.first : window.first + window.length]
-        cls = ids.index(CLS_ID)
-        assert set(ids[cls + 1 :]) <= {PAD_ID} and ids[window.length] == ids[cls - 1] == SEP_ID
-        question_len = cls - window.length - 1
-        assert segments[: cls + 1] == [0] * (window.length + 1) + [1] * question_len + [2]
-        assert np.flatnonzero(arrays["answer_mask"][record]).tolist() == [*range(window.length), cls]
-        text = marked_text(examples, record)
-        texts[line["id"]].add(text)
-        if text is None:
-            assert arrays["answer_first"][record] == arrays["answer_last"][record] == cls
-    assert texts == {"Ka?": {"5,000", None}, "Mi?": {"to!", None}, "To?": {"!", None}}
-    assert arrays["answer_last"][-1] == lines[-1]["length"] - 1  # the last token of the passage
-
-
 def test_answers_in_segments_are_the_characters_that_were_marked(build):
     """Any answer, also one that begins in a segment and ends in the next."""
     words = [match.span() for match in re.finditer(r"\w\S*", PASSAGE)]
@@ -94,19 +67,10 @@ def test_answers_in_segments_are_the_characters_that_were_marked(build):
 
 
 def test_unusable_training_questions_are_listed(build):
-    examples = build(
-        train=[
-            question("good?", "sol"),
-            question("moved?", "sol", 20),
-            question("elsewhere?", "nowhere", 3),
-            question("empty?", " ", 3),
-            question("unmarked?"),
-            question("marked?", is_impossible=True),
-            question("both?", "sol", is_impossible=True),
-            question("long?", PASSAGE[:150]),
-            question(" ", "sol"),
-        ]
-    )["train"]
+    train = [question("good?", "sol"), question("moved?", "sol", 20), question("elsewhere?", "nowhere", 3)]
+    train += [question("empty?", " ", 3), question("unmarked?"), question("marked?", is_impossible=True)]
+    train += [question("both?", "sol", is_impossible=True), question("long?", PASSAGE[:150])]
+    examples = build(train=[*train, question(" ", "sol")])["train"]
     assert {reason: skipped["count"] for reason, skipped in examples.skipped.items()} == {
         "answer not in the passage": 2,
         "no answer to a question that is not marked is_impossible": 1,
@@ -178,19 +142,12 @@ def test_answers_that_differ_in_white_space_are_learned_and_counted(build):
 
 @pytest.mark.parametrize("column", ["answer", "answers", "reply"])
 def test_a_column_of_one_answer_is_located_in_the_passage(tmp_path, tokenizer_file, column):
-    rows = [
-        {"context": "Katomi ren sol du ren.", "question": "a?", column: "ren"},
-        {"context": "Katomi ren sol du 5 ren.", "question": "b?", column: "5"},
-        {"context": "Katomi ren\tsol du.", "question": "c?", column: "ren sol"},
-        {"context": "Katomi [ren] sol.", "question": "d?", column: "[ren]"},
-        {"context": "Katomi ren sol.", "question": "e?", column: "velan"},
-        {"context": "Katomi ren sol.", "question": "f?", column: ""},
-    ]
-    with (tmp_path / "t.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, ["context", "question", column])
-        writer.writeheader()
-        writer.writerows(rows)
-    options = {"train": str(tmp_path / "t.csv"), "seq_len": 40, "max_question_len": 8}
+    answers = {"Katomi ren sol du ren.": "ren", "Katomi ren sol du 5 ren.": "5"}
+    answers |= {"Katomi ren\tsol du.": "ren sol", "Katomi [ren] sol.": "[ren]"}
+    answers |= {"Katomi ren sol.": "velan", "Katomi sol.": ""}
+    rows = [(context, f"{n}?", answer) for n, (context, answer) in enumerate(answers.items())]
+    train = table(tmp_path / "t.csv", ("context", "question", column), *rows)
+    options = {"train": train, "seq_len": 40, "max_question_len": 8}
     options = SquadOptions(str(tokenizer_file), str(tmp_path / "out"), **options)
     if column == "reply":
         with pytest.raises(UserError, match="the columns context, question, reply, .*--answers_column"):

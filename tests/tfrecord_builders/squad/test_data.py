@@ -5,41 +5,35 @@ import json
 
 import pytest
 
-from tests.helpers.records.builders import question
+from tests.helpers.records.builders import jsonl, question
 from tests.helpers.records.builders import squad_file as write
 from tfrecord_builders.squad import data as squad_data
 from tfrecord_builders.squad.data import SquadAnswer, locate, read_squad
 from xlnet_tf.errors import UserError
 
 
-@pytest.mark.parametrize(("begin", "nearest"), [(0, 0), (-5, 0), (3, 3), (4, 3), (5, 6), (100, 6)])
-def test_answers_are_found_where_they_are_nearest(begin, nearest):
-    assert locate("ka ka ka ka", SquadAnswer("ka ka", begin)) == (nearest, nearest + 5)
-    assert locate("ka to", SquadAnswer("mi", begin)) is None
-    assert locate("ka to", SquadAnswer("", begin)) is None
+def test_answers_are_found_where_they_are_nearest():
+    for begin, nearest in {0: 0, -5: 0, 3: 3, 4: 3, 5: 6, 100: 6}.items():
+        assert locate("ka ka ka ka", SquadAnswer("ka ka", begin)) == (nearest, nearest + 5)
+        assert locate("ka to", SquadAnswer("mi", begin)) is None
 
 
-@pytest.mark.parametrize(
-    ("answer", "begin", "found"),
-    [
+def test_answers_may_have_other_white_space_than_the_passage():
+    passage = "to\tmi\r\nren  sol, du 5 km ka to. A \u00a0 ka \nto"
+    for answer, begin, found in (
         ("mi ren", 4, "mi\r\nren"),
         ("ren sol", 8, "ren  sol"),
         ("sol,\tdu", 13, "sol, du"),
         ("to mi\nren", 0, "to\tmi\r\nren"),
-        ("mi", None, "mi"),
         ("mi  ren", None, "mi\r\nren"),
         ("5km", 0, "5 km"),
         ("sol ,du", 0, "sol, du"),
         ("ka to", 30, "ka to"),  # as it is written, though another is nearer
         ("ka to", 36, "ka \nto"),  # unless that is where it is said to be
-        ("ka mi", 0, None),
-        (" ", 0, None),
-    ],
-)
-def test_answers_may_have_other_white_space_than_the_passage(answer, begin, found):
-    passage = "to\tmi\r\nren  sol, du 5 km ka to. A \u00a0 ka \nto"
-    span = locate(passage, SquadAnswer(answer.strip(), begin))
-    assert found == (None if span is None else passage[slice(*span)])
+        ("", 0, None),
+    ):
+        span = locate(passage, SquadAnswer(answer, begin))
+        assert found == (None if span is None else passage[slice(*span)]), answer
 
 
 def test_whole_numbers_are_ids_and_offsets(tmp_path):
@@ -61,31 +55,28 @@ def test_answers_of_a_table_are_near_their_start_if_it_is_given(tmp_path):
         ({"answer": "to", "is_impossible": False}, [("to", None)]),
     ]
     rows = [{"context": "ka to ka", "question": f"{n}?", **row} for n, (row, _) in enumerate(cases)]
-    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    [passage] = read_squad(tmp_path / "t.jsonl").passages
+    [passage] = read_squad(jsonl(tmp_path / "t.jsonl", rows)).passages
     assert [one.answers for one in passage.questions] == [expected for _, expected in cases]
     assert [one.impossible for one in passage.questions] == [False, False, False, False, True, False]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
+def test_files_that_are_not_squad(tmp_path):
+    def paragraph(**fields):
+        return json.dumps({"data": [{"paragraphs": [{"context": "a", "qas": [], **fields}]}]})
+
+    for content, message in (
         ("{", "is not json"),
+        ("[" * 100_000, "is not json"),
         ("[]", r"found \[\], expected an object with data, a list"),
         ('{"data": []}', "has no questions"),
-        ('{"data": [{"paragraphs": [{"qas": []}]}]}', r"data\[0\].paragraphs\[0\]: context is None"),
-        ("[" * 100_000, "is not json"),
-        ('{"data": [{"paragraphs": [{"context": "a\\ud83d", "qas": []}]}]}', "context has '.ud83d', half"),
-        ('{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": 7.5}]}]}]}', r"id is 7.5.*a str"),
-        ('{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": true}]}]}]}', r"id is True.*a str"),
-        ('{"data": [{"paragraphs": [{"context": "a", "context": "b"}]}]}', '"context" is given twice: keep'),
-    ],
-)
-def test_files_that_are_not_squad(tmp_path, content, message):
-    path = tmp_path / "wrong.json"
-    path.write_text(content)
-    with pytest.raises(UserError, match=f"wrong.json.*{message}"):
-        read_squad(path)
+        (paragraph(context=None), r"data\[0\].paragraphs\[0\]: context is None"),
+        (paragraph(context="a\ud83d"), "context has '.ud83d', half"),
+        (paragraph(qas=[{"id": 7.5}]), r"id is 7.5.*a str"),
+        (paragraph().replace('"context"', '"context": "b", "context"'), '"context" is given twice: keep'),
+    ):
+        (tmp_path / "wrong.json").write_text(content)
+        with pytest.raises(UserError, match=f"wrong.json.*{message}"):
+            read_squad(tmp_path / "wrong.json")
 
 
 def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
@@ -115,7 +106,6 @@ def test_wrong_answers_and_ids_are_named(tmp_path):
 
 def test_rows_with_an_empty_id_are_named_by_their_line(tmp_path):
     row = {"id": None, "context": "sol du", "question": "?", "answers": {"text": [], "answer_start": []}}
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps({**row, "id": name}) + "\n" for name in (None, "x", "")))
+    path = jsonl(tmp_path / "rows.jsonl", [{**row, "id": name} for name in (None, "x", "")])
     [passage] = read_squad(path).passages
     assert [question.id for question in passage.questions] == [f"{path}:1", "x", f"{path}:3"]

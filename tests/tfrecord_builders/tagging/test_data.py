@@ -1,14 +1,16 @@
-"""Files of tagged words: three forms, and what is wrong with a file is named with its line."""
+"""Files of tagged words: each word has its tag; what is wrong with a file is named with its line."""
 
 import gzip
-import json
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 
+from tests.helpers.records.builders import jsonl
+from tfrecord_builders.tagging.build import TaggingOptions, build_tagging
 from tfrecord_builders.tagging.data import AnnotatedText, ReadColumns, names_in_ids, read_sentences
 from xlnet_tf.errors import UserError
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 COLUMNS = "-DOCSTART- -X- O\n\nKa N B-PER\ntomi N I-PER\n\n\n. . O\n-DOCSTART- -X- O\n\n\u00a0 N O"
 
@@ -20,7 +22,7 @@ def write(tmp_path, text, name="words.txt"):
 
 
 def write_jsonl(tmp_path, *rows):
-    return write(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "rows.jsonl")
+    return jsonl(tmp_path / "rows.jsonl", rows)
 
 
 @pytest.mark.parametrize("name", ["words.txt", "words.conll.gz"])
@@ -42,12 +44,9 @@ def test_columns_are_chosen_by_number(tmp_path):
     assert (sentence.words, sentence.tags) == (["New York", "ist"], ["B-X", "O"])
     (sentence,) = read_sentences(path, ReadColumns(word=-2))
     assert (sentence.words, sentence.tags) == (["New York", "ist"], ["O", "B-Y"])
-
-
-@pytest.mark.parametrize(("text", "tag_column"), [("Ka\ntomi\n", -1), ("Ka N\ntomi N\n", 3)])
-def test_without_a_column_of_tags_they_are_not_known(tmp_path, text, tag_column):
-    (sentence,) = read_sentences(write(tmp_path, text), ReadColumns(tag=tag_column))
-    assert sentence.words == ["Ka", "tomi"] and sentence.tags is None and sentence.types is None
+    for text, tag_column in (("Ka\ntomi\n", -1), ("Ka N\ntomi N\n", 3)):  # not known, without a column
+        (sentence,) = read_sentences(write(tmp_path, text), ReadColumns(tag=tag_column))
+        assert sentence.words == ["Ka", "tomi"] and sentence.tags is None and sentence.types is None
 
 
 def test_json_lines(tmp_path):
@@ -72,17 +71,14 @@ def test_json_lines(tmp_path):
     assert places == [f"{table}, row {number}" for number in (1, 2)]
 
 
-@pytest.mark.parametrize(
-    ("text", "columns", "message"),
-    [
+def test_bad_columns(tmp_path):
+    for text, columns, message in (
         ("Ka N O\ntomi N O\nren O\n", {}, r"words.txt:3: 2 columns, but 3 .*'ren O'"),
         ("Ka\tO\n\tO\n", {}, r"words.txt:2: no word in column 0"),
         ("Ka O\n", {"word": 2}, r"words.txt:1: 2 columns, but --word_column is 2"),
-    ],
-)
-def test_bad_columns(tmp_path, text, columns, message):
-    with pytest.raises(UserError, match=message):
-        list(read_sentences(write(tmp_path, text), ReadColumns(**columns)))
+    ):
+        with pytest.raises(UserError, match=message):
+            list(read_sentences(write(tmp_path, text), ReadColumns(**columns)))
 
 
 def test_missing_damaged_and_badly_encoded_files(tmp_path):
@@ -98,38 +94,100 @@ def test_missing_damaged_and_badly_encoded_files(tmp_path):
             list(read_sentences(tmp_path / name))
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
+def test_bad_json_lines(tmp_path):
+    def spans(begin, end, label="X"):
+        return {"text": "Ka", "entities": [{"start": begin, "end": end, "label": label}]}
+
+    for row, message in (
         ({"words": ["Ka"]}, 'found words, expected "tokens"'),
         ({"tokens": ["Ka", "mi"], "tags": ["O"]}, "2 tokens but 1 tags"),
-        ({"tokens": "Ka mi"}, "\"tokens\" is 'Ka mi', expected a list"),
         ({"tokens": ["Ka", ""]}, "token 1 is empty"),
         ({"tokens": [{"word": "Ka"}]}, 'tokens are {"word": "Ka"}, expected a list of texts'),
-        ({"text": "Ka", "entities": [{"start": 0, "end": 3, "label": "X"}]}, "0 to 3 of a text of 2"),
-        ({"text": "Ka", "entities": [{"start": 1, "end": 1, "label": "X"}]}, "1 to 1 of a text of 2"),
+        (spans(0, 3), "0 to 3 of a text of 2"),
+        (spans(0.0, 2), "expected whole numbers"),
+        (spans(0, 2, " "), "label is ' '"),
         ({"text": "Ka", "entities": [{"start": 0, "end": 2}]}, "expected exactly start, end and label"),
-        ({"text": "Ka", "entities": ["X"]}, "expected exactly start, end and label"),
-        ({"text": "Ka", "entities": [{"start": 0.0, "end": 2, "label": "X"}]}, "expected whole numbers"),
-        ({"text": "Ka", "entities": [{"start": 0, "end": 2, "label": " "}]}, "label is ' '"),
-    ],
-)
-def test_bad_json_lines(tmp_path, row, message):
-    path = write_jsonl(tmp_path, {"tokens": ["Ka"]}, row)
-    with pytest.raises(UserError, match=r"rows\.jsonl:2: .*" + message):
-        list(read_sentences(path))
+    ):
+        path = write_jsonl(tmp_path, {"tokens": ["Ka"]}, row)
+        with pytest.raises(UserError, match=r"rows\.jsonl:2: .*" + message):
+            list(read_sentences(path))
 
 
-@pytest.mark.parametrize(
-    ("paths", "names"),
-    [
-        (["a/x.txt", "b/y.txt"], ["x.txt", "y.txt"]),
+def test_files_have_distinct_names_in_ids():
+    for paths, names in (
         (["a/x.txt", "b/x.txt", "c/y.txt"], ["a/x.txt", "b/x.txt", "y.txt"]),
         (["x.txt", "./a/x.txt", "/b/a/x.txt"], ["x.txt", "a/x.txt", "b/a/x.txt"]),
-        (["hf://datasets/o/n/train", "hf://datasets/o/m/train/"], ["n/train", "m/train"]),
         (["x.txt", "x.txt"], ["x.txt", "x.txt"]),
         (["a/x\udcff.txt", "x\udcfe.txt"], [r"x\udcff.txt", r"x\udcfe.txt"]),  # names that are not UTF-8
-    ],
+    ):
+        assert names_in_ids(paths) == names
+
+
+def word(number, form, tag="_", misc="_", xpos="_"):
+    return "\t".join([str(number), form, "_", tag, xpos, "_", "_", "_", "_", misc])
+
+
+TEXT = "\n".join(
+    [
+        *("# newdoc id = d1", "# sent_id = s1", "# text = kato du, ren."),
+        word(1, "ka", "DET"),
+        word(2, "tomi", "NOUN", "SpaceAfter=No", "NN"),
+        word(3, ",", "PUNCT"),
+        word("4-5", "cannot", misc="SpaceAfter=No"),
+        *(word(4, "can", "AUX"), word(5, "not", "PART"), word(6, ".", "PUNCT")),
+        *(word("6.1", "left", "VERB"), "", word("1-2", "du", misc="_")),
+        *(word(1, "de", "ADP"), word(2, "le", "DET"), word(3, "sol", "NOUN"), "", ""),
+    ]
 )
-def test_files_have_distinct_names_in_ids(paths, names):
-    assert names_in_ids(paths) == names
+
+
+def test_words_tags_and_spaces(tmp_path):
+    first, second = read_sentences(write(tmp_path, TEXT, "a.conllu"))
+    assert (first.id, second.id) == ("s1", "a.conllu:14")
+    assert first.words == ["ka", "tomi", ",", "can", "not", "."]
+    assert first.tags == ["DET", "NOUN", "PUNCT", "AUX", "PART", "PUNCT"]
+    assert first.spaces == (True, False, True, False, False, True)
+    assert first.location_of(3).endswith("a.conllu:8")
+    assert (second.words, second.spaces) == (["de", "le", "sol"], (True, True, True))
+    by_number = read_sentences(write(tmp_path, TEXT, "a.conllu"), ReadColumns(tag=4))
+    assert [sentence.tags and sentence.tags[1] for sentence in by_number] == ["NN", None]
+
+
+def test_broken_lines_and_columns_of_conllu_are_named(tmp_path):
+    for text, column, message in (
+        ("1 ka DET", 3, "a.conllu:1: 1 columns, expected CoNLL-U's 10 with tabs"),
+        (word("x", "ka"), 3, "a.conllu:1: ID is 'x', expected CoNLL-U's number of a word"),
+        (TEXT, 12, "tag_column is 12, expected 0 to 9: ID, FORM"),
+    ):
+        with pytest.raises(UserError, match=message):
+            list(read_sentences(write(tmp_path, text, "a.conllu"), ReadColumns(tag=column)))
+
+
+def build(tmp_path, tokenizer_file, text=TEXT, **options):
+    options = {"train": [str(write(tmp_path, text, "train.conllu"))], "scheme": "tags"} | options
+    return build_tagging(TaggingOptions(str(tokenizer_file), str(tmp_path / "sets"), seq_len=24, **options))
+
+
+def test_examples_have_the_pieces_of_the_running_text(tmp_path, tokenizer_file):
+    tokenizer = XLNetTokenizer(tokenizer_file)
+    examples = build(tmp_path, tokenizer_file)["train"]
+    assert examples.settings["labels"] == ["ADP", "AUX", "DET", "NOUN", "PART", "PUNCT"]
+    [part] = next(iter(examples.sidecar()))["parts"]
+    assert part["text"] == "ka tomi, cannot."
+    words = [part["text"][begin:end] for begin, end in part["offsets"]]
+    assert words == ["ka", "tomi", ",", "can", "not", "."]
+    assert part["tags"] == ["DET", "NOUN", "PUNCT", "AUX", "PART", "PUNCT"]
+    ids = examples.arrays()["input_ids"][0]
+    comma = tokenizer.encode("ka,")[len(tokenizer.encode("ka")) :]
+    assert list(ids[part["positions"][2] : part["positions"][3]]) == comma  # without a space before it
+
+
+def test_tags_of_entities_and_unknown_ones_are_refused(tmp_path, tokenizer_file):
+    types = ["ADP", "AUX", "DET", "NOUN", "PUNCT"]
+    for tags, options, message in (
+        ("DET", {"scheme": "bio"}, "--scheme=tags"),
+        ("B-X", {}, "do not begin with B- or I-"),
+        ("DET", {"types": types}, "unknown tag 'PART'.*all tags with --ty"),
+    ):
+        with pytest.raises(UserError, match=message):
+            build(tmp_path, tokenizer_file, TEXT.replace("DET", tags), **options)

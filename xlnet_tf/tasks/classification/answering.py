@@ -46,7 +46,13 @@ class ClassAnswers(OneVectorAnswers):
         **options,
     ):
         super().__init__(*served, **options)
-        self.alert = alert_rule(alert, self.labels)
+        if isinstance(alert, Mapping):
+            if set(alert) != set(AlertRule._fields):
+                raise UserError(f"alert has {', '.join(alert) or 'nothing'}; expected label and threshold")
+            alert = AlertRule(**alert)
+        if alert and alert.label not in self.labels:
+            raise UserError(f"alert.label is {alert.label!r}; expected one of {', '.join(self.labels)}")
+        self.alert = alert
         self.temperature = check_temperature(temperature, len(self.labels) if self.multi_label else 1)
 
     def ask(self, texts, inputs, batch_size):
@@ -124,14 +130,3 @@ def check_truncation(truncation: str) -> str:
     if truncation not in TRUNCATIONS:
         raise UserError(f"truncation is {truncation!r}; expected one of {', '.join(TRUNCATIONS)}")
     return truncation
-
-
-def alert_rule(alert: AlertRule | Mapping[str, Any] | None, labels: Sequence[str]) -> AlertRule | None:
-    """Returns an option as an AlertRule; raises UserError if it does not fit the labels."""
-    if isinstance(alert, Mapping):
-        if set(alert) != set(AlertRule._fields):
-            raise UserError(f"alert has {', '.join(alert) or 'nothing'}; expected label and threshold")
-        alert = AlertRule(**alert)
-    if alert and alert.label not in labels:
-        raise UserError(f"alert.label is {alert.label!r}; expected one of {', '.join(labels)}")
-    return alert

@@ -29,11 +29,7 @@ EXPERIMENT = "xlnet/classification"
 
 @dataclasses.dataclass
 class ClassifierModelConfig(SummaryModelConfig):
-    """The network.
-
-    Attributes (besides those of SummaryModelConfig):
-        head_name: the task in the names of the head's variables; empty: the preset's name, or "task".
-    """
+    """The network; see the flags of entry.py."""
 
     head_name: str = ""
 

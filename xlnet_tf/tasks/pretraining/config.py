@@ -26,13 +26,11 @@ class RecordsConfig(base_config.Config):
 class ModelConfig(EncoderModelConfig):
     """The network and how it is trained.
 
-    Attributes (besides those of EncoderModelConfig):
+    Attributes (besides those of EncoderModelConfig, and those that have a flag):
         memory_len: tokens of memory; 0 for none; not given: three quarters of a segment (denoising: 0).
-        memory_within_document: hide memory of earlier documents of a stream.
         endless_memory: never hide memory, as in the original: empty memory (zeros) and the stream before are
             attended to.
         uniform_when_blind: a target that sees nothing gets the mean of all, as in the original.
-        next_sentence_weight: weight of the next-sentence loss (the paper's ablation); 0 for none.
     """
 
     memory_len: int | None = None
@@ -57,7 +55,6 @@ class PretrainingConfig(cfg.TaskConfig):
             general_loss had not risen too far.
         permutation: "precomputed" trains on the records' own targets and orders; "online" draws both anew in
             every epoch, by the records' rules. Evaluation always takes the records' own.
-        seed: decides initial weights, dropout, the order of the records and what is drawn online.
     """
 
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)

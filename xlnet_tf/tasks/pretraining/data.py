@@ -61,7 +61,7 @@ class RecordBatching(Batching):
 
 
 class RecordData(TaskData):
-    """The sets of a pretraining, which one model must be able to read; `sets` names them for people."""
+    """The sets of a pretraining, which one model must be able to read."""
 
     def __init__(self, config: PretrainingConfig, train: Manifest):
         self._config, self._train = config, train
@@ -83,14 +83,6 @@ class RecordData(TaskData):
     def first_general_set(self, model_dir: str) -> str:
         """Returns a digest of the general text of the first kept weights; of the present one if none are."""
         return read_metrics(f"{model_dir}/{BEST}").get(GENERAL_SET) or self.general.digest
-
-    @property
-    def bytes(self):
-        return sum(shard.bytes for manifest in self.sets.values() for shard in manifest.shards)
-
-    def check(self):
-        for manifest in self.sets.values():
-            manifest.check_files(checksums=True)
 
     def difference(self, model_dir):
         before, now = Manifest.load(model_dir), self._train

@@ -43,9 +43,7 @@ class QuestionAnsweringModelConfig(SegmentsModelConfig):
 class QuestionAnsweringConfig(FinetuningConfig):
     """Settings of question answering.
 
-    Attributes:
-        n_best: most answers to a question in nbest_predictions.json.
-        max_answer_len: most tokens of an answer.
+    Attributes (those that have a flag are described in its help):
         no_answer_threshold: the no-answer logit above which a prediction is empty. Not given: the one that
             was best for F1 in the run's best evaluation.
         answer_precision: the share of the answers given that must be exactly right on the dev examples, with

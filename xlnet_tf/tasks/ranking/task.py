@@ -23,11 +23,7 @@ EXPERIMENT = "xlnet/ranking"
 
 @dataclasses.dataclass
 class RankingConfig(FinetuningConfig):
-    """Settings of ranking.
-
-    Attributes:
-        loss: pointwise, pairwise or listwise (see tasks/ranking/losses.py).
-    """
+    """Settings of ranking; for the loss see losses.py."""
 
     model: SummaryModelConfig = dataclasses.field(default_factory=SummaryModelConfig)
     loss: str = "pairwise"
