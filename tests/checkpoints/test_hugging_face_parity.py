@@ -5,12 +5,11 @@ Heads are compared in test_transformers_process.py.
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 torch = pytest.importorskip("torch", reason="torch is not installed: no comparison with Hugging Face's XLNet")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
-from xlnet_tf.checkpoints import load_into, open_checkpoint, save_checkpoint
+from xlnet_tf.checkpoints import load_into, open_checkpoint
 from xlnet_tf.checkpoints.torch_file import read_torch_file
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer
@@ -117,28 +116,6 @@ def test_language_model(tmp_path, name, file):
             assert_close(outputs["next_memory"][layer], mems.permute(1, 0, 2))
         their_inputs["mems"] = expected.mems
         memory = {"memory": outputs["next_memory"]}
-
-
-@pytest.mark.parametrize("name", ["tanh", "exact_gelu", "one_layer_odd_heads"])
-def test_converted_weights_give_the_same_outputs_in_transformers(tmp_path, name):
-    config = open_checkpoint_config(their_model("XLNetLMHeadModel", name), tmp_path / "config")
-    ours = XLNetPretrainer(XLNetEncoder(config, dropout=0.0, attention_dropout=0.0, uniform_when_blind=True))
-    ours.build()
-    for seed, variable in enumerate(ours.variables):
-        variable.assign(tf.random.stateless_normal(variable.shape, [seed, 0]) * 0.2)
-    tf.train.CheckpointManager(tf.train.Checkpoint(model=ours), str(tmp_path / "run"), 1).save()
-    (tmp_path / "run" / "xlnet_config.json").write_text(config.to_json())
-    save_checkpoint(open_checkpoint(str(tmp_path / "run")), str(tmp_path / "hf"), "hugging_face")
-    theirs, info = transformers.XLNetLMHeadModel.from_pretrained(tmp_path / "hf", output_loading_info=True)
-    assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"]
-    our_inputs, their_inputs = inputs(config.n_token)
-    with torch.no_grad():
-        assert_close(ours(our_inputs)["logits"], theirs.eval()(**their_inputs).logits)
-
-
-def open_checkpoint_config(model, folder):
-    model.save_pretrained(folder)
-    return open_checkpoint(str(folder)).config
 
 
 def test_our_reader_agrees_with_torchs(shared):

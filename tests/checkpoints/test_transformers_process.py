@@ -77,14 +77,12 @@ def of_choices(model, features):
 def of_spans(model, features):
     passage = (features["input_mask"] == 1) & (features["input_type_ids"] != 1)
     found = model({**features, "answer_mask": passage})
-    rows = len(passage)
+    rows, end_top = len(passage), tf.exp(found["end_top_log_probs"])
     return {
         "start_top_index": found["start_top_index"],
         "start_top_log_probs": tf.exp(found["start_top_log_probs"]),  # no logs there
         "end_top_index": tf.reshape(tf.transpose(found["end_top_index"], [0, 2, 1]), [rows, -1]),
-        "end_top_log_probs": tf.reshape(
-            tf.exp(tf.transpose(found["end_top_log_probs"], [0, 2, 1])), [rows, -1]
-        ),
+        "end_top_log_probs": tf.reshape(tf.transpose(end_top, [0, 2, 1]), [rows, -1]),
         "cls_logits": found["no_answer_logits"],
     }
 
@@ -101,44 +99,27 @@ def of_logits(model, features):
     return {"logits": model(features)}
 
 
+def of_numbers(model, features):
+    return {"logits": model(features)[:, None]}
+
+
 def plain_texts(count, seed):
     return [re.sub(r"(?<=\d),", "", text) for text in invent_texts(count, seed)]
 
 
 LABELS = ["bad", "fair", "good"]
+MULTI = {"labels": LABELS, "multi_label": True, "summary": "last"}
+TOP = {"start_top": 3, "end_top": 2}
+# Our class, its arguments and options, what it answers, and the class of transformers after "XLNet".
 HEADS = {
-    "classes": (XLNetClassifier, (3,), {"labels": LABELS}, of_logits, "XLNetForSequenceClassification"),
-    "several_labels": (
-        XLNetClassifier,
-        (3,),
-        {"labels": LABELS, "multi_label": True, "summary": "last"},
-        of_logits,
-        "XLNetForSequenceClassification",
-    ),
-    "number": (
-        XLNetRegressor,
-        (),
-        {},
-        lambda model, features: {"logits": model(features)[:, None]},
-        "XLNetForSequenceClassification",
-    ),
-    "tags": (XLNetTokenClassifier, (3,), {"labels": LABELS}, of_logits, "XLNetForTokenClassification"),
-    "choices": (XLNetMultipleChoice, (2,), {}, of_choices, "XLNetForMultipleChoice"),
-    "spans": (
-        XLNetQuestionAnswering,
-        (),
-        {"start_top": 3, "end_top": 2},
-        of_spans,
-        "XLNetForQuestionAnswering",
-    ),
-    "simple_spans": (
-        SimpleSpan,
-        (),
-        {},
-        lambda model, features: model(features),
-        "XLNetForQuestionAnsweringSimple",
-    ),
-    "language": (XLNetPretrainer, (), {}, of_language, "XLNetLMHeadModel"),
+    "classes": (XLNetClassifier, (3,), {"labels": LABELS}, of_logits, "ForSequenceClassification"),
+    "several_labels": (XLNetClassifier, (3,), MULTI, of_logits, "ForSequenceClassification"),
+    "number": (XLNetRegressor, (), {}, of_numbers, "ForSequenceClassification"),
+    "tags": (XLNetTokenClassifier, (3,), {"labels": LABELS}, of_logits, "ForTokenClassification"),
+    "choices": (XLNetMultipleChoice, (2,), {}, of_choices, "ForMultipleChoice"),
+    "spans": (XLNetQuestionAnswering, (), TOP, of_spans, "ForQuestionAnswering"),
+    "simple_spans": (SimpleSpan, (), {}, SimpleSpan.__call__, "ForQuestionAnsweringSimple"),
+    "language": (XLNetPretrainer, (), {}, of_language, "LMHeadModel"),
 }
 
 
@@ -158,11 +139,10 @@ def test_transformers_gives_the_same_answers(tmp_path, small_tokenizer, head):
     texts, pairs = plain_texts(6, seed=7), [text.upper() for text in plain_texts(6, seed=8)]
     if head == "language":  # whose target is a token of every text
         texts, pairs = [f"{text} {text}" for text in texts], None
-    theirs = hugging_face.ask(
-        THEIRS, folder=str(tmp_path / "theirs"), texts=texts, pairs=pairs, length=T, target=TARGET
-    )
+    given = {"texts": texts, "pairs": pairs, "length": T, "target": TARGET}
+    theirs = hugging_face.ask(THEIRS, folder=str(tmp_path / "theirs"), **given)
     features = tokenizer(texts, pairs, max_length=T)
-    assert (theirs["kind"], theirs["problems"]) == (kind, [])
+    assert (theirs["kind"], theirs["problems"]) == (f"XLNet{kind}", [])
     assert theirs["ids"] == features["input_word_ids"].tolist()
     if "labels" in options:
         assert theirs["labels"] == LABELS

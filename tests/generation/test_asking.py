@@ -45,9 +45,8 @@ def test_one_text_is_answered_alone(model):
         ("infill", "ba <mask> <mask>", {}),
         ("score", "ba ne", {}),
     ):
-        assert repr(getattr(model, method)(text, **options)) == repr(
-            getattr(model, method)([text], **options)[0]
-        )
+        [expected] = getattr(model, method)([text], **options)
+        assert repr(getattr(model, method)(text, **options)) == repr(expected)
     marked, orders = "ba <mask> <mask>", [1, 0]
     assert repr(model.fill_mask(marked, orders=orders)) == repr(model.fill_mask([marked], orders=[orders])[0])
     assert model.infill(marked, orders="easiest_first") == model.infill([marked], orders="easiest_first")[0]

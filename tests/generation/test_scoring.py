@@ -175,23 +175,3 @@ def test_scores_lists_of_texts(reader, small_tokenizer):
     assert any(np.diff(order).max(initial=0) > 0 > np.diff(order).min(initial=0) for order in orders)
     same = score_texts(engine, small_tokenizer, TEXTS, order=orders, batch_size=1)
     np.testing.assert_allclose([s.total for s in same], [s.total for s in drawn], atol=1e-4)
-
-
-def test_wrong_texts_and_orders_are_named(reader, small_tokenizer):
-    def score(*args, **options):
-        return score_texts(LanguageModelGraphs(reader), small_tokenizer, *args, **options)
-
-    for match, args, options in (
-        ("texts is empty", ([],), {}),
-        ("texts is one str", ("bane",), {}),
-        (r"texts\[1\] is None", (["bane", None],), {}),
-        ("1 texts and 2 contexts", (["bane"], ["a", "b"]), {}),
-        ("order is 'backward'", (["bane"],), {"order": "backward"}),
-        (r"order\[0\] is \[0, 0\]; expected each number", (["tor"],), {"order": [[0, 0]]}),
-        ("1 texts and 2 orders", (["tor"],), {"order": [[0], [0]]}),
-        ("batch_size is 0", (["bane"],), {"batch_size": 0}),
-        ("seed is 9223372036854775808; expected", (["bane"],), {"order": "random", "seed": 1 << 63}),
-        ("seed is 0.5; expected a whole number", (["bane"],), {"order": "random", "seed": 0.5}),
-    ):
-        with pytest.raises(UserError, match=match):
-            score(*args, **options)

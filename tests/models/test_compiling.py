@@ -171,9 +171,8 @@ def test_the_line_for_metrics_of_probabilities_can_be_run(metric):
         ("classifier", "metrics", [metrics.AUC(from_logits=True)], None),
         *(
             ("multi_label", "metrics", [metric], None)
-            for metric in ("Precision", "Recall", metrics.TruePositives(), metrics.F1Score(threshold=0.5))
+            for metric in ("Recall", metrics.F1Score(threshold=0.5), metrics.PrecisionAtRecall(0.5))
         ),
-        ("multi_label", "metrics", [metrics.PrecisionAtRecall(0.5)], None),
     ],
     ids=named,
 )

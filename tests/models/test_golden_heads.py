@@ -18,34 +18,25 @@ FORWARD = {"atol": 2e-5, "rtol": 1e-5}
 
 
 @pytest.mark.parametrize(
-    ("name", "options"),
-    [("cls_imdb_last", {}), ("cls_imdb_mean_noproj", {"summary": "mean", "projection": False})],
+    ("name", "head", "options", "losses"),
+    [
+        ("cls_imdb_last", (XLNetClassifier, 2, "imdb"), {"pool_padding": True}, classification_losses),
+        (
+            "cls_imdb_mean_noproj",
+            (XLNetClassifier, 2, "imdb"),
+            {"pool_padding": True, "summary": "mean", "projection": False},
+            classification_losses,
+        ),
+        ("regression_stsb", (XLNetRegressor, "sts-b"), {}, regression_losses),
+        ("race", (XLNetMultipleChoice, 4), {}, classification_losses),
+    ],
 )
-def test_classification(name, options):
+def test_pooled_heads(name, head, options, losses):
     case, _ = original.load_case(name)
-    model = original.head(XLNetClassifier, 2, "imdb", pool_padding=True, **options)
-    logits = model(original.head_features(case))
+    logits = original.head(*head, **options)(original.head_features(case))
     np.testing.assert_allclose(logits, case["logits"], **FORWARD)
-    losses = classification_losses(logits, case["label_ids"])
-    np.testing.assert_allclose(losses, case["per_example_loss"], **FORWARD)
-
-
-def test_regression():
-    case, _ = original.load_case("regression_stsb")
-    model = original.head(XLNetRegressor, "sts-b")
-    predictions = model(original.head_features(case))
-    np.testing.assert_allclose(predictions, case["logits"], **FORWARD)
-    losses = regression_losses(predictions, case["label_ids"])
-    np.testing.assert_allclose(losses, case["per_example_loss"], atol=1e-4, rtol=1e-5)
-
-
-def test_choice():
-    case, _ = original.load_case("race")
-    model = original.head(XLNetMultipleChoice, 4)
-    logits = model(original.head_features(case))
-    np.testing.assert_allclose(logits, case["logits"], **FORWARD)
-    losses = classification_losses(logits, case["label_ids"])
-    np.testing.assert_allclose(losses, case["per_example_loss"], **FORWARD)
+    tolerance = {"atol": 1e-4, "rtol": 1e-5} if losses is regression_losses else FORWARD
+    np.testing.assert_allclose(losses(logits, case["label_ids"]), case["per_example_loss"], **tolerance)
 
 
 def test_span_training():

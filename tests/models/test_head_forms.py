@@ -10,6 +10,7 @@ import tf_keras
 
 from tests.helpers.models import heads, original
 from tests.helpers.models.heads import arrays, assert_equal, by_token
+from tests.helpers.profiles import mostly_integration
 from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import names
 from xlnet_tf.errors import UserError
@@ -52,9 +53,8 @@ def test_names(kind):
     if kind in PARTS:
         assert scopes == {"encoder"} | PARTS[kind]
     else:
-        assert scopes - {"encoder", "summary", "pooling"} == {
-            task_registry.find(kind).head.format(task="task")
-        }
+        head = task_registry.find(kind).head.format(task="task")
+        assert scopes - {"encoder", "summary", "pooling"} == {head}
     shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
     for name, shape in shapes.items():
         if names.head_scope(name) != "encoder":
@@ -76,10 +76,7 @@ def test_names(kind):
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        pytest.param(kind, marks=[pytest.mark.integration] * (kind in ("classifier_long", "regressor")))
-        for kind in KINDS
-    ],
+    mostly_integration(KINDS, *(kind for kind in KINDS if kind not in ("classifier_long", "regressor"))),
 )
 def test_config_and_weights_go_round_and_graph_and_xla_agree(tmp_path, kind):
     model = heads.random_head(kind)
@@ -98,9 +95,7 @@ def test_config_and_weights_go_round_and_graph_and_xla_agree(tmp_path, kind):
         assert_equal(arrays(run(features)), expected, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.integration] * (kind not in COMPILED)) for kind in KINDS]
-)
+@pytest.mark.parametrize("kind", mostly_integration(KINDS, *COMPILED))
 def test_bfloat16_is_near_float32(kind):
     features = heads.random_features(kind, np.random.default_rng(9))
     outputs, models = {}, {}
@@ -167,9 +162,8 @@ def gradients_in(policy, kind, form) -> dict[str, np.ndarray]:
 
         if form != "eager":
             gradients = tf.function(gradients, autograph=False, jit_compile=form == "compiled")
-        return {
-            v.name: value.numpy() for v, value in zip(model.trainable_variables, gradients(), strict=True)
-        }
+        variables = model.trainable_variables
+        return {v.name: value.numpy() for v, value in zip(variables, gradients(), strict=True)}
 
 
 @functools.cache
@@ -206,17 +200,13 @@ def around(layer):
     return tf_keras.Model({"input_word_ids": ids}, outputs)
 
 
-FILES = [
-    ("alone", "keras"),
-    ("encoder", "h5"),
-    *[
-        pytest.param(*case, marks=pytest.mark.integration)
-        for case in [("encoder", "keras"), ("head", "keras"), ("head", "h5")]
-    ],
-]
+FILES = [("alone", "keras"), ("encoder", "h5"), ("encoder", "keras"), ("head", "keras"), ("head", "h5")]
 
 
-@pytest.mark.parametrize(("inside", "ending"), FILES)
+@pytest.mark.parametrize(
+    ("inside", "ending"),
+    [pytest.param(*file, marks=[pytest.mark.integration] * (file not in FILES[:2])) for file in FILES],
+)
 @pytest.mark.filterwarnings("ignore:.*HDF5")
 def test_files_of_keras_keep_the_policy_and_which_layers_are_frozen(tmp_path, inside, ending):
     with policy_restored():
@@ -250,30 +240,27 @@ def test_a_dtype_that_the_layers_would_not_have_is_refused():
         XLNetEncoder(heads.CONFIG, dtype="mixed_bfloat16")
 
 
-def _save_pretrained(model, folder):
-    model.save_pretrained(folder)
-    return XLNetClassifier.from_pretrained(folder)
-
-
-def _save_weights(model, folder):
-    model.save_weights(f"{folder}/model.weights.h5")
-    found = type(model).from_config(model.get_config())
-    found.load_weights(f"{folder}/model.weights.h5")
-    return found
-
-
-def _save(model, folder):
-    model.save(f"{folder}/model.keras")
-    return tf_keras.models.load_model(f"{folder}/model.keras")
+GO_ROUND = {
+    "keras": (lambda model, path: model.save(path), lambda model, path: tf_keras.models.load_model(path)),
+    "pretrained": (
+        lambda model, path: model.save_pretrained(path),
+        lambda model, path: XLNetClassifier.from_pretrained(path),
+    ),
+    "weights.h5": (
+        lambda model, path: model.save_weights(path),
+        lambda model, path: model.load_weights(path) or model,
+    ),
+}
 
 
 @pytest.mark.filterwarnings("error:.*not yet been built")
-@pytest.mark.parametrize(
-    "go_round", [_save, _save_pretrained, pytest.param(_save_weights, marks=pytest.mark.integration)]
-)
-def test_a_model_that_was_never_called_has_weights(tmp_path, go_round):
+@pytest.mark.parametrize("ending", mostly_integration([*GO_ROUND], "keras", "pretrained"))
+def test_a_model_that_was_never_called_has_weights(tmp_path, ending):
     model = XLNetClassifier(XLNetEncoder(heads.CONFIG), 3)
-    found, clone = go_round(model, str(tmp_path)), tf_keras.models.clone_model(model)
+    save, load = GO_ROUND[ending]
+    save(model, str(tmp_path / f"model.{ending}"))
+    found = load(type(model).from_config(model.get_config()), str(tmp_path / f"model.{ending}"))
+    clone = tf_keras.models.clone_model(model)
     clone.set_weights(model.get_weights())
     for weights, *others in zip(model.get_weights(), found.get_weights(), clone.get_weights(), strict=True):
         for other in others:

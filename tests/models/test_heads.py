@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tests.helpers.models import heads, original
 from tests.helpers.models.heads import arrays, assert_equal, by_token
+from tests.helpers.profiles import mostly_integration
 from xlnet_tf.checkpoints import names
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
@@ -43,13 +44,7 @@ def test_every_variable_learns(kind):
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        "classifier_attn",
-        *(
-            pytest.param(kind, marks=pytest.mark.integration)
-            for kind in ("classifier", "classifier_long", "span")
-        ),
-    ],
+    mostly_integration(["classifier_attn", "classifier", "classifier_long", "span"], "classifier_attn"),
 )
 def test_dropout_is_a_function_of_its_seed(kind):
     """The head's own dropout as well: the encoder's is off."""
@@ -83,13 +78,10 @@ def test_the_best_spans_are_those_of_all_spans():
         start_log_probs = tf.nn.log_softmax(outputs["start_logits"])[:, start]
         end_log_probs = tf.nn.log_softmax(outputs["end_logits"]).numpy()
         for row, rank in np.argwhere(beam["start_top_index"] == start):
-            np.testing.assert_allclose(
-                beam["start_top_log_probs"][row, rank], start_log_probs[row], atol=1e-5
-            )
-            ends = beam["end_top_index"][row, rank]
-            np.testing.assert_allclose(
-                beam["end_top_log_probs"][row, rank], end_log_probs[row, ends], atol=1e-5
-            )
+            found, ends = beam["start_top_log_probs"][row, rank], beam["end_top_index"][row, rank]
+            np.testing.assert_allclose(found, start_log_probs[row], atol=1e-5)
+            found = beam["end_top_log_probs"][row, rank]
+            np.testing.assert_allclose(found, end_log_probs[row, ends], atol=1e-5)
             assert sorted(ends) == list(range(heads.T))
     for name in ("start_top", "end_top"):
         assert (np.diff(beam[f"{name}_log_probs"]) <= 0).all()
@@ -98,7 +90,6 @@ def test_the_best_spans_are_those_of_all_spans():
 
 
 def test_rows_that_are_no_multiple_of_the_choices_are_refused():
+    features = heads.random_features("choice", np.random.default_rng(0))
     with pytest.raises(UserError, match="36 tokens wide; expected a multiple of 5"):
-        XLNetMultipleChoice(XLNetEncoder(heads.CONFIG), 5)(
-            heads.random_features("choice", np.random.default_rng(0))
-        )
+        XLNetMultipleChoice(XLNetEncoder(heads.CONFIG), 5)(features)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
 import tf_keras
 
 from tests.helpers.models.saved import CONFIG, LABELS, invent_features, new_model, predict
@@ -75,15 +74,3 @@ def test_formats_of_tf_keras(pretrained, tmp_path):
     other = XLNetClassifier.from_pretrained(pretrained, LABELS)
     other.load_weights(tmp_path / "weights").expect_partial()
     np.testing.assert_array_equal(predict(other), predict(model))
-
-
-@pytest.mark.integration
-def test_data_from_tf_data(pretrained):
-    features, labels = invent_features()
-    model = XLNetClassifier.from_pretrained(pretrained, LABELS)
-    model.compile("adam", **LOSS)
-    dataset = tf.data.Dataset.from_tensor_slices((features, labels)).batch(8)
-    model.fit(dataset.shuffle(4).repeat(), steps_per_epoch=2, validation_data=dataset, verbose=0)
-    found, expected = (model.evaluate(*data, verbose=0) for data in ([dataset], [features, labels]))
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-    np.testing.assert_allclose(model.predict(dataset, verbose=0), predict(model), atol=1e-5)

@@ -29,10 +29,8 @@ def table(tokenizer: XLNetTokenizer, labelled: str, folder: pathlib.Path, only: 
     labels = np.array([names.index(label) for _, label in rows[: len(texts)]])
     ids = tokenizer.encode(texts)
     test, expected = ids[TRAINED:], labels[TRAINED:]
-    models = [
-        _trained(tokenizer.vocab_size, ids[:TRAINED], labels[:TRAINED], len(names), seed)
-        for seed in range(SEEDS)
-    ]
+    training = tokenizer.vocab_size, ids[:TRAINED], labels[:TRAINED], len(names)
+    models = [_trained(*training, seed) for seed in range(SEEDS)]
     own = [_log_probabilities(model, test) for model in models]
     yield ["tokens of", "texts split differently", "accuracy", "loss", "answers that change"]
     yield _row("this project", test, test, own, own, expected)
@@ -40,9 +38,8 @@ def table(tokenizer: XLNetTokenizer, labelled: str, folder: pathlib.Path, only: 
     for library in LIBRARIES:
         if library.cleans and only in library.name:
             name, [found] = library.ids(folder, texts[TRAINED:])
-            yield _row(
-                name, test, found, own, [_log_probabilities(model, found) for model in models], expected
-            )
+            answers = [_log_probabilities(model, found) for model in models]
+            yield _row(name, test, found, own, answers, expected)
 
 
 def _row(name: str, expected: Ids, read: Ids, own, found, labels: np.ndarray) -> list[str]:

@@ -73,7 +73,7 @@ def transformers(env: Environment, files: Ours, scratch: str) -> Iterator[Check]
                 worst = max(worst, largest(np.reshape(found[name], values.shape), values))
         return worst
 
-    def written(kind: str, model: Any, dtype: str = "float32") -> float:
+    def written(kind: str, model: Any, dtype: str) -> float:
         folder = f"{scratch}/{kind}-{dtype}"
         given = {"folder": folder, "kind": kind, "batch": files.batch, "dtype": dtype}
         theirs = env.call("hugging_face", "write", **given)
@@ -84,17 +84,14 @@ def transformers(env: Environment, files: Ours, scratch: str) -> Iterator[Check]
     yield "our `save_pretrained` folder", "the library", lambda: read("saved")
     yield "the same, converted by `convert-checkpoint`", "the library", lambda: read("hugging_face")
     yield f"{len(HEADS)} heads of ours and their tokenizers, converted", "the library, from texts", all_heads
-    for kind, model in (
-        ("XLNetForSequenceClassification", XLNetClassifier),
-        ("XLNetForTokenClassification", XLNetTokenClassifier),
-        ("XLNetModel", XLNetEncoder),
+    for kind, model, dtype in (
+        ("XLNetForSequenceClassification", XLNetClassifier, "float32"),
+        ("XLNetForTokenClassification", XLNetTokenClassifier, "float32"),
+        ("XLNetModel", XLNetEncoder, "float32"),
+        ("XLNetModel", XLNetEncoder, "bfloat16"),
     ):
-        yield f"its `{kind}`", f"`{model.__name__}`", lambda kind=kind, model=model: written(kind, model)
-    yield (
-        "its `XLNetModel` in bfloat16",
-        "`XLNetEncoder`",
-        lambda: written("XLNetModel", XLNetEncoder, "bfloat16"),
-    )
+        name = f"its `{kind}`" + f" in {dtype}" * (dtype != "float32")
+        yield name, f"`{model.__name__}`", functools.partial(written, kind, model, dtype)
 
 
 def keras_hub(env: Environment, files: Ours, scratch: str) -> Iterator[Check]:
@@ -113,19 +110,18 @@ def keras_hub(env: Environment, files: Ours, scratch: str) -> Iterator[Check]:
         found = XLNetEncoder.from_pretrained(f"{scratch}/{name}")(ours.features(one))
         return largest(found["sequence_output"], expected, one["mask"])
 
-    yield "our `.weights.h5`", "its `load_weights`", lambda: into("load_weights", "model.weights.h5")
-    yield "our `.keras`", "its `load_model`", lambda: into("load_model", "model.keras")
-    yield (
-        "our folder, converted for transformers",
-        "its `from_preset`",
-        lambda: into("from_preset", "hugging_face"),
-    )
+    for label, reader, path in (
+        ("our `.weights.h5`", "load_weights", "model.weights.h5"),
+        ("our `.keras`", "load_model", "model.keras"),
+        ("our folder, converted for transformers", "from_preset", "hugging_face"),
+    ):
+        yield label, f"its `{reader}`", functools.partial(into, reader, path)
     for label, name in (
         (".keras", "backbone.keras"),
         (".weights.h5", "backbone.weights.h5"),
         ("preset folder", "preset"),
     ):
-        yield f"its `{label}`", "`XLNetEncoder`, one row", lambda name=name: written(name)
+        yield f"its `{label}`", "`XLNetEncoder`, one row", functools.partial(written, name)
 
 
 def tensorflow(env: Environment, files: Ours, scratch: str) -> Iterator[Check]:
@@ -136,9 +132,8 @@ def tensorflow(env: Environment, files: Ours, scratch: str) -> Iterator[Check]:
 
     def weights() -> float:
         theirs = env.call("tensorflow_alone", "weights", path=files.checkpoint)
-        return max(
-            largest(theirs[name], value) for name, value in tensorflow_alone.weights(files.checkpoint).items()
-        )
+        expected = tensorflow_alone.weights(files.checkpoint)
+        return max(largest(theirs[name], value) for name, value in expected.items())
 
     def records() -> float:
         found = env.call("tensorflow_alone", "records", files=files.records)
@@ -158,9 +153,9 @@ def _with_us(env: Environment, files: Ours, theirs: str) -> Iterator[Check]:
     def write() -> None:
         env.call("ours", "write", folder=theirs, texts=invent_texts(600))
 
-    def written(read: Callable[[], Any]) -> float:
+    def written(read: Callable[..., Any], *paths: str) -> float:
         write()
-        return largest(read(), files.logits)
+        return largest(read(*paths, batch), files.logits)
 
     def exported() -> float:
         write()
@@ -170,38 +165,22 @@ def _with_us(env: Environment, files: Ours, theirs: str) -> Iterator[Check]:
     def call(function: str, **given: Any) -> float:
         return largest(env.call("ours", function, batch=batch, **given), files.logits)
 
-    yield (
-        "our `save_pretrained` folder",
-        "this project with it",
-        lambda: call("logits", path=f"{folder}/saved"),
-    )
-    yield "our `.keras`", "its `load_model`", lambda: call("loaded_by_keras", path=f"{folder}/model.keras")
-    yield (
-        "our `.weights.h5`",
-        "its `load_weights`",
-        lambda: call("loaded_weights", path=f"{folder}/model.weights.h5", folder=f"{folder}/saved"),
-    )
+    saved, keras, weights = f"{folder}/saved", f"{folder}/model.keras", f"{folder}/model.weights.h5"
+    for label, reader, function, given in (
+        ("our `save_pretrained` folder", "this project with it", "logits", {"path": saved}),
+        ("our `.keras`", "its `load_model`", "loaded_by_keras", {"path": keras}),
+        ("our `.weights.h5`", "its `load_weights`", "loaded_weights", {"path": weights, "folder": saved}),
+    ):
+        yield label, reader, functools.partial(call, function, **given)
     yield "SavedModel that we export with it", "TensorFlow 2.20, from texts", exported
-    yield (
-        "`save_pretrained` folder that we write with it",
-        "this project",
-        lambda: written(lambda: ours.logits(f"{theirs}/saved", batch)),
-    )
-    yield (
-        "`.keras` that we write with it",
-        "`load_model` of 2.20",
-        lambda: written(lambda: ours.loaded_by_keras(f"{theirs}/model.keras", batch)),
-    )
-    yield (
-        "`.keras` that we write with it",
-        "`from_pretrained`",
-        lambda: written(lambda: ours.logits(f"{theirs}/model.keras", batch)),
-    )
-    yield (
-        "`.weights.h5` that we write with it",
-        "`load_weights` of 2.20",
-        lambda: written(lambda: ours.loaded_weights(f"{theirs}/model.weights.h5", f"{folder}/saved", batch)),
-    )
+    keras, weights = f"{theirs}/model.keras", f"{theirs}/model.weights.h5"
+    for label, reader, read, *paths in (
+        ("`save_pretrained` folder", "this project", ours.logits, f"{theirs}/saved"),
+        ("`.keras`", "`load_model` of 2.20", ours.loaded_by_keras, keras),
+        ("`.keras`", "`from_pretrained`", ours.logits, keras),
+        ("`.weights.h5`", "`load_weights` of 2.20", ours.loaded_weights, weights, saved),
+    ):
+        yield f"{label} that we write with it", reader, functools.partial(written, read, *paths)
 
 
 def model_garden(env: Environment, files: Ours, scratch: str) -> Iterator[Check]:

@@ -11,6 +11,7 @@ import tf_keras
 import yaml
 from official.core import exp_factory, task_factory
 
+from tests.helpers.profiles import mostly_integration
 from tests.helpers.training import toy_finetuning
 from tests.helpers.training.alone import run_alone
 from xlnet_tf import task_registry
@@ -51,26 +52,18 @@ def write_examples(folder, task: str, tokenizer, seed: int) -> ExampleSet:
     padding = "right" if task == "question_answering" else "left"
     rng = np.random.default_rng(seed)
     shape = folder.parent / f"shape of {folder.name}"
-    synthetic.examples(
-        str(shape), task, seq_len=T, vocab_size=tokenizer.vocab_size, num_labels=3, sequences=SEQUENCES
-    )
+    sizes = {"seq_len": T, "vocab_size": tokenizer.vocab_size, "num_labels": 3, "sequences": SEQUENCES}
+    synthetic.examples(str(shape), task, **sizes)
     like = ExampleSet.load(shape)
-    with ExampleWriter(
-        folder,
-        task=like.task,
-        split=folder.name,
-        tokenizer=tokenizer,
-        seq_len=T,
-        sequences=like.sequences,
-        columns=like.layout.columns[3:],
-        settings=like.settings,
-    ) as writer:
+    columns = like.layout.columns[3:]
+    kind = {"task": like.task, "sequences": like.sequences, "settings": like.settings, "columns": columns}
+    with ExampleWriter(folder, split=folder.name, tokenizer=tokenizer, seq_len=T, **kind) as writer:
         for number in range(ROWS):
             texts = [rng.integers(20, 60, rng.integers(3, 19)).tolist() for _ in range(like.sequences)]
             packed = [pack(ids, seq_len=T, padding=padding)._asdict() for ids in texts]
             tokens = {name: np.concatenate([text[name] for text in packed]) for name in packed[0]}
             inside = np.array(packed[0]["input_ids"]) != PAD_ID
-            writer.write({**tokens, **values(rng, like.layout.columns[3:], inside)}, {"id": str(number)})
+            writer.write({**tokens, **values(rng, columns, inside)}, {"id": str(number)})
     return ExampleSet.load(folder)
 
 
@@ -101,21 +94,17 @@ def assert_close(found, expected):
         np.testing.assert_allclose(np.asarray(one) / largest, np.asarray(other) / largest, atol=2e-6)
 
 
+MODELS = [
+    *((task, {}) for task in task_registry.tasks()),
+    ("classification", {"segment_len": 8}),
+    ("tagging", {"segment_len": 8}),
+    ("multiple_choice", {"segment_len": 8, "memory_gradient": 3}),
+]
+
+
 @pytest.mark.parametrize(
     ("task", "model"),
-    [
-        ("tagging", {}),
-        *(
-            pytest.param(task.name, {}, marks=pytest.mark.integration)
-            for task in task_registry.tasks().values()
-            if task.name != "tagging"
-        ),
-        pytest.param("classification", {"segment_len": 8}, marks=pytest.mark.integration),
-        pytest.param("tagging", {"segment_len": 8}, marks=pytest.mark.integration),
-        pytest.param(
-            "multiple_choice", {"segment_len": 8, "memory_gradient": 3}, marks=pytest.mark.integration
-        ),
-    ],
+    [pytest.param(*case, marks=[pytest.mark.integration] * (case != ("tagging", {}))) for case in MODELS],
 )
 def test_cut_rows_give_the_numbers_of_whole_ones(tmp_path, small_tokenizer, task, model):
     for seed, split in enumerate(("train", "dev")):
@@ -147,13 +136,7 @@ def test_cut_rows_give_the_numbers_of_whole_ones(tmp_path, small_tokenizer, task
                 assert_close(comparable(compute(features, length), features), whole)
 
 
-@pytest.mark.parametrize(
-    "task",
-    [
-        pytest.param(task, marks=[pytest.mark.integration] * (task != "multiple_choice"))
-        for task in task_registry.tasks()
-    ],
-)
+@pytest.mark.parametrize("task", mostly_integration(task_registry.tasks(), "multiple_choice"))
 def test_packed_rows_give_the_numbers_of_whole_ones(tmp_path, small_tokenizer, task):
     write_examples(tmp_path / "train", task, small_tokenizer, 0)
     params = settings(tmp_path, task, batching="packed", validation_data={"input_path": ""})
@@ -271,10 +254,7 @@ for how in ("length", "packed"):
         ({"train_data": {"lengths": [8]}}, "the tokens of its longest example"),
         ({"train_data": {"lengths": [0, 32]}}, "ascending numbers from 1 to 32"),
         ({"validation_data": {"lengths": [8]}}, "lengths for .*dev are .* the tokens of its longest example"),
-        (
-            {"batching": "packed", "train_data": {"lengths": [16, 32]}},
-            "train_data.lengths is for rows of one",
-        ),
+        ({"batching": "packed", "train_data": {"lengths": [16, 32]}}, "lengths is for rows of one"),
         ({"batching": "packed", "model": {"segment_len": 16}}, "model.segment_len is for rows of one text"),
         ({"sort_window": 0}, "sort_window is 0: expected at least 1 batch"),
     ],

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import re
 import shutil
 import signal
@@ -15,6 +14,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from tests.fuzz.test_settings import write_set
 from tests.helpers.training import toy_finetuning as toy
+from tests.helpers.training.worker import after_reports, ends_itself
 from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import save_model
 from xlnet_tf.checkpoints.arrays import Arrays
@@ -22,13 +22,12 @@ from xlnet_tf.checkpoints.names import QUERY_START, canonical
 from xlnet_tf.checkpoints.safetensors_file import write_safetensors
 from xlnet_tf.errors import Interrupted, UserError
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import prediction, seeds
 from xlnet_tf.tasks.finetuning import finetune
 from xlnet_tf.tasks.settings import fill_defaults
 from xlnet_tf.training.config import check_types, flatten, override
 from xlnet_tf.training.early_stopping import BEST, read_metrics
-from xlnet_tf.training.progress import Progress, read_history
+from xlnet_tf.training.progress import read_history
 
 
 def test_it_learns_and_reports_each_epoch(run):
@@ -150,20 +149,13 @@ def test_a_stopped_run_resumes_bit_for_bit(data, run, tmp_path, monkeypatch):
     """Between two evaluations: as it resumes it evaluates, but the best weights are not to depend on that."""
     model_dir, metrics = run
     judged, judge = [], toy.ToyTask.after_evaluation
-    report = Progress.train
 
     def note_and_judge(task, model, metrics, step, model_dir):
         judged.append(step)
         judge(task, model, metrics, step, model_dir)
 
-    def report_and_end(progress, logs):
-        report(progress, logs)
-        if int(progress._step.numpy()) == 60:
-            os.kill(os.getpid(), signal.SIGTERM)
-
     monkeypatch.setattr(toy.ToyTask, "after_evaluation", note_and_judge)
-    with monkeypatch.context() as patch, pytest.raises(Interrupted):
-        patch.setattr(Progress, "train", report_and_end)
+    with after_reports(ends_itself(signal.SIGTERM, 60)), pytest.raises(Interrupted):
         toy.run(data, tmp_path / "again", trainer={"max_to_keep": 20})
     kept = sorted(path.name for path in (tmp_path / "again").glob("ckpt-*.index"))
     assert kept == [f"ckpt-{step}.index" for step in sorted([*range(8, 57, 8), 60], key=str)]
@@ -172,10 +164,7 @@ def test_a_stopped_run_resumes_bit_for_bit(data, run, tmp_path, monkeypatch):
     assert [line["step"] for line in history if line["kind"] == "dev"] == [*range(0, 57, 8), 60, 64]
     assert judged == [*range(0, 57, 8), 64]
     for folder in ("ckpt-64", BEST):
-        for name, values in toy.weights(model_dir / folder).items():
-            np.testing.assert_array_equal(
-                values, toy.weights(tmp_path / "again" / folder)[name], err_msg=name
-            )
+        np.testing.assert_equal(toy.weights(tmp_path / "again" / folder), toy.weights(model_dir / folder))
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -200,21 +189,27 @@ def test_resuming_with_another_architecture_of_equal_shapes_is_refused(data, run
 
 
 def test_an_encoder_begins_with_the_checkpoint(data, tmp_path, small_tokenizer):
-    task = toy.ToyTask(toy.settings(data).task)
-    encoder = XLNetEncoder(task.xlnet_config)
+    encoder = XLNetEncoder(toy.ToyTask(toy.settings(data).task).xlnet_config)
     encoder.build()
-    save_model(encoder, str(tmp_path / "pretrained"))
-    (tmp_path / "pretrained" / "spiece.model").write_bytes(small_tokenizer.model_proto)
-    overrides = {"init_checkpoint": str(tmp_path / "pretrained"), "model": {"n_layer": None}}
-    task = toy.ToyTask(toy.settings(data, task=overrides).task)  # the architecture comes with the weights
-    model = task.build_model()
-    task.initialize(model)
-    np.testing.assert_array_equal(model.encoder.word_embedding, encoder.word_embedding)
+    pretrained, fine_tuned = tmp_path / "pretrained", tmp_path / "fine_tuned"
+    save_model(encoder, str(pretrained))
+    fine_tuned.mkdir()
+    arrays = {canonical(v.name): v.numpy() for v in encoder.variables if canonical(v.name) != QUERY_START}
+    write_safetensors(Arrays.of(arrays), str(fine_tuned / "weights.safetensors"))  # by the original
+    (fine_tuned / "xlnet_config.json").write_text(encoder.config.to_json())
+    for folder in (pretrained, fine_tuned):
+        (folder / "spiece.model").write_bytes(small_tokenizer.model_proto)
+        overrides = {"init_checkpoint": str(folder), "model": {"n_layer": None}}
+        task = toy.ToyTask(toy.settings(data, task=overrides).task)  # the architecture comes with the weights
+        model = task.build_model()
+        task.initialize(model)
+        np.testing.assert_array_equal(model.encoder.word_embedding, encoder.word_embedding)
 
+    overrides["init_checkpoint"] = str(pretrained)
     with pytest.raises(UserError, match="n_layer is 1 there and 2 in the model"):
         other = toy.ToyTask(toy.settings(data, task={**overrides, "model": {"n_layer": 2}}).task)
         other.initialize(other.build_model())
-    model_file = tmp_path / "pretrained" / "spiece.model"
+    model_file = pretrained / "spiece.model"
     proto = ModelProto.FromString(model_file.read_bytes())
     proto.trainer_spec.model_prefix = "another file of the same pieces"
     model_file.write_bytes(proto.SerializeToString())
@@ -225,23 +220,9 @@ def test_an_encoder_begins_with_the_checkpoint(data, tmp_path, small_tokenizer):
         toy.ToyTask(toy.settings(data, task=overrides).task)
     model_file.write_bytes(small_tokenizer.model_proto)
     cleaning = {**task.example_set.cleaning, "lower": True}
-    (tmp_path / "pretrained" / "manifest.json").write_text(json.dumps({"cleaning": cleaning}))
+    (pretrained / "manifest.json").write_text(json.dumps({"cleaning": cleaning}))
     with pytest.raises(UserError, match="'lower': False.* by .*'lower': True.* build the examples with"):
         toy.ToyTask(toy.settings(data, task=overrides).task)
-
-
-def test_a_run_begins_with_a_checkpoint_that_the_original_fine_tuned(data, tmp_path, small_tokenizer):
-    encoder = XLNetEncoder(toy.ToyTask(toy.settings(data).task).xlnet_config)
-    encoder.build()
-    arrays = {canonical(v.name): v.numpy() for v in encoder.variables}
-    del arrays[QUERY_START]
-    write_safetensors(Arrays.of(arrays), str(tmp_path / "weights.safetensors"))
-    (tmp_path / "xlnet_config.json").write_text(encoder.config.to_json())
-    (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
-    task = toy.ToyTask(toy.settings(data, task={"init_checkpoint": str(tmp_path)}).task)
-    model = task.build_model()
-    task.initialize(model)
-    np.testing.assert_array_equal(model.encoder.word_embedding, encoder.word_embedding)
 
 
 def test_a_trained_head_is_reused_only_for_its_own_labels(data, run, tmp_path, small_tokenizer):
@@ -249,17 +230,11 @@ def test_a_trained_head_is_reused_only_for_its_own_labels(data, run, tmp_path, s
     task = toy.ToyTask(toy.settings(data, task=begin).task)
     model = task.build_model()
     task.initialize(model)
-    np.testing.assert_array_equal(
-        model.dense.kernel, toy.weights(run[0])["classification_task/logits/kernel"]
-    )
-
+    expected = toy.weights(run[0])["classification_task/logits/kernel"]
+    np.testing.assert_array_equal(model.dense.kernel, expected)
     toy.make_examples(tmp_path / "train", small_tokenizer, 8, labels=("yes", "no"))
-    other = {
-        **begin,
-        "train_data": {"input_path": str(tmp_path / "train")},
-        "validation_data": {"input_path": ""},
-    }
-    task = toy.ToyTask(toy.settings(data, task=other).task)
+    sets = {"train_data": {"input_path": str(tmp_path / "train")}, "validation_data": {"input_path": ""}}
+    task = toy.ToyTask(toy.settings(data, task={**begin, **sets}).task)
     with pytest.raises(UserError, match="labels of the head .* is .*'no', 'yes'.* but .*'yes', 'no'"):
         task.initialize(task.build_model())
 
@@ -303,22 +278,23 @@ def test_sets_that_differ_in_what_must_agree_are_refused(tmp_path, small_tokeniz
 
 
 def test_what_does_not_fit_is_refused(data, run, registered, tmp_path, small_tokenizer):
-    toy.make_examples(tmp_path / "other" / "dev", small_tokenizer, 4, labels=("0", "1"))
-    with pytest.raises(UserError, match="labels of .* is .*'0', '1'.* for .*'no', 'yes'"):
-        toy.ToyTask(
-            toy.settings(data, task={"validation_data": {"input_path": str(tmp_path / "other/dev")}}).task
-        )
+    toy.make_examples(tmp_path / "dev", small_tokenizer, 4, labels=("0", "1"))
+    strange = toy.make_examples(tmp_path / "strange", small_tokenizer, 4, task="parsing")
+    for name, path, message in (
+        ("validation_data", "dev", "labels of .* is .*'0', '1'.* for .*'no', 'yes'"),
+        ("train_data", "strange", "examples for parsing: expected some for toy"),
+    ):
+        with pytest.raises(UserError, match=message):
+            toy.ToyTask(toy.settings(data, task={name: {"input_path": str(tmp_path / path)}}).task)
     with pytest.raises(UserError, match="labels"):
-        prediction.Run.open(str(run[0]), str(tmp_path / "other" / "dev"))
-    toy.make_examples(tmp_path / "strange", small_tokenizer, 4, task="parsing")
-    with pytest.raises(UserError, match="examples for parsing: expected some for toy"):
-        toy.ToyTask(toy.settings(data, task={"train_data": {"input_path": str(tmp_path / "strange")}}).task)
+        prediction.Run.open(str(run[0]), str(tmp_path / "dev"))
     with pytest.raises(UserError, match="'parsing': expected one of classification"):
-        task_registry.entry_for_set(ExampleSet.load(tmp_path / "strange"))
+        task_registry.entry_for_set(strange)
     shutil.copytree(run[0], tmp_path / "run")
     toy.make_examples(tmp_path / "more" / "train", small_tokenizer, 80)
+    more = {"train_data": {"input_path": str(tmp_path / "more/train")}}
+    schedule = {"train_steps": 64, "validation_interval": 8}
     with pytest.raises(UserError, match="examples' shards"):
-        toy.run(data, tmp_path / "run", task={"train_data": {"input_path": str(tmp_path / "more/train")}},
-                trainer={"train_steps": 64, "validation_interval": 8})  # fmt: skip
+        toy.run(data, tmp_path / "run", task=more, trainer=schedule)
     with pytest.raises(UserError, match="has no checkpoint 'ckpt-3'"):
         prediction.Run.open(str(run[0]), str(data / "dev")).checkpoint("ckpt-3")

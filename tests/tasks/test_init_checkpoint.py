@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import tensorflow as tf
 import tf_keras
 import yaml
 
@@ -69,7 +68,7 @@ def test_a_setting_that_is_given_counts(data, pretrained, name):
 
 @pytest.mark.integration
 def test_a_run_keeps_its_reading_options(data, pretrained, tmp_path):
-    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
+    strategy = toy.strategy()
     for _ in range(2):  # the second resumes the first
         finetune(settings(data, pretrained), toy.ToyTask, strategy, str(tmp_path / "run"))
         with tasks.registered(toy.ENTRY):
@@ -79,7 +78,7 @@ def test_a_run_keeps_its_reading_options(data, pretrained, tmp_path):
 @pytest.mark.integration
 def test_a_run_of_an_earlier_version_resumes(data, tmp_path):
     """It had one of these settings only, and read by the defaults of the others."""
-    arguments = toy.ToyTask, tf.distribute.OneDeviceStrategy("CPU:0"), str(tmp_path)
+    arguments = toy.ToyTask, toy.strategy(), str(tmp_path)
     finetune(settings(data), *arguments)
     file = tmp_path / "params.yaml"
     values = yaml.safe_load(file.read_text())
@@ -144,7 +143,7 @@ def test_a_run_with_new_layers_is_opened_and_resumed_by_its_setting_alone(data, 
     save_model(built(1, settings(data)), str(tmp_path / "pretrained"))
     params = settings(data, tmp_path / "pretrained")
     params.override({"task": {"reinit_layers": 1, "epochs": 0.25}})
-    arguments = toy.ToyTask, tf.distribute.OneDeviceStrategy("CPU:0"), str(tmp_path / "run")
+    arguments = toy.ToyTask, toy.strategy(), str(tmp_path / "run")
     finetune(params, *arguments)
     with tasks.registered(toy.ENTRY):
         prediction.Run.open(str(tmp_path / "run"), "")  # which knows of no init_checkpoint

@@ -25,27 +25,27 @@ def texts(kind, labels, count):
     [
         (
             "classification",
-            np.array([0, 1, 0, 1]),
-            np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.3, 0.7]]),
+            [0, 1, 0, 1],
+            [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.3, 0.7]],
             [("text 2 / pair", "a", "b"), ("text 1 / pair", "b", "a")],
         ),
         (
             "multi_label",
-            np.array([[1, 0], [1, 1], [0, 0]]),
-            np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]),
+            [[1, 0], [1, 1], [0, 0]],
+            [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]],
             [("text 2 / pair", "", "b"), ("text 1 / pair", "a,b", "a")],
         ),
         (
             "regression",
-            np.array([1.0, 2.0, 3.0]),
-            np.array([np.float32(1.91), 2.0, 1.0]),  # a float32 has digits that nobody wrote
+            [1.0, 2.0, 3.0],
+            [np.float32(1.91), 2.0, 1.0],  # a float32 has digits that nobody wrote
             [("text 2 / pair", "3", "1"), ("text 0 / pair", "1", "1.91")],
         ),
     ],
 )
 def test_of_texts(kind, targets, outputs, expected):
     examples = texts(kind, [] if kind == "regression" else ["a", "b"], len(targets))
-    assert [*classification.mistakes(examples, targets, outputs)] == expected
+    assert [*classification.mistakes(examples, np.array(targets), np.array(outputs))] == expected
 
 
 def test_of_many_texts_the_worst_are_kept():

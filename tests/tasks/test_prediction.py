@@ -26,7 +26,7 @@ from xlnet_tf.training.runtime import number_type
 
 
 @pytest.mark.usefixtures("eagerly")
-def test_the_best_weights_are_kept_and_score_as_they_did(run, registered, data):
+def test_the_best_weights_are_kept_and_score_as_they_did_and_have_a_card(run, registered, data):
     model_dir, _ = run
     history = read_history(str(model_dir / "history.jsonl"))
     highest = max(line["accuracy"] for line in history if line["kind"] == "dev" and line["step"])
@@ -38,16 +38,8 @@ def test_the_best_weights_are_kept_and_score_as_they_did(run, registered, data):
         predictions = predictor.predict(opened.checkpoint("best"))
         assert opened.task.score(opened.task.validation_set, predictions)["accuracy"] == highest
     best = str(model_dir / BEST)
-    np.testing.assert_equal(
-        toy.weights(model_dir), toy.weights(best)
-    )  # a run stands for its best weights everywhere
-    assert open_checkpoint(model_dir).path.startswith(best)
+    assert open_checkpoint(model_dir).path.startswith(best)  # for which a run stands everywhere
     assert prediction.Run.open(best, str(data / "dev")).checkpoint("") == best
-
-
-def test_a_run_and_its_best_weights_have_a_model_card(run):
-    model_dir, _ = run
-    kept = read_metrics(str(model_dir / BEST))
     for folder in (model_dir, model_dir / BEST):
         card = json.loads((folder / "model.json").read_text())
         assert card["task"] == "toy" and card["labels"] == ["no", "yes"]
@@ -58,16 +50,13 @@ def test_a_run_and_its_best_weights_have_a_model_card(run):
 
 @pytest.mark.usefixtures("eagerly")
 def test_a_run_is_used_in_a_bucket(run, registered, data, tmp_path, bucket):
-    model_dir = f"{bucket}/run"
-    for path, _, names_there in tf.io.gfile.walk(str(run[0])):
-        target = path.replace(str(run[0]), model_dir)
-        tf.io.gfile.makedirs(target)
-        for name in names_there:
+    model_dir, here_dir = f"{bucket}/run", str(run[0])
+    for path, _, names in tf.io.gfile.walk(here_dir):
+        tf.io.gfile.makedirs(target := path.replace(here_dir, model_dir))
+        for name in names:
             tf.io.gfile.copy(f"{path}/{name}", f"{target}/{name}")
-    there, here = (prediction.Run.open(path, str(data / "dev")) for path in (f"{model_dir}/", str(run[0])))
-    assert [path.removeprefix(model_dir) for path in there.checkpoints()] == [
-        path.removeprefix(str(run[0])) for path in here.checkpoints()
-    ]
+    there, here = (prediction.Run.open(path, str(data / "dev")) for path in (f"{model_dir}/", here_dir))
+    assert there.checkpoints() == [path.replace(here_dir, model_dir) for path in here.checkpoints()]
     expected, found = (
         prediction.Predictor(opened, toy.strategy(), 8).predict(opened.checkpoint("best"), pieces)
         for opened, pieces in ((here, None), (there, f"{bucket}/pieces"))
@@ -127,38 +116,37 @@ def test_an_interrupted_prediction_resumes_but_from_no_damaged_pieces(
 ):
     monkeypatch.setattr(prediction, "_STEPS_KEPT", 2)
     opened = prediction.Run.open(str(run[0]), str(data / "dev"))
-    done, limit = [], 5
+    done, limit, pieces = [], 5, str(tmp_path / "pieces")
 
     def on_step(examples):
         done.append(examples)
         if len(done) == limit:
             raise KeyboardInterrupt
 
+    def predict(checkpoint):
+        done.clear()
+        return predictor.predict(opened.checkpoint(checkpoint), pieces)["logits"]
+
     predictor = prediction.Predictor(opened, toy.strategy(), 3, on_step)
     assert predictor.steps == 7
     with pytest.raises(KeyboardInterrupt):
-        predictor.predict(opened.checkpoint("last"), str(tmp_path / "pieces"))
-    done, limit = [], 99
-    resumed = predictor.predict(opened.checkpoint("last"), str(tmp_path / "pieces"))
+        predict("last")
+    limit = 99
+    resumed = predict("last")
     assert done == [12, 3, 3, 3]  # 4 of 7 steps were kept
-    whole = predictor.predict(opened.checkpoint("last"))
-    np.testing.assert_array_equal(resumed["logits"], whole["logits"])
-    done = []
-    predictor.predict(opened.checkpoint("best"), str(tmp_path / "pieces"))
+    np.testing.assert_array_equal(resumed, predictor.predict(opened.checkpoint("last"))["logits"])
+    predict("best")
     assert len(done) == 7  # other weights: nothing is taken over
-    done = []
     (weights_file,) = (run[0] / BEST).glob("*.safetensors")
     os.utime(weights_file, ns=(0, 0))
-    best = predictor.predict(opened.checkpoint("best"), str(tmp_path / "pieces"))
+    best = predict("best")
     assert len(done) == 7  # other weights of the same name
     piece = tmp_path / "pieces" / "rows-00000002.npz"
     content = piece.read_bytes()
     for damaged in (b"", content[:-9], content[:200] + b"?" + content[201:], b"?" + content[1:]):
         piece.write_bytes(damaged)
-        done = []
-        again = predictor.predict(opened.checkpoint("best"), str(tmp_path / "pieces"))
+        np.testing.assert_array_equal(predict("best"), best)
         assert done == [6, 3, 3, 3, 3, 3]  # the first two steps were kept
-        np.testing.assert_array_equal(again["logits"], best["logits"])
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -190,8 +178,8 @@ def test_best_weights_without_metrics_are_not_a_checkpoint(run, registered, data
 
 def test_the_folder_of_several_runs_is_not_taken_for_a_run(run, registered, data, tmp_path):
     """Neither that of --num_seeds nor that of a --sweep."""
-    shutil.copytree(run[0], tmp_path / "runs" / "seed-0")
-    shutil.copytree(run[0], tmp_path / "runs" / "seed-1")
+    for seed in (0, 1):
+        shutil.copytree(run[0], tmp_path / "runs" / f"seed-{seed}")
     said = "holds runs .seed-0, seed-1., and is not one itself: give one of them, as .*runs/seed-0"
     for use in (
         lambda: prediction.Run.open(str(tmp_path / "runs"), str(data / "dev")),
@@ -224,8 +212,7 @@ def test_all_ways_to_read_a_run_find_the_same_weights(run, registered, data, tmp
     assert not all(np.array_equal(kept["ckpt-32"][name], value) for name, value in kept["ckpt-64"].items())
     save_checkpoint(open_checkpoint(folder), str(tmp_path / "converted"), "ours")
     for found in (folder, str(tmp_path / "converted")):
-        for name, value in toy.weights(found).items():
-            np.testing.assert_array_equal(value, expected[name], err_msg=name)
+        np.testing.assert_equal(toy.weights(found), expected)
     converted = prediction.Run.open(str(tmp_path / "converted"), str(data / "dev"))
     assert open_checkpoint(converted.checkpoint("")).path == open_checkpoint(str(tmp_path / "converted")).path
 
@@ -259,9 +246,7 @@ def cut(content: bytes) -> bytes:
     [
         ("params.yaml", None, "params.yaml does not exist: expected the folder of a fine-tuned run"),
         ("params.yaml", lambda _: b"", "params.yaml holds nothing; expected settings"),
-        ("params.yaml", lambda _: b"\xff", "params.yaml is not a text file"),
         ("params.yaml", lambda _: b"task: {", "params.yaml is not yaml"),
-        ("params.yaml", lambda _: b"task: {model: 3}", "params.yaml: .*model"),
         ("params.yaml", lambda _: b"task: {model: {n_layer: {a: 1}}}", "params.yaml: .*n_layer"),
         ("params.yaml", lambda _: b"task: {epochs: many}", "params.yaml: task.epochs is 'many', expected"),
         ("params.yaml", lambda _: b"task: {unknown: 1}", "params.yaml: .*unknown"),

@@ -19,21 +19,16 @@ from xlnet_tf.tasks.sweep import Axis, Trial, points
 from xlnet_tf.training.runtime import prepare
 
 
-def test_points_are_all_combinations():
+def test_points_are_all_combinations_of_values_as_in_yaml():
     axes = [Axis.parse("learning_rate:1e-5,2e-5"), Axis.parse("task.model.summary:mean,last")]
-    assert points(axes) == [
-        {"learning_rate": rate, "task.model.summary": summary}
-        for rate in (1e-5, 2e-5)
-        for summary in ("mean", "last")
-    ]
+    values = [(rate, summary) for rate in (1e-5, 2e-5) for summary in ("mean", "last")]
+    assert [tuple(point.values()) for point in points(axes)] == values
     assert sweep.label(points(axes)[0]) == "learning_rate=1e-05,task.model.summary=mean"
-
-
-def test_values_are_those_of_yaml_but_for_settings_that_take_texts():
     assert Axis.parse("lengths:[8, 16],[32]").values == ([8, 16], [32])
     assert Axis.parse("recompute:no,yes").values == (False, True)
-    assert Axis.parse("alert_label:no,yes,1", lambda name: name == "alert_label").values == ("no", "yes", "1")
-    assert Axis.parse('weights:1:5,"1:5,2:3"', lambda name: True).values == ("1:5", "1:5,2:3")
+    is_text = lambda name: name in ("alert_label", "weights")  # noqa: E731
+    assert Axis.parse("alert_label:no,yes,1", is_text).values == ("no", "yes", "1")
+    assert Axis.parse('weights:1:5,"1:5,2:3"', is_text).values == ("1:5", "1:5,2:3")
 
 
 @given(samples=st.integers(1, 40), seed=st.integers(0, 9))
@@ -89,14 +84,11 @@ def test_the_best_is_that_of_the_median_and_failures_count(tmp_path):
     sweep.draw_picture(trials, tmp_path / "sweep.svg")
     drawn = (tmp_path / "sweep.svg").read_text()
     assert [f">{count} failed<" in drawn for count in (1, 2, 3)] == [True, True, False]
-
-
-def test_a_sweep_whose_every_run_failed_names_no_best(tmp_path):
-    trials = [trial("a", 0.5, 0.5), trial("b", -math.inf, 0.5)]
-    assert sweep.best(trials) is None
-    printed = sweep.table(trials)
+    failed = [trial("a", 0.5, 0.5), trial("b", -math.inf, 0.5)]
+    assert sweep.best(failed) is None
+    printed = sweep.table(failed)
     assert "<-" not in printed and "Every run has diverged or learned nothing, so none is the best" in printed
-    sweep.draw_picture(trials, tmp_path / "sweep.svg")
+    sweep.draw_picture(failed, tmp_path / "sweep.svg")
 
 
 @pytest.fixture
@@ -125,47 +117,33 @@ def assert_refused(folder, variants, message, dry_run_message):
     assert not folder.exists()
 
 
-@pytest.mark.parametrize(
-    ("setting", "value", "message"),
-    [
-        ("warmup_steps", 500, "warmup_steps=500: warmup_steps is 500 and train_steps is 32: expected"),
-        ("beta_2", 1.0, "beta_2=1.0: beta_2 is 1.0: expected a number between 0 and 1"),
-    ],
-)
-def test_a_variant_that_cannot_be_trained_is_found_before_the_first_is(
-    tmp_path, settings, setting, value, message
-):
-    variants = [({setting: 0.5}, settings()), ({setting: value}, settings(**{setting: value}))]
-    assert_refused(tmp_path / "sweep", variants, message, message)
+def test_a_variant_that_cannot_be_trained_is_found_before_the_first_is(tmp_path, settings, monkeypatch):
+    def variants(name, *changed):
+        return [({name: 0}, settings()), ({name: 1}, *changed)]
 
+    for name, value, message in (
+        ("warmup_steps", 500, "warmup_steps=1: warmup_steps is 500 and train_steps is 32: expected"),
+        ("beta_2", 1.0, "beta_2=1: beta_2 is 1.0: expected a number between 0 and 1"),
+    ):
+        assert_refused(tmp_path / "sweep", variants(name, settings(**{name: value})), message, message)
 
-def test_a_variant_that_is_too_large_for_the_machine_is_found_before_the_first_is(
-    tmp_path, settings, monkeypatch
-):
     large = settings()
     large.task.model.d_model = 1024
-    variants = [({"d_model": 16}, settings()), ({"d_model": 1024}, large)]
-    monkeypatch.setattr(os, "sysconf", lambda name: 2000)  # 4 MB; the two need 0.2 and 14
-    needed = "d_model=1024: a step of .* tokens needs about 0 GB and this machine"
-    assert_refused(tmp_path / "sweep", variants, needed, "d_model=1024: .*What fits: --batch_size=")
-
-
-def test_data_of_a_variant_that_cannot_be_read_are_found_before_the_first_is_trained(
-    tmp_path, settings, monkeypatch
-):
-    read = ExampleBatching.dataset
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "sysconf", lambda name: 2000)  # 4 MB; the two need 0.2 and 14
+        needed = "d_model=1: a step of .* tokens needs about 0 GB and this machine"
+        assert_refused(tmp_path / "sweep", variants("d_model", large), needed, "d_model=1: .*What fits: --ba")
 
     def refuse(batching, context=None, start_step=0):
         if batching.batches.batch_size == 16:
             raise UserError("batches of 16 cannot be read")
         return read(batching, context, start_step)
 
-    monkeypatch.setattr(ExampleBatching, "dataset", refuse)
-    other = settings()
+    read, other = ExampleBatching.dataset, settings()
     other.task.train_data.global_batch_size = 16
-    variants = [({"batch_size": 8}, settings()), ({"batch_size": 16}, other)]
-    message = "batch_size=16: batches of 16 cannot be read"
-    assert_refused(tmp_path / "sweep", variants, message, message)
+    monkeypatch.setattr(ExampleBatching, "dataset", refuse)
+    message = "batch_size=1: batches of 16 cannot be read"
+    assert_refused(tmp_path / "sweep", variants("batch_size", other), message, message)
 
 
 def test_two_variants_of_one_folder_are_refused(tmp_path, settings):

@@ -3,11 +3,9 @@
 TensorFlow's own gs:// file system asks a stand-in for Cloud Storage, in processes of their own.
 """
 
-import os
 import re
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
@@ -16,22 +14,29 @@ from run_scripts.common.estimates import training
 from tests.conftest import REPOSITORY
 from tests.helpers import fake_bucket
 from tests.helpers.training import toy
-from tests.helpers.training.alone import run_alone
+from tests.helpers.training.alone import run_alone, start_alone
 from tests.helpers.training.worker import settings
 from xlnet_tf.tasks.pretraining import task as pretraining
 
 pytest.importorskip("cryptography", reason="the stand-in needs a certificate")
 STEPS = 12
+# A killed owner's lease ends soon.
+_TRAIN = f"""
+import tensorflow as tf
+from etils import epath
+from tests.helpers.training.worker import settings
+from xlnet_tf import errors, ownership
+from xlnet_tf.tasks.pretraining import task as pretraining
+
+tf.config.optimizer.set_experimental_options({{"disable_meta_optimizer": True}})
+ownership.BEAT_SECONDS, ownership.LEASE_SECONDS, ownership._SETTLE_SECONDS = 0.5, 4.0, 0.1
+params = settings(epath.Path("gs://bucket"), train_steps={STEPS})
+errors.run(lambda _: pretraining.pretrain(params, "gs://bucket/run"))
+"""
 
 
 def start(bucket) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.helpers.training.bucket_run", "gs://bucket", str(STEPS)],
-        cwd=REPOSITORY,
-        env=os.environ | bucket.environment | {"CUDA_VISIBLE_DEVICES": "-1"},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return start_alone("-c", _TRAIN, **bucket.environment)
 
 
 def ended_well(process: subprocess.Popen):

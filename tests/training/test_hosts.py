@@ -3,22 +3,16 @@
 They start four processes, two at a time, each with a TensorFlow of its own: half a minute on an idle machine.
 """
 
-import contextlib
 import json
-import os
 import re
 import signal
-import socket
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.conftest import REPOSITORY
 from tests.helpers.training import toy, toy_finetuning, worker
-from tests.helpers.training.alone import run_alone
+from tests.helpers.training.alone import cluster_of, run_alone, start_alone
 from tests.helpers.training.worker import settings
 from tests.test_signals import LINES
 from xlnet_tf.errors import Interrupted, UserError
@@ -35,26 +29,11 @@ def start(folder, model_dir, ending=(), task="pretraining"):
     Returns:
         Their exit statuses and what they said.
     """
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(2)]
-        for one in sockets:
-            one.bind(("localhost", 0))
-        workers = [f"localhost:{one.getsockname()[1]}" for one in sockets]
-    processes = []
-    for index in range(2):
-        config = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
-        program = ["-m", "tests.helpers.training.worker", folder, model_dir, task]
-        command = [sys.executable, *program, *(ending if index else ())]
-        processes.append(
-            subprocess.Popen(
-                [str(part) for part in command],
-                cwd=REPOSITORY,
-                env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "TF_CONFIG": json.dumps(config)},
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
+    program = ["-m", "tests.helpers.training.worker", folder, model_dir, task]
+    processes = [
+        start_alone(*program, *(ending if index else ()), TF_CONFIG=config)
+        for index, config in enumerate(cluster_of(2))
+    ]
     try:
         said = [process.communicate(timeout=SECONDS)[1] for process in processes]
     finally:
@@ -196,10 +175,7 @@ def test_nothing_is_lost_in_20_rounds_on_a_bucket_that_is_slow_and_fails(tmp_pat
 
 @pytest.mark.integration
 def test_sigterm_ends_a_host_that_does_not_train_yet():
-    with socket.socket() as one:
-        one.bind(("localhost", 0))
-        address = f"localhost:{one.getsockname()[1]}"
-    config = {"cluster": {"worker": [address]}, "task": {"type": "worker", "index": 0}}
+    (config,) = cluster_of(1)
     program = """
 import signal, time
 from xlnet_tf import errors
@@ -213,7 +189,7 @@ def main(_):
 
 errors.run(main)
 """
-    ended = run_alone("-c", program, TF_CONFIG=json.dumps(config))
+    ended = run_alone("-c", program, TF_CONFIG=config)
     assert (ended.returncode, ended.stderr.splitlines()[-1]) == (75, LINES[signal.SIGTERM][1].rstrip())
 
 

@@ -26,11 +26,9 @@ def test_errors_of_other_machines_say_how_to_resume(tmp_path):
     here = tf.distribute.OneDeviceStrategy("CPU:0")
     with pytest.raises(tf.errors.UnavailableError), lost_hosts(here, str(tmp_path)):
         raise lost
-    compilation = (
-        "9 root error(s) found.\n  (0) INTERNAL: {{function_node step}} Compilation failure: RET_CHECK"
-    )
+    text = "9 root error(s) found.\n  (0) INTERNAL: {{function_node step}} Compilation failure: RET_CHECK"
     with pytest.raises(tf.errors.InternalError), lost_hosts(tpu, str(tmp_path)):
-        raise tf.errors.InternalError(None, None, compilation)
+        raise tf.errors.InternalError(None, None, text)
 
 
 def test_a_host_that_is_lost_while_the_model_is_built_is_an_interruption(folder, tmp_path, monkeypatch):
@@ -55,11 +53,8 @@ def test_a_host_that_is_lost_while_the_model_is_built_is_an_interruption(folder,
     ],
 )
 def test_a_step_that_is_too_large_comes_with_advice(text):
-    expected = pytest.raises(
-        UserError,
-        match=r"a step of training .*(space hbm. Used 22G|8192]).*--accumulation_steps.*--recompute",
-    )
-    with expected, named_lack_of_memory("training", SMALLER_STEP):
+    message = r"a step of training .*(space hbm. Used 22G|8192]).*--accumulation_steps.*--recompute"
+    with pytest.raises(UserError, match=message), named_lack_of_memory("training", SMALLER_STEP):
         raise tf.errors.ResourceExhaustedError(None, None, text)
 
 
@@ -74,10 +69,9 @@ def test_an_evaluation_that_is_too_large_comes_with_its_own_advice(folder, tmp_p
 
 
 def test_summaries_on_a_full_disk_are_one_error(tmp_path):
+    message = rf"^{tmp_path}/events.*; File too large .* of the file system\)\. Check"
     with (
-        pytest.raises(
-            UserError, match=rf"^{tmp_path}/events.*; File too large .* of the file system\)\. Check"
-        ),
+        pytest.raises(UserError, match=message),
         files_of_at_most(10),
         tf_errors_as_user_errors(),
         tf.summary.create_file_writer(str(tmp_path)).as_default(step=0),
@@ -87,26 +81,18 @@ def test_summaries_on_a_full_disk_are_one_error(tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "No space left on device",
-        "runs/memory_384/train/events.v2; No space left on device",
-        "runs/BLOOM/train/events.v2; Too many open files",
-    ],
+    ["runs/memory_384/train/events.v2; No space left on device", "runs/BLOOM/events.v2; Too many open files"],
 )
 def test_a_full_disk_is_not_reported_as_lack_of_memory(text):
     with pytest.raises(tf.errors.ResourceExhaustedError), named_lack_of_memory("training", SMALLER_STEP):
         raise tf.errors.ResourceExhaustedError(None, None, text)
 
 
-def test_a_second_ctrl_c_is_not_waited_for():
+@pytest.mark.parametrize("times", [1, 2], ids=["after the last step", "a second time"])
+def test_a_ctrl_c_that_no_step_is_waited_for_ends_the_command(times):
+    """As of several seeds, of which the next would begin."""
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt), Preemption(tf.distribute.get_strategy()):
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(times):
+            os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_ctrl_c_after_the_last_step_ends_the_command():
-    """As of several seeds, of which the next would begin."""
-    with pytest.raises(KeyboardInterrupt), Preemption(tf.distribute.get_strategy()):
-        os.kill(os.getpid(), signal.SIGINT)

@@ -16,7 +16,7 @@ from official.core import task_factory
 
 from tests.helpers.full_disk import files_of_at_most
 from tests.helpers.training import toy_finetuning
-from tests.helpers.training.worker import settings
+from tests.helpers.training.worker import after_reports, ends_itself, settings
 from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.errors import Cancelled, Interrupted, UserError
 from xlnet_tf.tasks import finetuning
@@ -30,20 +30,13 @@ from xlnet_tf.training.trainer import Trainer
 
 
 @pytest.mark.integration
-def test_sigterm_saves_and_the_run_resumes(folder, monkeypatch, capsys):
+def test_sigterm_saves_and_the_run_resumes(folder, capsys):
     """The same run writes a trace of two of its steps."""
     params = settings(folder)
     params.trainer.profile_steps = "4,5"
-    report = Progress.train
-
-    def report_and_end(progress, logs):
-        report(progress, logs)
-        if int(progress._step.numpy()) == 7:  # the trace ended a loop at step 5
-            os.kill(os.getpid(), signal.SIGTERM)
-
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(Progress, "train", report_and_end)
-    with pytest.raises(Interrupted, match=r"SIGTERM at step 7.*start the same command again"):
+    stopped = pytest.raises(Interrupted, match=r"SIGTERM at step 7.*start the same command again")
+    with stopped, after_reports(ends_itself(signal.SIGTERM, 7)):  # the trace ended a loop at step 5
         pretraining.pretrain(params, str(folder / "model"))
     assert signal.getsignal(signal.SIGTERM) is before
     assert "Step 7 of 12" in (page := (folder / "model" / "report.html").read_text())
@@ -53,7 +46,6 @@ def test_sigterm_saves_and_the_run_resumes(folder, monkeypatch, capsys):
     (trace,) = (folder / "model").glob("plugins/profile/*/*.xplane.pb")
     assert trace.stat().st_size > 10_000
 
-    monkeypatch.setattr(Progress, "train", report)
     pretraining.pretrain(settings(folder), f"{folder}/model/")  # as a shell completes it
     lines = read_history(str(folder / "model" / "history.jsonl"))
     trained = [line["step"] for line in lines if line["kind"] == "train"]
@@ -62,31 +54,11 @@ def test_sigterm_saves_and_the_run_resumes(folder, monkeypatch, capsys):
     assert evaluated == [0, 2, 4, 7, 8, 12]  # a run that resumes begins with an evaluation
 
 
-@pytest.mark.usefixtures("eagerly")
-def test_sigterm_before_the_first_step_promises_no_checkpoint(folder, monkeypatch):
-    bar = Progress.evaluation_bar
-
-    def end_and_begin(progress, steps):
-        os.kill(os.getpid(), signal.SIGTERM)
-        return bar(progress, steps)
-
-    monkeypatch.setattr(Progress, "evaluation_bar", end_and_begin)
-    with pytest.raises(Interrupted, match=r"SIGTERM before the first step: start the same command again"):
-        pretraining.pretrain(settings(folder), str(folder / "ended_at_once"))
-    assert not list((folder / "ended_at_once").glob("ckpt*"))
-
-
 @pytest.mark.integration
-def test_a_checkpoint_without_memory_resumes_with_empty_memory(folder, monkeypatch, capsys):
-    def report_and_end(progress, logs):
-        if int(progress._step.numpy()) == 4:
-            os.kill(os.getpid(), signal.SIGTERM)
-
+def test_a_checkpoint_without_memory_resumes_with_empty_memory(folder, capsys):
     model_dir = folder / "without_memory"
-    with monkeypatch.context() as patch:
-        patch.setattr(Progress, "train", report_and_end)
-        with pytest.raises(Interrupted):
-            pretraining.pretrain(settings(folder, save_memory=False), str(model_dir))
+    with pytest.raises(Interrupted), after_reports(ends_itself(signal.SIGTERM, 4)):
+        pretraining.pretrain(settings(folder, save_memory=False), str(model_dir))
     pretraining.pretrain(settings(folder), str(model_dir))
     assert "save_memory is false, or was): it begins empty" in capsys.readouterr().err
     sizes = [
@@ -104,15 +76,12 @@ def test_wrong_steps_to_trace_are_named(steps):
 
 @pytest.mark.integration
 def test_a_run_whose_hours_are_used_saves_and_resumes_with_more(folder, capsys):
-    params = settings(folder)
-    params.trainer.max_hours = 1e-9
-    pretraining.pretrain(params, str(folder / "hours"))
+    pretraining.pretrain(settings(folder, max_hours=1e-9), str(folder / "hours"))
     assert "1e-09 h, its --max_hours: it ends at step" in capsys.readouterr().err
     step = int(newest(str(folder / "hours")).rpartition("-")[2])
-    assert 0 < step < params.trainer.train_steps
-    params = settings(folder)
-    pretraining.pretrain(params, str(folder / "hours"))
-    assert newest(str(folder / "hours")).endswith(f"ckpt-{params.trainer.train_steps}")
+    assert 0 < step < 12
+    pretraining.pretrain(settings(folder), str(folder / "hours"))
+    assert newest(str(folder / "hours")).endswith("ckpt-12")
 
 
 @pytest.mark.integration
@@ -129,9 +98,8 @@ def test_a_run_in_a_bucket(folder, tmp_path, bucket, monkeypatch, capsys):
 
 @pytest.mark.integration
 def test_loops_of_steps_end_at_early_evaluations_and_at_checkpoints(folder, tmp_path):
-    params = settings(folder, checkpoint_interval=3)
-    params.trainer.validation_interval, params.trainer.max_to_keep = 8, 9
-    assert (params.trainer.train_steps, params.trainer.steps_per_loop) == (12, 2)
+    """Of 12 steps, with loops of 2."""
+    params = settings(folder, checkpoint_interval=3, validation_interval=8, max_to_keep=9)
     pretraining.pretrain(params, str(tmp_path))
     history = read_history(str(tmp_path / "history.jsonl"))
     assert [line["step"] for line in history if line["kind"] == "dev"] == [0, 2, 4, 8, 12]
@@ -142,17 +110,11 @@ def test_loops_of_steps_end_at_early_evaluations_and_at_checkpoints(folder, tmp_
 
 @pytest.mark.integration
 def test_a_run_whose_disk_is_full_is_one_error_and_resumes(folder, tmp_path, monkeypatch):
-    report = Progress.train
-
-    def fill_disk(progress, logs):
-        report(progress, logs)
-        if int(progress._step.numpy()) == 10:
-            full.enter_context(files_of_at_most(10))
-
-    with monkeypatch.context() as patch, contextlib.ExitStack() as full:
-        patch.setattr(Progress, "train", fill_disk)
+    with contextlib.ExitStack() as full, monkeypatch.context() as patch:
         patch.setattr("sys.stderr", io.StringIO())  # pytest writes it to a file
-        with pytest.raises(UserError, match=f"^(cannot write )?{tmp_path}/cut.*File too large"):
+        fill_disk = lambda step: full.enter_context(files_of_at_most(10)) if step == 10 else None  # noqa: E731
+        message = f"^(cannot write )?{tmp_path}/cut.*File too large"
+        with after_reports(fill_disk), pytest.raises(UserError, match=message):
             pretraining.pretrain(settings(folder), str(tmp_path / "cut"))
     pretraining.pretrain(settings(folder), str(tmp_path / "cut"))
     assert read_history(str(tmp_path / "cut/history.jsonl"))[-1]["step"] == 12
@@ -193,22 +155,21 @@ def test_every_host_refuses_another_run(folder, tmp_path):
 
 
 @pytest.mark.integration
-def test_a_second_trainer_leaves_the_first_alone(folder, tmp_path, monkeypatch):
+def test_a_second_trainer_leaves_the_first_alone(folder, tmp_path):
     """With the same settings it would remove a checkpoint that is being written, with others mix two runs."""
-    report, seen = Progress.train, []
+    seen = []
 
-    def start_another(progress, logs):
-        report(progress, logs)
+    def start_another(step):
         if not seen:
+            seen.append(step)
             files = {path: path.read_bytes() for path in tmp_path.iterdir() if path.suffix == ".yaml"}
             for other in (settings(folder), settings(folder, train_steps=6)):
                 with pytest.raises(UserError, match=rf"{tmp_path} is in use by process {os.getpid()} on "):
                     pretraining.pretrain(other, str(tmp_path))
             assert {path: path.read_bytes() for path in files} == files
-            seen.append(1)
 
-    monkeypatch.setattr(Progress, "train", start_another)
-    pretraining.pretrain(settings(folder), str(tmp_path))
+    with after_reports(start_another):
+        pretraining.pretrain(settings(folder), str(tmp_path))
     steps = [(line["step"], line["kind"]) for line in read_history(str(tmp_path / "history.jsonl"))]
     assert seen and len(steps) == len(set(steps)) and steps[-1] == (12, "dev")
     assert not (tmp_path / "owner.json").exists()
@@ -216,17 +177,13 @@ def test_a_second_trainer_leaves_the_first_alone(folder, tmp_path, monkeypatch):
 
 @pytest.mark.integration
 def test_a_run_that_was_taken_over_writes_nothing_more(folder, tmp_path, monkeypatch):
-    report = Progress.train
-
-    def take_over(progress, logs):
-        report(progress, logs)
+    def take_over(step):
         owner = json.loads((tmp_path / "owner.json").read_text())
         (tmp_path / "owner.json").write_text(json.dumps(owner | {"token": "other", "host": "host-7"}))
         later = time.monotonic() + 1000
         monkeypatch.setattr(time, "monotonic", lambda: later)
 
-    monkeypatch.setattr(Progress, "train", take_over)
-    with pytest.raises(UserError, match="taken over by process .* on host-7"):
+    with after_reports(take_over), pytest.raises(UserError, match="taken over by process .* on host-7"):
         pretraining.pretrain(settings(folder, checkpoint_interval=2), str(tmp_path))
     assert not list(tmp_path.glob("ckpt*")) and (tmp_path / "params.yaml").exists()
     assert json.loads((tmp_path / "owner.json").read_text())["host"] == "host-7"
@@ -252,27 +209,20 @@ def test_a_refused_run_leaves_nothing_behind(folder, tmp_path, changes, message)
 @pytest.mark.integration
 def test_settings_count_before_the_first_checkpoint(folder, tmp_path, monkeypatch):
     bar = Progress.evaluation_bar
-
-    def end(progress, steps):
-        os.kill(os.getpid(), signal.SIGINT)
-        return bar(progress, steps)
-
-    with monkeypatch.context() as patch, pytest.raises(Cancelled, match="^Ctrl-C before the first .* again$"):
-        patch.setattr(Progress, "evaluation_bar", end)
-        pretraining.pretrain(settings(folder), str(tmp_path))
+    for number, error, name in (
+        (signal.SIGTERM, Interrupted, "SIGTERM"),
+        (signal.SIGINT, Cancelled, "Ctrl-C"),
+    ):
+        end = lambda *arguments: os.kill(os.getpid(), number) or bar(*arguments)  # noqa: B023, E731
+        with monkeypatch.context() as patch, pytest.raises(error, match=f"{name} before the first .* again"):
+            patch.setattr(Progress, "evaluation_bar", end)
+            pretraining.pretrain(settings(folder), str(tmp_path))
+        assert not list(tmp_path.glob("ckpt*"))
     params = settings(folder, train_steps=6)
     with pytest.raises(UserError, match="(?s)train_steps: 12 there, 6 now\n.*remove .*params.yaml"):
         pretraining.pretrain(params, str(tmp_path))
-
-    report = Progress.train
-
-    def end_in_training(progress, logs):
-        report(progress, logs)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(Progress, "train", end_in_training)
     saved = f"^Ctrl-C at step 2. A checkpoint of it is in {tmp_path}: start the same command again, and"
-    with pytest.raises(Cancelled, match=saved):
+    with pytest.raises(Cancelled, match=saved), after_reports(ends_itself(signal.SIGINT, 2)):
         pretraining.pretrain(settings(folder), str(tmp_path))
     assert tf.train.latest_checkpoint(str(tmp_path)).endswith("ckpt-2")
 

@@ -111,12 +111,11 @@ def test_damaged_files_are_passed_over_with_a_warning(folder, caplog, harm):
 @pytest.mark.parametrize(
     "harm",
     [
-        lambda note: b"",
-        lambda note: note.partition(b"\n")[2],
-        lambda note: bytes([note[0] | 0x80]) + note[1:],
-        None,
+        pytest.param(lambda note: b"", id="empty"),
+        pytest.param(lambda note: note.partition(b"\n")[2], id="no first line"),
+        pytest.param(lambda note: bytes([note[0] | 0x80]) + note[1:], id="a flipped bit"),
+        pytest.param(None, id="missing"),
     ],
-    ids=["empty", "no first line", "a flipped bit", "missing"],
 )
 def test_a_damaged_note_of_the_checkpoints_is_removed_with_a_warning(folder, caplog, harm):
     note = folder / "checkpoint"
@@ -169,16 +168,20 @@ def test_the_checkpoint_of_another_run_is_refused(folder):
         run.restored()
 
 
+def full_disk(*args):
+    raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+
 def test_a_failed_save_removes_its_own_files_only(folder, monkeypatch):
-    def full(*args):
+    def write_half(*args):
         (folder / "ckpt-1_temp").mkdir()
         (folder / "ckpt-1.index").write_bytes(b"half")
-        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+        full_disk()
 
     run = Saved(folder)
     run.restored()
     before = sorted(path.name for path in folder.iterdir())
-    monkeypatch.setattr(saving, "_write_part", full)
+    monkeypatch.setattr(saving, "_write_part", write_half)
     run.step.assign(1)
     with pytest.raises(UserError, match="step 1: No space left on device.* the run resumes from .*ckpt-10"):
         run.manager.save(1, check_interval=False)
@@ -186,21 +189,16 @@ def test_a_failed_save_removes_its_own_files_only(folder, monkeypatch):
     assert sorted(path.name for path in folder.iterdir()) == before  # ckpt-10, for one
 
 
-def test_a_full_disk_keeps_the_last_good_one(folder):
+def test_a_full_disk_keeps_the_last_good_one_and_a_lost_host_is_not_one(folder, monkeypatch):
     run = Saved(folder, size=200_000)
     run.manager._latest_checkpoint = str(folder / "ckpt-10")
-    with pytest.raises(UserError) as found, files_of_at_most(100_000):
-        run.at(14)
-    assert str(found.value) == (
-        f"cannot write the checkpoint of step 14: File too large. Make room in {folder} and start the same "
-        f"command again: the run resumes from {folder}/ckpt-10, the last good one"
+    message = (
+        rf"the checkpoint of step 14: File too large. Make room in {folder} .*resumes from .*/ckpt-10, the"
     )
-    assert not list(folder.glob("ckpt-14*"))
-    assert Saved(folder).restored() == 10
-    np.testing.assert_array_equal(tf.train.load_variable(str(folder / "ckpt-10"), WEIGHT), [10.0] * 1000)
+    with pytest.raises(UserError, match=message), files_of_at_most(100_000):
+        run.at(14)
+    assert not list(folder.glob("ckpt-14*")) and Saved(folder).restored() == 10
 
-
-def test_a_host_lost_while_saving_is_not_a_disk_error(folder, monkeypatch):
     def lost(*args):
         raise tf.errors.UnavailableError(None, None, "Socket closed")
 
@@ -216,17 +214,14 @@ def test_checkpoints_are_due_at_multiples_wherever_a_run_was_stopped(folder):
     run.step.assign(11)
     assert run.manager.save(checkpoint_number=11, check_interval=False)  # told to end
     assert [step for step in (11, 12, 13, 14) if run.at(step)] == [12, 14]
-
-
-def test_checkpoints_wait_while_steps_fail(folder):
-    run = Saved(folder)
-    run.hold.assign(1)
-    assert run.at(20) is None and newest(str(folder)).endswith("ckpt-10")
+    run.hold.assign(1)  # steps fail
+    assert run.at(20) is None and newest(str(folder)).endswith("ckpt-14")
     assert run.manager.save(checkpoint_number=20, check_interval=False)  # told to end: better than nothing
     run.manager.wait()
     assert newest(str(folder)).endswith("ckpt-20")
     run.hold.assign(0)
     assert run.at(22)
+    assert Saved(folder, background=False).begin(24) and newest(str(folder)).endswith("ckpt-24")
 
 
 def test_other_hosts_restore_and_do_not_write_what_the_first_one_has(folder):
@@ -269,10 +264,6 @@ def test_training_continues_while_a_checkpoint_is_written(folder, paused):
     assert kept(folder) == {6, 10, 12}
 
 
-def test_training_waits_if_it_is_told_to(folder):
-    assert Saved(folder, background=False).begin(12) and newest(str(folder)).endswith("ckpt-12")
-
-
 def test_there_is_one_copy_at_a_time(folder, paused):
     run = Saved(folder)
     run.begin(12)
@@ -284,11 +275,8 @@ def test_there_is_one_copy_at_a_time(folder, paused):
 
 
 def test_a_failure_to_write_ends_the_run_after_the_next_steps(folder, monkeypatch):
-    def full(*args):
-        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
-
-    monkeypatch.setattr(saving, "_write_part", full)
     run = Saved(folder)
+    monkeypatch.setattr(saving, "_write_part", full_disk)
     run.begin(12)
     concurrent.futures.wait(run.manager._writing)
     with pytest.raises(UserError, match=r"cannot write the checkpoint of step 12: No space left"):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.helpers.models import original
 from tests.helpers.training.alone import run_alone
 from tests.training.test_saving import Saved, kept, truncate
 from xlnet_tf.checkpoints.of_runs import newest
@@ -73,21 +74,14 @@ def test_rows_of_other_hosts_are_read_by_fewer_and_by_one(tmp_path):
     expected = 100.0 * np.arange(3)[:, None] + np.arange(8)
     whole = str(tmp_path / "whole")  # as earlier versions wrote it
     name = "rows/.ATTRIBUTES/content"
-    tf.raw_ops.SaveV2(
-        prefix=whole, tensor_names=[name], shape_and_slices=[""], tensors=[np.float32(expected)]
-    )
+    original.save(whole, {name: np.float32(expected)})
     for count, path in itertools.product((1, 2, 8), (str(tmp_path / "ckpt-2"), whole)):
-        for host in range(count):
+        for first in range(0, 8, 8 // count):
             rows = tf.Variable(tf.zeros([3, 8 // count]))
-            memory = types.SimpleNamespace(restored=False)
-            parts = Rows(memory, [rows], 1, host * 8 // count, count, name)
+            parts = Rows(types.SimpleNamespace(restored=False), [rows], 1, first, count, name)
             (spec,) = parts.specs
-            values = tf.raw_ops.RestoreV2(
-                prefix=path, tensor_names=[spec.name],
-                shape_and_slices=[spec.slice_spec], dtypes=[spec.dtype],
-            )  # fmt: skip
-            parts.restore(values)
-            first = host * 8 // count
+            where = {"tensor_names": [spec.name], "shape_and_slices": [spec.slice_spec]}
+            parts.restore(tf.raw_ops.RestoreV2(prefix=path, dtypes=[spec.dtype], **where))
             np.testing.assert_array_equal(rows, expected[:, first : first + 8 // count])
 
 

@@ -2,16 +2,13 @@
 
 import pytest
 import tensorflow as tf
-from official.core import exp_factory, task_factory
+from official.core import task_factory
 
-from tests.helpers.training import synthetic_tpu
+from tests.helpers.training import programs, synthetic_tpu
 from xlnet_tf import task_registry
-from xlnet_tf.tasks.pretraining import task as pretraining
-from xlnet_tf.tpu import synthetic
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.trainer import Trainer
 
-MODEL = {"n_layer": 1, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 32}
 # Operations whose result's shape depends on values, or that run Python or go to the host.
 DYNAMIC = {"Where", "Unique", "UniqueV2", "UniqueWithCounts", "DynamicPartition", "ListDiff"}
 DYNAMIC |= {"NonMaxSuppressionV3"}
@@ -27,19 +24,11 @@ def build_trainer(
     folder, task: str, trainer_settings, model, strategy=None, evaluate=False, batching=None
 ) -> Trainer:
     """Builds a trainer of a small model, with dropout, on made-up data, by default for a made-up TPU."""
-    name = pretraining.EXPERIMENT if task == "pretraining" else task_registry.find(task).experiment
-    params = exp_factory.get_exp_config(name)
-    sizes = {"seq_len": 32, "vocab_size": 60}
-    if task == "pretraining":
-        synthetic.pretraining_records(str(folder), rows=4, num_predict=6, **sizes)
-    else:
-        synthetic.examples(str(folder), task, num_labels=3, sequences=2, **sizes)
-    data = {"input_path": str(folder), "global_batch_size": 4}
-    task_settings = {"train_data": data, "validation_data": data, "model": MODEL | model}
+    params = programs.settings(task, folder, rows=4, **model)
+    params.task.validation_data.override({"input_path": str(folder), "global_batch_size": 4})
     if batching:
-        task_settings["batching"] = batching
-    params.override({"task": task_settings, "trainer": trainer_settings})
-    params.override({"trainer": {"train_steps": 10}})
+        params.task.batching = batching
+    params.override({"trainer": {"train_steps": 10, **trainer_settings}})
     with (strategy or synthetic_tpu.strategy()).scope():
         built = task_factory.get_task_cls(type(params.task))(params.task)
         optimizer = build_optimizer(params.trainer.optimizer_config, 10, built.n_layer)
@@ -73,19 +62,17 @@ def faults(found) -> list[str]:
     return wrong
 
 
+LOOPS = [
+    ("pretraining", {}, {"n_layer": 2}, None),
+    ("pretraining", {"accumulation_steps": 2}, {}, None),
+    ("multiple_choice", {"accumulation_steps": 2}, {}, "packed"),
+    *((task, {}, {}, "fixed") for task in task_registry.tasks()),
+]
+
+
 @pytest.mark.parametrize(
     ("task", "trainer_settings", "model", "batching"),
-    [
-        ("pretraining", {}, {"n_layer": 2}, None),
-        pytest.param("pretraining", {"accumulation_steps": 2}, {}, None, marks=pytest.mark.integration),
-        pytest.param(
-            "multiple_choice", {"accumulation_steps": 2}, {}, "packed", marks=pytest.mark.integration
-        ),
-        *(
-            pytest.param(task, {}, {}, "fixed", marks=pytest.mark.integration)
-            for task in task_registry.tasks()
-        ),
-    ],
+    [pytest.param(*loop, marks=[pytest.mark.integration] * (loop != LOOPS[0])) for loop in LOOPS],
 )
 def test_the_whole_loop_has_fixed_shapes_and_stays_on_the_device(
     tmp_path, task, trainer_settings, model, batching

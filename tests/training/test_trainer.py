@@ -9,7 +9,9 @@ from tests.helpers.training.layouts import build_trainer, train
 from xlnet_tf.models.pretrainer import target_losses
 from xlnet_tf.records.shards import ShardWriter, read_shard
 
-DEVICE = "CPU:0"
+
+def strategy():
+    return tf.distribute.OneDeviceStrategy("CPU:0")
 
 
 def features(targets):
@@ -36,7 +38,7 @@ def test_a_batch_without_targets_changes_no_weight_and_has_the_loss_0(tmp_path):
         writer.write(columns | {"target_positions": np.full_like(columns["target_positions"], -1)})
     overrides = {"task": {"train_data": {"global_batch_size": 4}, "model": {"n_layer": 1}}}
     overrides["trainer"] = {"optimizer_config": {"weight_decay": 0.0}}
-    trainer = build_trainer(tmp_path, tf.distribute.OneDeviceStrategy(DEVICE), overrides)
+    trainer = build_trainer(tmp_path, strategy(), overrides)
     before = [weight.numpy() for weight in trainer.model.trainable_variables]
     with trainer.strategy.scope():
         logs = trainer.train(tf.constant(2))
@@ -49,15 +51,14 @@ def test_a_batch_without_targets_changes_no_weight_and_has_the_loss_0(tmp_path):
 
 def test_losses_are_divided_by_their_global_counts(folder):
     overrides = {"task": {"model": {"next_sentence_weight": 0.5}}}
-    trainer = build_trainer(folder, tf.distribute.OneDeviceStrategy(DEVICE), overrides)
+    trainer = build_trainer(folder, strategy(), overrides)
     batch = features([[1, 3, 5, -1], [2, -1, -1, -1]])
     counts = {name: float(value) for name, value in trainer.task.counts(batch).items()}
     assert counts == {"loss": 4.0, "next_sentence_loss": 1.0}
 
     seed = tf.constant([0, 0])
-    _, loss, sums, _ = trainer._micro_step(
-        batch, {"loss": tf.constant(40.0), "next_sentence_loss": tf.constant(10.0)}, seed
-    )
+    totals = {"loss": tf.constant(40.0), "next_sentence_loss": tf.constant(10.0)}
+    _, loss, sums, _ = trainer._micro_step(batch, totals, seed)
     outputs = trainer.model({**batch, "dropout_seed": seed}, training=True)
     losses = target_losses(outputs).numpy()
     log_probabilities = tf.nn.log_softmax(outputs["next_sentence_logits"]).numpy()
@@ -68,14 +69,12 @@ def test_losses_are_divided_by_their_global_counts(folder):
 
 @pytest.mark.integration
 def test_compiled_steps_equal_plain_ones(folder):
-    losses = [
-        train(build_trainer(folder, tf.distribute.OneDeviceStrategy(DEVICE), overrides), 3)
-        for overrides in (
-            {"task": {"model": {"n_layer": 1}}, "runtime": {"enable_xla": compiled}}
-            for compiled in (False, True)
-        )
-    ]
-    np.testing.assert_allclose(losses[1], losses[0], atol=1e-5)
+    small = {"task": {"model": {"n_layer": 1}}}
+    plain, compiled = (
+        train(build_trainer(folder, strategy(), {**small, "runtime": {"enable_xla": xla}}), 3)
+        for xla in (False, True)
+    )
+    np.testing.assert_allclose(compiled, plain, atol=1e-5)
 
 
 def test_evaluation_counts_every_record_once_whatever_the_batch(folder):
@@ -86,11 +85,10 @@ def test_evaluation_counts_every_record_once_whatever_the_batch(folder):
     results = []
     for batch_size in (8, 3):
         data = {"input_path": str(folder / "dev"), "global_batch_size": batch_size}
-        strategy = tf.distribute.OneDeviceStrategy(DEVICE)
         overrides = {"task": {"validation_data": data, "model": {"n_layer": 1}}}
-        trainer = build_trainer(folder, strategy, overrides, evaluate=True)
+        trainer = build_trainer(folder, strategy(), overrides, evaluate=True)
         for _ in range(2):  # the second evaluation starts anew
-            with strategy.scope():
+            with trainer.strategy.scope():
                 logs = trainer.evaluate(tf.constant(trainer.eval_batching.steps))
             counted = {metric.name: int(metric.denominator.numpy()) for metric in trainer.validation_metrics}
             assert counted["loss"] == counted["accuracy"] == targets
@@ -109,13 +107,11 @@ def test_evaluation_counts_every_record_once_whatever_the_batch(folder):
 def test_what_was_never_counted_is_not_reported(folder):
     toy.make_records(folder / "forward", segments=((6, 0),))
     data = {"input_path": str(folder / "forward"), "global_batch_size": 2}
-    strategy = tf.distribute.OneDeviceStrategy(DEVICE)
-    trainer = build_trainer(folder, strategy, {"task": {"validation_data": data}}, evaluate=True)
-    with strategy.scope():
+    trainer = build_trainer(folder, strategy(), {"task": {"validation_data": data}}, evaluate=True)
+    with trainer.strategy.scope():
         logs = trainer.evaluate(tf.constant(trainer.eval_batching.steps))
     assert "loss_forward" in logs and "loss_backward" not in logs
-    overrides = {"task": {"train_data": {"input_path": str(folder / "forward"), "global_batch_size": 2}}}
-    trainer = build_trainer(folder, strategy, overrides)
-    with strategy.scope():
+    trainer = build_trainer(folder, strategy(), {"task": {"train_data": data}})
+    with trainer.strategy.scope():
         logs = trainer.train(tf.constant(2))
     assert float(logs["loss_forward"]) > 0 and "loss_backward" not in logs

@@ -44,17 +44,19 @@ def load_weights(model, checkpoint: str = "tiny_ckpt"):
     return model
 
 
+def save(prefix: str, arrays: dict[str, np.ndarray]):
+    """Writes a checkpoint as TensorFlow 1 does: names and values, and no graph of objects."""
+    tensors = list(map(tf.constant, arrays.values()))
+    slices = [""] * len(tensors)
+    tf.raw_ops.SaveV2(prefix=prefix, tensor_names=[*arrays], shape_and_slices=slices, tensors=tensors)
+
+
 def write_fine_tuned(folder: pathlib.Path, dropped=("model/transformer/mask_emb/mask_emb",)) -> pathlib.Path:
     """Writes tiny_ckpt_heads as the original's fine-tuning would have: without some of its variables."""
     reader = tf.train.load_checkpoint(str(GOLDEN / "tiny_ckpt_heads" / "xlnet_model.ckpt"))
     kept = [name for name in reader.get_variable_to_shape_map() if name not in dropped]
     folder.mkdir()
-    tf.raw_ops.SaveV2(
-        prefix=str(folder / "xlnet_model.ckpt"),
-        tensor_names=kept,
-        shape_and_slices=[""] * len(kept),
-        tensors=[tf.constant(reader.get_tensor(name)) for name in kept],
-    )
+    save(str(folder / "xlnet_model.ckpt"), {name: reader.get_tensor(name) for name in kept})
     config = (GOLDEN / "tiny_ckpt_heads" / "xlnet_config.json").read_text()
     (folder / "xlnet_config.json").write_text(config)
     return folder

@@ -59,14 +59,12 @@ def train(folder: pathlib.Path, layout: str, model_dir: pathlib.Path):
     # Optimizing the graphs takes longer than running them.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     params = toy_finetuning.experiment() if layout in FINETUNING else settings(folder)
-    if layout in FINETUNING:
-        params.task.train_data.input_path = str(folder / "records")
-        params.task.validation_data.input_path = str(folder / "dev")
+    params.task.train_data.input_path = str(folder / "records")
+    params.task.validation_data.input_path = str(folder / "dev")
     for changes in (COMMON, LAYOUTS[layout]):
         params.override(changes)
     if layout in FINETUNING:
-        strategy = runtime.prepare(params.runtime)
-        finetune(params, toy_finetuning.ToyTask, strategy, str(model_dir))
+        finetune(params, toy_finetuning.ToyTask, runtime.prepare(params.runtime), str(model_dir))
     else:
         pretraining.pretrain(params, str(model_dir))
 

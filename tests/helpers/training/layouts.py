@@ -73,9 +73,8 @@ def first_gradients(trainer: Trainer, norm: float) -> dict[str, np.ndarray]:
 def state(trainer: Trainer) -> dict[str, np.ndarray]:
     values = {f"weight/{v.name}": v.numpy() for v in trainer.model.trainable_variables}
     values |= {f"slot/{i}": v.numpy() for i, v in enumerate(trainer.optimizer.variables)}
-    for (name, rows), axis in zip(
-        trainer.checkpoint.memory._gather_saveables_for_checkpoint().items(), (1, 0)
-    ):
+    memory = trainer.checkpoint.memory._gather_saveables_for_checkpoint()
+    for (name, rows), axis in zip(memory.items(), (1, 0)):
         values[f"memory/{name}"] = np.concatenate([spec.tensor.numpy() for spec in rows("").specs], axis)
     return values
 
@@ -94,10 +93,8 @@ def main(folder: pathlib.Path, names: list[str]):
     checkpoint = str(folder / "checkpoint")
     for name in names:
         devices, accumulation_steps, dropout, resume = RUNS[name]
-        overrides = {
-            "task": {"model": {"dropout": dropout, "attention_dropout": dropout}},
-            "trainer": {"accumulation_steps": accumulation_steps},
-        }
+        model = {"dropout": dropout, "attention_dropout": dropout}
+        overrides = {"task": {"model": model}, "trainer": {"accumulation_steps": accumulation_steps}}
         trainer = build_trainer(folder, strategies[devices], overrides)
         told, gradients = [], {}
         if resume:

@@ -17,19 +17,21 @@ VOCABULARY = 60
 TASKS = ("pretraining", *task_registry.tasks())
 
 
-def settings(task: str, folder, **changes):
-    """Returns a task's settings on a synthetic set in a folder; `changes` are fields of task.model."""
+def settings(task: str, folder, *, rows: int = ROWS, **changes):
+    """Returns a task's settings on a synthetic set in a folder, in batches of `rows`.
+
+    `changes` are fields of task.model.
+    """
     name = pretraining.EXPERIMENT if task == "pretraining" else task_registry.find(task).experiment
     params = exp_factory.get_exp_config(name)
     model = {"n_layer": 1, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 24, **changes}
+    sizes = {"seq_len": T, "vocab_size": VOCABULARY}
     if task == "pretraining":
         model = {"memory_len": MEMORY, **model}
-        synthetic.pretraining_records(
-            str(folder), rows=ROWS, seq_len=T, num_predict=None, vocab_size=VOCABULARY
-        )
+        synthetic.pretraining_records(str(folder), rows=rows, num_predict=None, **sizes)
     else:
-        synthetic.examples(str(folder), task, seq_len=T, vocab_size=VOCABULARY, num_labels=3, sequences=4)
-    data = {"input_path": str(folder), "global_batch_size": ROWS}
+        synthetic.examples(str(folder), task, num_labels=3, sequences=4, **sizes)
+    data = {"input_path": str(folder), "global_batch_size": rows}
     params.override({"task": {"model": model, "train_data": data}})
     return params
 

@@ -17,16 +17,13 @@ With --bucket, the disturbed runs read records from and write checkpoints to gs:
 slow and fails every tenth request. Its objects are in FOLDER/objects.
 """
 
-import contextlib
 import itertools
-import json
 import math
 import os
 import pathlib
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -34,6 +31,7 @@ import time
 from etils import epath
 
 from tests.helpers import fake_bucket
+from tests.helpers.training.alone import cluster_of
 from tests.helpers.training.killing import checkpoint_files, make_data, start
 from tests.helpers.training.worker import settings
 from xlnet_tf import ownership
@@ -53,9 +51,9 @@ SETTINGS = {
 LEFT_SECONDS = 25.0  # that the other hosts may take to notice that one is gone
 
 
-def train(config: dict, source: str, model_dir: str):
+def train(config: str, source: str, model_dir: str):
     """Trains to the end, as one of the hosts that a TF_CONFIG lists."""
-    os.environ["TF_CONFIG"] = json.dumps(config)
+    os.environ["TF_CONFIG"] = config
     # A killed owner's lease in a bucket ends soon.
     ownership.BEAT_SECONDS, ownership.LEASE_SECONDS, ownership._SETTLE_SECONDS = 0.5, 4.0, 0.1
     params = settings(epath.Path(source), "multi_worker_mirrored")
@@ -67,16 +65,10 @@ class Slice:
     """The processes of one start of a run: one for each host."""
 
     def __init__(self, folder: pathlib.Path, source: str, model_dir: str):
-        with contextlib.ExitStack() as stack:
-            sockets = [stack.enter_context(socket.socket()) for _ in range(HOSTS)]
-            for one in sockets:
-                one.bind(("localhost", 0))
-            workers = [f"localhost:{one.getsockname()[1]}" for one in sockets]
-        self.running: dict[int, int] = {}  # host -> process
         self.statuses: dict[int, int] = {}
-        for host in range(HOSTS):
-            config = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": host}}
-            self.running[host] = start(folder, train, config, source, model_dir)
+        configs = enumerate(cluster_of(HOSTS))
+        # host -> process
+        self.running = {host: start(folder, train, config, source, model_dir) for host, config in configs}
 
     def send(self, host: int, number: int):
         """Sends a signal to a host that still runs."""
@@ -137,17 +129,13 @@ class Hosts:
 
     def plan(self):
         """Chooses the moment of the next event: seconds from now, or when a checkpoint is written."""
-        self.due = None
-        if self.events:
-            while_saving = self.rng.random() < 0.5
-            self.due = None if while_saving else time.monotonic() + self.rng.uniform(0, self.longest)
+        while_saving = not self.events or self.rng.random() < 0.5
+        self.due = None if while_saving else time.monotonic() + self.rng.uniform(0, self.longest)
         self.before = checkpoint_files(self.seen)
 
     def disturb(self):
-        """Lets the next event happen if its moment has come."""
-        if not self.events or self.slice.poll():
-            return
-        if self.slice.statuses:  # an event has happened already; the others are about to end
+        """Lets the next event happen if its moment has come and none has happened since the start."""
+        if not self.events or self.slice.poll() or self.slice.statuses:
             return
         while_saving = self.due is None
         if while_saving:
@@ -165,9 +153,8 @@ class Hosts:
         else:
             self.slice.send(host, SIGNALS[event])
         saved = sorted(name for name in checkpoint_files(self.seen) if name.endswith(".index"))
-        print(
-            self.seen.name, f"host {host} {event}", "while saving" if while_saving else "", *saved, flush=True
-        )
+        moment = "while saving" if while_saving else ""
+        print(self.seen.name, f"host {host} {event}", moment, *saved, flush=True)
         if event == "returns":
             self.plan()
         else:
@@ -194,15 +181,8 @@ def main_in_bucket(folder: pathlib.Path, rounds: int):
     """Runs `main` in a process whose gs:// is a bucket that this one plays."""
     objects = fake_bucket.FolderObjects(folder / "objects")
     with fake_bucket.serving(folder, objects=objects, seconds=0.002, failing=0.1) as bucket:
-        command = [
-            sys.executable,
-            "-m",
-            "tests.helpers.training.rehearsal",
-            str(folder),
-            str(rounds),
-            "gs://bucket",
-        ]
-        status = subprocess.run(command, env=os.environ | bucket.environment).returncode
+        program = ["-m", "tests.helpers.training.rehearsal", str(folder), str(rounds), "gs://bucket"]
+        status = subprocess.run([sys.executable, *program], env=os.environ | bucket.environment).returncode
         print(f"{len(bucket.requests):,} requests, {bucket.failures:,} of them failed")
     sys.exit(status)
 

@@ -70,23 +70,11 @@ def settings(folder) -> dict:
 def short_run(folder, **overrides):
     """Returns the settings of a run of 7 steps on FOLDER/records, evaluated on FOLDER/dev, that keeps all."""
     params = pretraining.pretraining_experiment()
-    params.override(settings(folder))
-    params.override(
-        {
-            "task": {
-                "validation_data": {"input_path": str(folder / "dev")},
-                "model": {"n_layer": 1, "dropout": 0.1},
-            },
-            "trainer": {
-                "train_steps": 7,
-                "steps_per_loop": 2,
-                "validation_interval": 4,
-                "checkpoint_interval": 2,
-                "max_to_keep": 9,
-            },
-        }
-    )
-    params.override(overrides)
+    data = {"validation_data": {"input_path": str(folder / "dev")}}
+    task = {**data, "model": {"n_layer": 1, "dropout": 0.1}}
+    trainer = {"train_steps": 7, "steps_per_loop": 2, "validation_interval": 4, "checkpoint_interval": 2}
+    for changes in (settings(folder), {"task": task, "trainer": {**trainer, "max_to_keep": 9}}, overrides):
+        params.override(changes)
     return params
 
 

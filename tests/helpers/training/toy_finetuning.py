@@ -38,15 +38,9 @@ WORD = 20  # id of the piece that makes a text positive
 def make_examples(folder, tokenizer, count, seed=0, labels=("no", "yes"), task="toy") -> ExampleSet:
     """Writes `count` texts of 3 to 7 random pieces."""
     rng = np.random.default_rng(seed)
-    with ExampleWriter(
-        folder,
-        task=task,
-        split=folder.name,
-        tokenizer=tokenizer,
-        seq_len=T,
-        columns=[Column("label", "int32", None)],
-        settings={"labels": labels},
-    ) as writer:
+    columns = [Column("label", "int32", None)]
+    kind = {"task": task, "split": folder.name, "columns": columns, "settings": {"labels": labels}}
+    with ExampleWriter(folder, tokenizer=tokenizer, seq_len=T, **kind) as writer:
         for number in range(count):
             label = number % 2
             ids = rng.integers(21, 60, rng.integers(3, 8))
@@ -63,16 +57,10 @@ class ToyConfig(FinetuningConfig):
 @exp_factory.register_config_factory(EXPERIMENT)
 def experiment():
     params = finetuning_experiment(ToyConfig())
-    params.override(
-        {
-            "task": {
-                "model": {"n_layer": 1, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 16},
-                "train_data": {"global_batch_size": 8},
-                "epochs": 8.0,
-            },
-            "trainer": {"steps_per_loop": 4, "optimizer_config": {"learning_rate": 0.02}},
-        }
-    )
+    model = {"n_layer": 1, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 16}
+    task = {"model": model, "train_data": {"global_batch_size": 8}, "epochs": 8.0}
+    trainer = {"steps_per_loop": 4, "optimizer_config": {"learning_rate": 0.02}}
+    params.override({"task": task, "trainer": trainer})
     return params
 
 

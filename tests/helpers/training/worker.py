@@ -2,15 +2,17 @@
 
     TF_CONFIG=... python -m tests.helpers.training.worker FOLDER MODEL_DIR TASK [SIGNAL STEP]
 
-trains on FOLDER/records in MODEL_DIR; TASK is pretraining, accumulated, finetuning
-or packed. With SIGNAL
+trains on FOLDER/records in MODEL_DIR; TASK is pretraining, accumulated, finetuning or packed. With SIGNAL
 (SIGKILL or SIGTERM), the process sends it to itself after STEP steps.
 """
 
+import contextlib
 import os
 import pathlib
 import signal
 import sys
+from collections.abc import Callable, Iterator
+from unittest import mock
 
 import tensorflow as tf
 
@@ -22,32 +24,18 @@ from xlnet_tf.training import runtime
 from xlnet_tf.training.progress import Progress
 
 # Changes to the settings, to tell each of 30 steps, of two micro-batches on each replica.
-ACCUMULATED = {
-    "train_steps": 30,
-    "steps_per_loop": 1,
-    "checkpoint_interval": 30,
-    "validation_interval": 30,
-    "accumulation_steps": 2,
-}
+ACCUMULATED = dict.fromkeys(("train_steps", "checkpoint_interval", "validation_interval"), 30)
+ACCUMULATED |= {"steps_per_loop": 1, "accumulation_steps": 2}
 
 
-def settings(folder, strategy: str = "one_device", **trainer):
+def settings(folder, strategy: str = "one_device", **changes):
     """Returns the settings of 12 steps on FOLDER/records, which saves and evaluates after each four."""
     params = pretraining.pretraining_experiment()
+    task = {"validation_data": {"input_path": str(folder / "dev")}, "model": {"n_layer": 1}}
+    trainer = {"train_steps": 12, "steps_per_loop": 2, "checkpoint_interval": 4, "validation_interval": 4}
     params.override(toy.settings(folder))
-    params.override(
-        {
-            "task": {"validation_data": {"input_path": str(folder / "dev")}, "model": {"n_layer": 1}},
-            "trainer": {
-                "train_steps": 12,
-                "steps_per_loop": 2,
-                "checkpoint_interval": 4,
-                "validation_interval": 4,
-                **trainer,
-            },
-            "runtime": {"distribution_strategy": strategy},
-        }
-    )
+    params.override({"task": task, "trainer": {**trainer, **changes}})
+    params.override({"runtime": {"distribution_strategy": strategy}})
     return params
 
 
@@ -58,20 +46,15 @@ def finetune(
 
     `devices` are the first ones of four that the process has; 0: what the strategy takes.
     """
-    lengths = [8, toy_finetuning.T] if batching == "length" else []
     params = toy_finetuning.experiment()
-    params.override(
-        {
-            "task": {
-                "batching": batching,
-                "train_data": {"input_path": str(folder / "records"), "lengths": lengths},
-                "validation_data": {"input_path": str(folder / "dev")},
-                "model": {"dropout": 0.0, "attention_dropout": 0.0},
-                "epochs": 3.0,
-            },
-            "runtime": {"distribution_strategy": strategy, "virtual_devices": 4 if devices else 0},
-        }
-    )
+    lengths = [8, toy_finetuning.T] if batching == "length" else []
+    data = {
+        "train_data": {"input_path": str(folder / "records"), "lengths": lengths},
+        "validation_data": {"input_path": str(folder / "dev")},
+    }
+    task = {"batching": batching, "model": {"dropout": 0.0, "attention_dropout": 0.0}, "epochs": 3.0}
+    runs_on = {"distribution_strategy": strategy, "virtual_devices": 4 if devices else 0}
+    params.override({"task": {**data, **task}, "runtime": runs_on})
     chosen = runtime.prepare(params.runtime)
     if devices:
         chosen = tf.distribute.MirroredStrategy([f"CPU:{number}" for number in range(devices)])
@@ -79,31 +62,36 @@ def finetune(
     return result.last
 
 
-def end_itself(name: str, step: int):
-    """Lets the process send itself a signal when it reports this step."""
+@contextlib.contextmanager
+def after_reports(act: Callable[[int], object]) -> Iterator[None]:
+    """Calls `act` with the step after each report of a training."""
     report = Progress.train
 
-    def report_and_end(progress, logs):
+    def report_and_act(progress, logs):
         report(progress, logs)
-        if int(progress._step.numpy()) == step:
-            os.kill(os.getpid(), getattr(signal, name))
+        act(int(progress._step.numpy()))
 
-    Progress.train = report_and_end
+    with mock.patch.object(Progress, "train", report_and_act):
+        yield
+
+
+def ends_itself(number: int, step: int) -> Callable[[int], object]:
+    """Returns what sends this process a signal at a step."""
+    return lambda at: os.kill(os.getpid(), number) if at == step else None
 
 
 def main(argv):
     folder, model_dir, task, *ending = argv
-    if ending:
-        end_itself(ending[0], int(ending[1]))
     # Optimizing the graphs takes longer than running them.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    strategy = "multi_worker_mirrored"
-    if task in ("finetuning", "packed"):
-        batching = "length" if task == "finetuning" else task
-        finetune(pathlib.Path(folder), model_dir, strategy, batching)
-    else:
-        changes = ACCUMULATED if task == "accumulated" else {}
-        pretraining.pretrain(settings(pathlib.Path(folder), strategy, **changes), model_dir)
+    folder, strategy = pathlib.Path(folder), "multi_worker_mirrored"
+    number, step = ending or ("SIGTERM", -1)
+    with after_reports(ends_itself(getattr(signal, number), int(step))):
+        if task in ("finetuning", "packed"):
+            finetune(folder, model_dir, strategy, "length" if task == "finetuning" else task)
+        else:
+            changes = ACCUMULATED if task == "accumulated" else {}
+            pretraining.pretrain(settings(folder, strategy, **changes), model_dir)
 
 
 if __name__ == "__main__":

@@ -7,23 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xlnet_tf.layers.base import fold_in
 from xlnet_tf.layers.kernels import current, device, dropout, dropout_mask
 from xlnet_tf.layers.kernels.dropout_mask import threefry_words
 
 
 def keep_mask(shape, rate, seed):
     return current(training=True).keep_mask(shape, rate, seed)
-
-
-def test_dropout_keeps_the_mean_and_its_rate():
-    x = tf.ones([200, 500])
-    dropped = dropout(x, 0.1, tf.constant([3, 4])).numpy()
-    assert abs((dropped == 0).mean() - 0.1) < 0.005
-    assert abs(dropped.mean() - 1) < 0.005
-    assert dropout(x, 0.1, None) is x
-    elsewhere = dropout(x, 0.1, fold_in(tf.constant([3, 4]), 1)).numpy()
-    assert abs(((dropped == 0) & (elsewhere == 0)).mean() - 0.01) < 0.002
 
 
 @pytest.mark.parametrize("seed", [[5, 7], [5, -7], [-5, 7], [87989972, -14503382]])

@@ -34,14 +34,8 @@ def glue(tmp_path_factory, small_tokenizer):
             (data / f"{split}.tsv").write_text(labelled)
         for split in ("test", "test_matched", "test_mismatched", "diagnostic"):
             (data / f"{split}.tsv").write_text(unlabelled)
-        options = ClassificationOptions(
-            tokenizer=str(folder / "spiece.model"),
-            output_dir=str(data / "records"),
-            preset=name,
-            data_dir=str(data),
-            seq_len=32,
-        )
-        build_classification(options)
+        paths = {"tokenizer": str(folder / "spiece.model"), "output_dir": str(data / "records")}
+        build_classification(ClassificationOptions(preset=name, data_dir=str(data), seq_len=32, **paths))
     return folder
 
 
@@ -63,8 +57,8 @@ def test_submissions_are_as_glue_wants_them(glue, tmp_path, name, split, submiss
     labels = examples.settings["labels"]
     if name == "mnli":
         outputs = np.eye(3, dtype=np.float32)[[0, 1, 2, 1, 0, 2]]
-        expected = [labels[index] for index in (0, 1, 2, 1, 0, 2)]
         assert labels == ["contradiction", "entailment", "neutral"]
+        expected = [labels[index] for index in (0, 1, 2, 1, 0, 2)]
     else:
         outputs = np.array([-0.5, 0.1234, 5.5, 3, 4.9996, 2.5], np.float32)
         expected = ["0.000", "0.123", "5.000", "3.000", "5.000", "2.500"]
@@ -76,6 +70,20 @@ def test_submissions_are_as_glue_wants_them(glue, tmp_path, name, split, submiss
     assert rows == [[str(index), value] for index, value in enumerate(expected)]
 
 
+# The authors' table: batch, learning rate, steps, warm-up.
+GLUE = {
+    "qqp": (128, 3e-5, 14000, 1000),
+    "mnli": (128, 3e-5, 10000, 1000),
+    "sst-2": (32, 2e-5, 10000, 1000),
+    "cola": (128, 3e-5, 3000, 500),
+    "sts-b": (32, 5e-5, 1200, 120),
+    "mrpc": (32, 5e-5, 800, 200),
+    "rte": (32, 3e-5, 800, 200),
+    "qnli": (128, 3e-5, 10000, 1000),
+    "wnli": (32, 3e-5, 800, 200),
+}
+
+
 @pytest.mark.parametrize("path", sorted(RECIPES.glob("glue/*.yaml")), ids=lambda path: path.stem)
 @pytest.mark.parametrize("size", ["large", "base"])
 def test_recipes_of_glue(path, size):
@@ -83,24 +91,8 @@ def test_recipes_of_glue(path, size):
     for file in (RECIPES / f"glue_{size}.yaml", path):
         hyperparams.override_params_dict(params, yaml.safe_load(file.read_text()), is_strict=True)
     optimizer = params.trainer.optimizer_config
-    # The authors' table: batch, learning rate, steps, warm-up.
-    expected = {
-        "qqp": (128, 3e-5, 14000, 1000),
-        "mnli": (128, 3e-5, 10000, 1000),
-        "sst-2": (32, 2e-5, 10000, 1000),
-        "cola": (128, 3e-5, 3000, 500),
-        "sts-b": (32, 5e-5, 1200, 120),
-        "mrpc": (32, 5e-5, 800, 200),
-        "rte": (32, 3e-5, 800, 200),
-        "qnli": (128, 3e-5, 10000, 1000),
-        "wnli": (32, 3e-5, 800, 200),
-    }[path.stem]
-    assert (
-        params.task.train_data.global_batch_size,
-        optimizer.learning_rate,
-        params.trainer.train_steps,
-        optimizer.warmup_steps,
-    ) == expected
+    found = params.task.train_data.global_batch_size, optimizer.learning_rate, params.trainer.train_steps
+    assert (*found, optimizer.warmup_steps) == GLUE[path.stem]
     assert params.task.model.preset == size and optimizer.weight_decay == 0.01 and optimizer.epsilon == 1e-6
 
 

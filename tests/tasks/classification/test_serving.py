@@ -85,41 +85,18 @@ def test_texts_have_whole_segments_unless_an_option_says_otherwise(small_tokeniz
     assert open_served(str(tmp_path), inputs=()).load("float32").seq_len == 480
 
 
-def test_signatures_agree(module):
-    signatures, inputs = module.signatures(), module.example_inputs()
-    answers = {
-        name: function(**{key: tf.constant(value) for key, value in inputs[name].items()})
-        for name, function in signatures.items()
-    }
-    assert set(answers) == {"serving_default", "examples", "tokens", "classify"}
-    expected = answers["serving_default"]["probabilities"]
-    np.testing.assert_allclose(answers["examples"]["probabilities"], expected, atol=1e-6)
-    np.testing.assert_allclose(answers["classify"]["scores"], expected, atol=1e-6)
-    assert answers["classify"]["classes"].numpy().tolist() == [[label.encode() for label in LABELS]]
-
-
 def test_mismatches_are_named(model, module, small_tokenizer):
-    signatures = module.signatures()
+    """tests/serving/test_server_contract.py has inputs of wrong shapes."""
+    tokens = module.signatures()["tokens"]
     ids, ones = tf.constant([[9, 4, 3]]), tf.ones([1, 3], tf.int32)
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match="input_mask has another shape than input_word_ids"
+    long = tf.ones([1, SEQ_LEN + 1], tf.int32)
+    for (words, mask, types), message in (
+        ((ids + 90, ones, ones), "input_word_ids has ids above 89"),
+        ((ids, ones * 2, ones), "input_mask has others than 0 to 1"),
+        ((long, long, long), f"input_word_ids has more than {SEQ_LEN}"),
     ):
-        signatures["tokens"](input_word_ids=ids, input_mask=ids[:, :2], input_type_ids=ids)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="input_word_ids has ids above 89"):
-        signatures["tokens"](input_word_ids=ids + 90, input_mask=ones, input_type_ids=ones)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="input_mask has others than 0 to 1"):
-        signatures["tokens"](input_word_ids=ids, input_mask=ones * 2, input_type_ids=ones)
-    ids = tf.ones([1, module.seq_len + 1], tf.int32)
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=f"input_word_ids has more than {module.seq_len}"
-    ):
-        signatures["tokens"](input_word_ids=ids, input_mask=ids, input_type_ids=ids)
-    example = tf.train.Example().SerializeToString()
-    with pytest.raises(tf.errors.InvalidArgumentError, match="text"):
-        signatures["examples"](examples=tf.constant([example]))
-    pair = ClassificationModule(model, small_tokenizer, seq_len=SEQ_LEN, pair=True).signatures()
-    with pytest.raises(tf.errors.InvalidArgumentError, match="text_b has another number of rows than text_a"):
-        pair["serving_default"](text_a=tf.constant(["a", "b"]), text_b=tf.constant(["a"]))
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            tokens(input_word_ids=words, input_mask=mask, input_type_ids=types)
     for buckets in ([16, 8], [3], [SEQ_LEN + 1]):
         with pytest.raises(UserError, match="ascending numbers from 4 to seq_len"):
             ClassificationModule(model, small_tokenizer, seq_len=SEQ_LEN, buckets=buckets)

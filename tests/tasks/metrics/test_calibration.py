@@ -111,14 +111,10 @@ def test_thresholds_count_what_is_said():
     assert (low.precision, low.recall, low.said) == (pytest.approx(2 / 3), pytest.approx(2 / 3), 3)
     assert (high.precision, high.recall, high.said) == (1.0, pytest.approx(1 / 3), 1)
     assert np.isnan(out_of_reach.precision) and (out_of_reach.recall, out_of_reach.said) == (0, 0)
-
-
-def test_a_threshold_counts_what_it_counts_as_it_is_written():
-    """0.15 of the table is 0.15 to who uses it, not 0.15000000000000002."""
-    by_threshold = {
-        p.threshold: p.said for p in calibration.threshold_curve(np.array([0.15]), np.array([True]))
-    }
-    assert by_threshold[0.15] == 1 and by_threshold[0.2] == 0
+    # 0.15 of the table is 0.15 to who uses it, not 0.15000000000000002.
+    curve = calibration.threshold_curve(np.array([0.15]), np.array([True]))
+    said = {point.threshold: point.said for point in curve}
+    assert said[0.15] == 1 and said[0.2] == 0
 
 
 @given(st.floats(0, 1, width=32), st.integers(-3, 3))

@@ -44,9 +44,8 @@ def test_choice(small_tokenizer):
     np.testing.assert_allclose(answers["probabilities"], tf.nn.softmax(expected), atol=1e-5)
     chosen = [OPTIONS[row][index].encode() for row, index in enumerate(expected.argmax(axis=1))]
     assert answers["option"].numpy().tolist() == chosen
-    two = module.serve(
-        context=tf.constant(TEXTS[::-1][:1]), question=tf.constant(questions[:1]), options=[OPTIONS[0][1:]]
-    )
+    context, question = tf.constant(TEXTS[::-1][:1]), tf.constant(questions[:1])
+    two = module.serve(context=context, question=question, options=[OPTIONS[0][1:]])
     np.testing.assert_allclose(two["logits"], expected[:1, 1:], atol=2e-5)  # the number is free
 
 
@@ -54,10 +53,8 @@ def test_options_are_joined_as_by_the_builder():
     questions = ["", "_", "a __ b _", "a", "__ a", "a_b", "\\1 _ \\0"]
     options = [["x", "", "\\1", "a_b"]] * len(questions)
     joined = join_options(tf.constant(questions), tf.constant(options)).numpy()
-    expected = [
-        [race.join_option(question, option) for option in row] for question, row in zip(questions, options)
-    ]
-    assert [[text.decode() for text in row] for row in joined] == expected
+    for question, row, found in zip(questions, options, joined, strict=True):
+        assert [text.decode() for text in found] == [race.join_option(question, option) for option in row]
 
 
 @pytest.mark.integration
@@ -70,13 +67,11 @@ def test_ranking(small_tokenizer):
     function = module.signatures()["serving_default"]
     answers = function(query=tf.constant(TEXTS[::-1]), candidates=tf.constant(OPTIONS))
     np.testing.assert_allclose(answers["scores"], expected, atol=2e-5)
-    np.testing.assert_array_equal(
-        answers["order"], np.argsort(-answers["scores"].numpy(), axis=1, kind="stable")
-    )
-    many = function(query=tf.constant(TEXTS[-1:]), candidates=tf.constant([TEXTS]))
-    assert many["scores"].shape == (1, len(TEXTS))
-    none = function(query=tf.constant(TEXTS[-1:]), candidates=tf.zeros([1, 0], tf.string))
-    assert none["scores"].shape == (1, 0)
+    order = np.argsort(-answers["scores"].numpy(), axis=1, kind="stable")
+    np.testing.assert_array_equal(answers["order"], order)
+    for candidates in (tf.constant([TEXTS]), tf.zeros([1, 0], tf.string)):  # any number
+        found = function(query=tf.constant(TEXTS[-1:]), candidates=candidates)
+        assert found["scores"].shape == candidates.shape
 
 
 @pytest.mark.integration

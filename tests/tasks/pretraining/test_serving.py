@@ -70,12 +70,9 @@ def test_a_served_seed_draws_what_pythons_draws_for_that_row(model, module, smal
 
 def generate(module, prompts, **options):
     options = {"max_new_tokens": 5, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 0, **options}
-    rows = {
-        name: tf.broadcast_to(
-            tf.constant(value, tf.float32 if name in ("temperature", "top_p") else tf.int64), [len(prompts)]
-        )
-        for name, value in options.items()
-    }
+    floats = ("temperature", "top_p")
+    tensors = {n: tf.constant(v, tf.float32 if n in floats else tf.int64) for n, v in options.items()}
+    rows = {name: tf.broadcast_to(value, [len(prompts)]) for name, value in tensors.items()}
     return module.generate(texts(prompts), **rows)
 
 

@@ -5,7 +5,6 @@ import pytest
 from run_scripts.common import experiment
 from run_scripts.pretrain import SETTINGS
 from tests.helpers.command_flags import parsed
-from xlnet_tf.config import PRESETS
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks.pretraining import task as pretraining
 
@@ -31,7 +30,8 @@ def test_settings_override_each_other_in_order(tmp_path):
     assert load(first).trainer.max_to_keep == 7 and load(first, override).trainer.max_to_keep == 9
     assert load("--memory_len=0", "--jit_compile").runtime.enable_xla
     assert load("--memory_len=0").task.model.memory_len == 0
-    assert load("--permutation=online").task.permutation == "online"
+    (tmp_path / "empty").write_text("# train_steps: 5\n")
+    assert load(f"--config_file={tmp_path}/empty") == load()
 
 
 @pytest.mark.parametrize(
@@ -55,10 +55,7 @@ def test_few_steps_shorten_the_warmup_of_a_recipe_but_no_other(arguments, warmup
         ("--params_override=trainer.train_steps=many", "trainer.train_steps is 'many'"),
         ("--params_override=task.model.memory_len=1.5", "memory_len"),
         ("--params_override=runtime.distribution_strategy=fast", "fast"),
-        (
-            "--params_override=trainer.optimizer_config.exclude_from_decay=[3]",
-            r"decay\[0\] is 3, expected a text",
-        ),
+        ("--params_override=trainer.optimizer_config.exclude_from_decay=[3]", "is 3, expected a text"),
         ("--params_override=task.train_data.global_batch_size=0", r"\(--batch_size\) is 0, .* at least 1"),
         ("--params_override=task.model.dropout=1.0", r"\(--dropout\) is 1.0, expected .*less than 1"),
         ("--config_file=/nowhere.yaml", "/nowhere.yaml: there is no such file"),
@@ -68,7 +65,7 @@ def test_few_steps_shorten_the_warmup_of_a_recipe_but_no_other(arguments, warmup
         ("--params_override=/nowhere.yaml", "/nowhere.yaml: there is no such file; write settings as NAME=V"),
         (
             "--params_override=trainer.trainsteps=3",
-            "no setting trainer.trainsteps: .* trainer.train_steps\\?",
+            "no setting .*.trainsteps: .* trainer.train_steps\\?",
         ),
         ("--params_override=train_steps=3", "no setting train_steps: did you mean trainer.train_steps\\?"),
         ("--params_override=task.modle.preset=tiny", "no setting task.modle: did you mean task.model\\?"),
@@ -96,13 +93,6 @@ def test_recipes_are_valid_by_name_and_as_files(recipe):
     assert 0 < config.warmup_steps < params.trainer.train_steps
 
 
-def test_every_preset_can_be_asked_for():
-    for name in PRESETS:
-        assert (
-            load(f"--preset={name}").task.model.architecture(vocab_size=300).d_model == PRESETS[name].d_model
-        )
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -119,8 +109,3 @@ def test_wrong_files_of_settings_are_named(tmp_path, text, message):
     (tmp_path / "recipe.yaml").write_text(text)
     with pytest.raises(UserError, match=message):
         load(f"--config_file={tmp_path}/recipe.yaml")
-
-
-def test_a_settings_file_may_be_empty(tmp_path):
-    (tmp_path / "recipe.yaml").write_text("# train_steps: 5\n")
-    assert load(f"--config_file={tmp_path}/recipe.yaml") == load()

@@ -30,16 +30,14 @@ def ask(windows, answers=None, record=0):
 def beams(starts, ends, start_log_probs=None, end_log_probs=None, no_answer_logits=None):
     """Beams of [windows, K] and [windows, K, E] lists."""
     starts, ends = np.array(starts), np.array(ends)
-    values = [start_log_probs, end_log_probs, no_answer_logits]
-    shapes = [starts.shape, ends.shape, starts.shape[:1]]
-    values = [np.zeros(s) if v is None else np.array(v, float) for v, s in zip(values, shapes)]
-    return {
-        "start_top_index": starts,
-        "end_top_index": ends,
-        "start_top_log_probs": values[0],
-        "end_top_log_probs": values[1],
-        "no_answer_logits": values[2],
-    }
+    found = {"start_top_index": starts, "end_top_index": ends}
+    for name, values, shape in (
+        ("start_top_log_probs", start_log_probs, starts.shape),
+        ("end_top_log_probs", end_log_probs, ends.shape),
+        ("no_answer_logits", no_answer_logits, starts.shape[:1]),
+    ):
+        found[name] = np.zeros(shape) if values is None else np.array(values, float)
+    return found
 
 
 def texts(prediction):
@@ -136,9 +134,8 @@ def test_a_precision_sets_the_threshold_of_the_scores():
 def test_no_question_is_on_the_threshold():
     """An export and the run compute a question's logit with other last digits, and decide alike."""
     right, logits = np.array([1.0, 1.0, 0.0]), np.array([0.1, 0.22315134, 0.9])
-    assert squad_metrics.precise_threshold(right, logits, 0.9).threshold == pytest.approx(
-        (0.22315134 + 0.9) / 2
-    )
+    middle = (0.22315134 + 0.9) / 2
+    assert squad_metrics.precise_threshold(right, logits, 0.9).threshold == pytest.approx(middle)
     assert squad_metrics.precise_threshold(right, logits, 0.5).threshold == pytest.approx(1.4)  # answers all
     assert squad_metrics.best_threshold(np.zeros(3), np.ones(3), logits) == (1, pytest.approx(-0.4))  # none
 
@@ -157,18 +154,18 @@ def test_thresholds_are_those_of_the_official_scorer():
     predictions = list(make_predictions(60))
     dataset = squad_metrics._dataset(predictions)
     answers = {p.question.id: p.answer(None) for p in predictions}
-    official = squad_evaluate_v2_0.evaluate(
-        dataset, answers, {p.question.id: p.no_answer_logit for p in predictions}
-    )
-    scores = squad_metrics.score(squad_metrics.question_scores(predictions, unanswerable=True))
+    odds = {p.question.id: p.no_answer_logit for p in predictions}
+    official = squad_evaluate_v2_0.evaluate(dataset, answers, odds)
+    units = squad_metrics.question_scores(predictions, unanswerable=True)
+    scores = squad_metrics.score(units)
     for name in ("exact", "f1"):
         assert scores[f"best_{name}"] == pytest.approx(official[f"final_{name}"])
         # Half-way from the official one, which is a question's own, to the next.
         theirs = official[f"final_{name}_thresh"]
-        next_one = min(p.no_answer_logit for p in predictions if p.no_answer_logit > theirs)
+        next_one = min(logit for logit in odds.values() if logit > theirs)
         assert scores[f"best_{name}_threshold"] == pytest.approx((theirs + next_one) / 2)
     assert scores["f1"] == pytest.approx(scores["best_f1"])
-    everything = squad_metrics.score(squad_metrics.question_scores(predictions, unanswerable=True), 2.0)
+    everything = squad_metrics.score(units, 2.0)
     assert everything["no_answer_exact"] == 0 < everything["has_answer_f1"]
     assert everything["f1"] == pytest.approx(official["f1"])
 

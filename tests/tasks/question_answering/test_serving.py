@@ -119,9 +119,9 @@ def test_answers_equal_those_of_evaluation(module, model, rows, answers, tmp_pat
 def test_answers_read_in_segments_equal_those_of_evaluation(small_tokenizer, rows, tmp_path):
     memory = {"segment_len": 20, "encoder_options": {"memory_len": 30}}
     model = built(XLNetQuestionAnswering, small_tokenizer, start_top=4, end_top=3, **memory)
-    options = {**OPTIONS, "seq_len": 60, "max_answer_len": MAX_ANSWER_LEN}
-    module = QuestionAnsweringModule(model, small_tokenizer, threshold=-0.5, **options)
-    del options["max_answer_len"]
+    options = {**OPTIONS, "seq_len": 60}
+    limits = {"threshold": -0.5, "max_answer_len": MAX_ANSWER_LEN}
+    module = QuestionAnsweringModule(model, small_tokenizer, **limits, **options)
     predictions = predict(module, model, rows, tmp_path, **options, segment_len=20)
     assert max(len(prediction.question.windows) for prediction in predictions) > 8
     assert_like(serve(module, rows), predictions, rows)
@@ -133,13 +133,9 @@ def test_answers_read_in_segments_equal_those_of_evaluation(small_tokenizer, row
 
 def test_a_long_context_takes_no_more_memory_at_once(module, monkeypatch):
     """Windows are read 16 at once, or as many as there are rows."""
-    sizes = []
-
-    def serve_tokens(features):
-        sizes.append(len(features["input_word_ids"]))
-        return QuestionAnsweringModule.serve_tokens(module, features)
-
-    monkeypatch.setattr(module, "serve_tokens", serve_tokens)
+    sizes, read = [], module.serve_tokens
+    note = lambda features: sizes.append(len(features["input_word_ids"])) or read(features)  # noqa: E731
+    monkeypatch.setattr(module, "serve_tokens", note)
     question, context = tf.constant(["ba ne?", "tor"]), tf.constant(["ba ne " * 1000, "mi"])
     answers = module.serve(question, context)
     assert max(sizes) == 16 and len(sizes) > 10 and answers["answer"].shape == [2]

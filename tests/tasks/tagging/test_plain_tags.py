@@ -1,19 +1,13 @@
 """Tags that mark no entities, such as parts of speech: one for each word, scored by accuracy."""
 
-import json
-
 import numpy as np
 import pytest
 
 from tests.helpers.serving.toys import built
-from tests.helpers.training.recipes import STRATEGY
 from tests.tasks.tagging.test_serving import OPTIONS, assert_like
-from tests.tasks.tagging.test_task import predict, settings, write_jsonl
+from tests.tasks.tagging.test_task import settings, write_jsonl
 from tfrecord_builders.tagging.build import TaggingOptions, build_tagging
 from xlnet_tf.models.token_classifier import XLNetTokenClassifier
-from xlnet_tf.serving.answers.text_answers import answer_texts
-from xlnet_tf.serving.sources import open_served
-from xlnet_tf.tasks import seeds
 from xlnet_tf.tasks.tagging import task as tagging
 from xlnet_tf.tasks.tagging.serving import TaggingModule
 
@@ -36,9 +30,8 @@ def data(tmp_path_factory, small_tokenizer):
         split: write_jsonl(folder / f"{split}.jsonl", sentences(count, count))
         for split, count in (("train", 120), ("dev", 20))
     }
-    build_tagging(
-        TaggingOptions(str(folder / "spiece.model"), str(folder), seq_len=24, scheme="tags", **files)
-    )
+    tokenizer = str(folder / "spiece.model")
+    build_tagging(TaggingOptions(tokenizer, str(folder), seq_len=24, scheme="tags", **files))
     return folder
 
 
@@ -63,15 +56,3 @@ def test_accuracy_is_the_measure(data):
     always = {"tags": np.full_like(gold, LABELS.index("VERB"))}
     assert task.score(examples, always)["accuracy"] == pytest.approx(task.constant_score(examples))
     assert "VERB" in task.tables(examples, always) and task.has_collapsed(examples, always)
-
-
-@pytest.mark.long
-def test_training_files_and_answers(data, tmp_path):
-    folder = str(tmp_path / "run")
-    [result] = seeds.finetune_seeds(settings(data), tagging.TaggingTask, STRATEGY, folder)
-    assert (result.metric, result.problem) == ("accuracy", "") and result.best["accuracy"] > 0.95
-    _, _, _, blocks, lines = predict(folder, data / "dev", tmp_path)
-    assert blocks[0] == [[word, TAG_OF[word], TAG_OF[word]] for word, *_ in blocks[0]]
-    assert [entity["label"] for entity in lines[0]["entities"]] == [tag for _, _, tag in blocks[0]]
-    [answer] = answer_texts(open_served(folder).load(), [{"text": "ba su ne"}], 1)
-    assert answer["label"] == ["NOUN", "VERB", "ADJ"] and json.dumps(answer)

@@ -50,15 +50,14 @@ def serve(module, texts):
 
 
 def found_entities(answers, row):
-    """The entities of a row, as tagging_predictions writes them, and their scores."""
+    """The entities of a row, as tagging_predictions writes them."""
     number = answers["num_entities"][row]
     for name, padding in {"entity": b"", "label": b"", "start": -1, "end": -1, "score": 0}.items():
         assert (answers[name][row, number:] == padding).all()
-    keys = {"start": "start", "end": "end", "label": "label", "entity": "text"}
-    columns = [answers[name][row, :number].tolist() for name in keys]
-    rows = [dict(zip(keys.values(), values)) for values in zip(*columns)]
-    decoded = [{k: v.decode() if isinstance(v, bytes) else v for k, v in row.items()} for row in rows]
-    return decoded, answers["score"][row, :number]
+    starts, ends = (answers[name][row, :number].tolist() for name in ("start", "end"))
+    labels, texts = ([text.decode() for text in answers[name][row, :number]] for name in ("label", "entity"))
+    found = zip(starts, ends, labels, texts)
+    return [{"start": start, "end": end, "label": label, "text": text} for start, end, label, text in found]
 
 
 def predict(model, tokenizer, texts, folder, **options):
@@ -80,7 +79,7 @@ def assert_like(module, model, texts, folder, raw=None, **options):
     answers = serve(module, raw or texts)
     expected, examples = predict(model, module.tokenizer, texts, folder, **options)
     for row in range(len(texts)):
-        assert found_entities(answers, row)[0] == expected.get(row, []), texts[row]
+        assert found_entities(answers, row) == expected.get(row, []), texts[row]
     return answers, examples
 
 
@@ -111,9 +110,8 @@ def test_entities_equal_those_of_evaluation(module, model, texts, tmp_path):
 def test_a_long_text_takes_no_more_memory_at_once(module, monkeypatch):
     sizes = []
     run = module.run
-    monkeypatch.setattr(
-        module, "run", lambda features: sizes.append(len(features["input_mask"])) or run(features)
-    )
+    note = lambda features: sizes.append(len(features["input_mask"])) or run(features)  # noqa: E731
+    monkeypatch.setattr(module, "run", note)
     module.serve(tf.constant(["ba ne tor " * 200, "mi"]))
     assert max(sizes) == 16 and len(sizes) > 3
     sizes.clear()
@@ -145,24 +143,19 @@ def test_serving_options_come_from_the_run(model, small_tokenizer, tmp_path):
 
 
 def assert_words(tokenizer, texts):
-    found = find_words(tokenizer)(tf.constant([text.encode() for text in texts]))
+    find, encoder = finders(tokenizer)
+    found = find(tf.constant([text.encode() for text in texts]))
     rows = {row: [] for row in range(len(texts))}
     columns = [found.row.numpy().tolist(), found.begins.numpy().tolist(), found.ends.numpy().tolist()]
     for row, begin, end, pieces in zip(*columns, found.pieces.to_list()):
         rows[row].append(((begin, end), pieces))
-    encoder = sentence_encoder(tokenizer)
     for text, words in zip(texts, rows.values()):
         sentence = encoder.encode(AnnotatedText("", "", "", text, None), None)
         assert words == list(zip(sentence.offsets, sentence.pieces)), text
 
 
 @functools.cache
-def sentence_encoder(tokenizer):
-    return SentenceEncoder(tokenizer)
-
-
-@functools.cache
-def find_words(tokenizer):
+def finders(tokenizer):
     texts = GraphTokenizer(tokenizer)
     finder = WordFinder(tokenizer, texts)
 
@@ -170,7 +163,7 @@ def find_words(tokenizer):
     def find(batch):
         return finder(batch, characters(tf.strings.join([texts.valid(batch), " "])))
 
-    return find
+    return find, SentenceEncoder(tokenizer)
 
 
 ANY_TEXT = st.text(st.sampled_from("bane.,5é½東京あไทย\u0301´'\u00a0\u200bX \x00<eop>🩷\uff9e"), max_size=20)
