@@ -199,6 +199,7 @@ def our_predictions(ours: Ours) -> None:
 
     from xlnet_tf.records.batching import Batches
     from xlnet_tf.records.example_reader import example_dataset
+    from xlnet_tf.tasks.prediction import computed_at_once
 
     task, model = ours.trainer.task, ours.trainer.model
     rows = task.task_config.train_data.global_batch_size
@@ -208,8 +209,10 @@ def our_predictions(ours: Ours) -> None:
     def step(features, length):
         return model(ours.trainer.batching.cut(features, length), training=False)
 
-    for number, features in enumerate(example_dataset(batches)):
-        step(features, tf.constant(batches.longest(number))).numpy()
+    def compute(number, features):
+        return step(features, tf.constant(batches.longest(number))).numpy()
+
+    list(computed_at_once(compute, enumerate(example_dataset(batches)), 2))
 
 
 def model_garden_step(config: XLNetConfig, plan: Plan, examples: ExampleSet) -> TrainingStep:

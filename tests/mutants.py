@@ -83,10 +83,11 @@ TESTS = {
         "tests/records/test_examples.py",
         "tests/tfrecord_builders/classification/test_build.py",
     ),
-    "xlnet_tf/records/examples.py": ("tests/records/test_examples.py",),
+    "xlnet_tf/records/examples.py": ("tests/records/test_examples.py", "tests/records/test_batching.py"),
     "tfrecord_builders/pretraining/report.py": ("tests/tfrecord_builders/pretraining/test_report.py",),
     "xlnet_tf/records/input_counts.py": ("tests/tfrecord_builders/classification/test_build.py",),
     "xlnet_tf/records/passages.py": ("tests/tfrecord_builders/squad/test_build.py",),
+    "xlnet_tf/records/job_notes.py": ("tests/records/test_job_notes.py",),
     "xlnet_tf/records/*.py": ("tests/records/test_spec_and_shards.py", "tests/records/test_examples.py"),
     "xlnet_tf/layers/summary.py": ("tests/layers/test_summary.py", "tests/models/test_heads.py"),
     "xlnet_tf/layers/kernels/position_rotation.py": (

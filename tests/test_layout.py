@@ -38,9 +38,9 @@ MOST_IN_ALL = {
     "xlnet_tf": 37_960,
     "tfrecord_builders": 12_275,
     "run_scripts": 6_526,
-    "benchmarks": 3_368,
+    "benchmarks": 3_371,
     "examples": 995,
-    "tests": 49_940,
+    "tests": 49_000,
 }
 # What is larger than it should be, with its size: nothing is added here, and it goes once it is small enough.
 LARGER: dict[str, int] = {}

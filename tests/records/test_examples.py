@@ -73,6 +73,16 @@ def test_examples_round_trip(write, monkeypatch):
     assert examples.settings == {"labels": ["a", "b"]}
 
 
+def test_a_shard_in_the_place_of_another_is_found(write, monkeypatch):
+    monkeypatch.setattr(examples_lib, "_SHARD_RECORDS", 6)
+    monkeypatch.setattr(examples_lib, "_CHUNK_RECORDS", 3)
+    examples = write(12)
+    first, second = (examples.folder / shard.file for shard in examples.shards)
+    first.write_bytes(second.read_bytes())
+    with pytest.raises(Exception, match=f"{first}: record 0 .* is example 6, expected 0"):
+        list(example_dataset(Batches(examples, 3, repeat=False)))
+
+
 def test_an_evaluation_reads_each_example_once_and_fills_up(write):
     examples = write(7)
     first, *_, last = batches = list(example_dataset(Batches(examples, 3, repeat=False)))

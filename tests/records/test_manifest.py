@@ -1,6 +1,7 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 from tests.helpers.records.mutations import set_field
@@ -9,6 +10,7 @@ from xlnet_tf import manifest_checksum
 from xlnet_tf.differences import settings_difference
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest
+from xlnet_tf.records.shards import read_shard
 
 SHARD = "train-pass00-slice00000.tfrecord"
 
@@ -30,6 +32,14 @@ def test_load_gives_what_was_saved(folder):
     shutil.copytree(folder, folder / "copy")
     assert Manifest.load(folder / "copy") == manifest  # wherever it lies
     assert "shards" not in manifest.settings() and "folder" not in manifest.settings()
+
+
+def test_streams_and_segments_of_a_shard_are_those_of_its_records(tmp_path):
+    manifest = make_set(tmp_path, [[(9, 6), (2, 5)], [(4, 8), (1, 1)]])
+    for shard in manifest.shards:
+        records = read_shard(manifest.path(shard), manifest.spec)
+        for name, values in manifest.identity(shard).items():
+            np.testing.assert_array_equal(values, records[name], err_msg=name)
 
 
 def test_a_manifest_of_an_earlier_version_was_built_without_choosing_documents(folder):

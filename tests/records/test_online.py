@@ -90,6 +90,18 @@ def test_huge_contexts_draw_from_all_positions(tmp_path):
     assert share.min() > 0.5 * share.mean() and share.max() < 2 * share.mean()
 
 
+def test_contexts_are_alpha_words_for_beta_words_of_targets(tmp_path):
+    word_starts, found = cut(50, 96, 32)
+    samples = []
+    for number, (alpha, beta) in enumerate([(6, 1), (12, 2), (12, 1)]):
+        mask = {"alpha": alpha, "beta": beta, "span_mode": "words", "max_words": 5}
+        samples.append(
+            draw(OnlineSampler(settings(tmp_path / str(number), mask=mask), word_starts, 3), found)[0]
+        )
+    same, other = (samples[0] == each for each in samples[1:])
+    assert same.all() and not other.all()
+
+
 def check_places(found, is_target, rank, reuse_len, perm_size):
     """Asserts that ranks are `permutation_ranks` of places that are one permutation in all blocks."""
     hidden = is_target | found.special

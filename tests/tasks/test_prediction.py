@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -90,6 +91,24 @@ def test_folders_that_tensorflow_takes_as_patterns_are_refused(run, registered, 
     assert [path.rpartition("/")[2] for path in opened.checkpoints()][-2:] == ["ckpt-64", "best"]
     with pytest.raises(UserError, match=r"lr\[1e-5\]/ckpt-64 has \[ in its name"):
         open_checkpoint(opened.checkpoint("last"))
+
+
+def test_two_steps_are_computed_at_once_and_given_in_order():
+    both, begun = threading.Barrier(2, timeout=60), []
+
+    def compute(number, name):
+        begun.append(number)
+        both.wait()
+        if number == 7:
+            raise ValueError(name)
+        return number
+
+    steps = list(enumerate("abcdefgh"))
+    results = prediction.computed_at_once(compute, steps, 2)
+    assert [next(results) for _ in range(7)] == [*range(7)]
+    with pytest.raises(ValueError, match="^h$"):
+        next(results)
+    assert sorted(begun) == [*range(8)]
 
 
 def test_an_interrupted_prediction_resumes_but_from_no_damaged_pieces(

@@ -179,7 +179,6 @@ def _counted(manifest: Manifest) -> dict[str, Any]:
         "documents_in": manifest.statistics["documents"],
         "documents_dropped": {},
         "duplicate_documents": 0,
-        "short_documents": 0,
         "short_document_tokens": 0,
         "dropped_marks": {},
         "nul_bytes": {},

@@ -131,5 +131,5 @@ def with_memory(visible: tf.Tensor | None, memory_mask: tf.Tensor | None) -> tf.
     """Puts the memory's slots [B, M], those that hold something being visible, before keys: [B, Q, K]."""
     if memory_mask is None:
         return visible
-    queries = visible.shape[1] or tf.shape(visible)[1]
-    return tf.concat([tf.repeat(memory_mask[:, None, :], queries, axis=1), visible], axis=-1)
+    memory_visible = tf.repeat(memory_mask[:, None, :], tf.shape(visible)[1], axis=1)
+    return tf.concat([memory_visible, visible], axis=-1)

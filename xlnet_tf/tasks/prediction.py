@@ -4,7 +4,9 @@ Predictions are stored in pieces as they are made; an interrupted run resumes af
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -136,6 +138,24 @@ class Run:
         return paths[name]
 
 
+def computed_at_once(compute: Callable, steps: Iterable[tuple], count: int) -> Iterator[Any]:
+    """Yields `compute(*step)` in the steps' order, with so many steps at once.
+
+    A CPU computes two steps at once in 0.92 to 0.94 of the time, on two cores: between its products, which
+    take all cores, a step leaves some idle.
+    """
+    pool, begun = ThreadPoolExecutor(count), deque()
+    try:
+        for step in steps:
+            begun.append(pool.submit(compute, *step))
+            if len(begun) > count:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
+    finally:  # an interrupted caller does not wait for what it will not read
+        pool.shutdown(cancel_futures=True)
+
+
 def _architecture(model_dir: str) -> XLNetConfig:
     """Returns the architecture of a run's weights; Hugging Face's format stores it under another name."""
     path = f"{model_dir}/{CONFIG_FILE}"
@@ -221,8 +241,15 @@ class Predictor:
         if rows:
             self._on_step(min(len(rows) * self._batch_size, self._task.validation_set.records))
         lengths = self._batching.lengths_for_graph(self.steps, self._length_multiple)
-        for number, features in enumerate(self._features(start_step=len(rows)), start=len(rows)):
-            fresh.append(all_rows(self._strategy, self._step(features, lengths[number])))
+
+        def compute(number: int, features) -> dict[str, np.ndarray]:
+            return all_rows(self._strategy, self._step(features, lengths[number]))
+
+        at_once = device.steps_at_once() if self._strategy.num_replicas_in_sync == 1 else 1
+        steps = enumerate(self._features(start_step=len(rows)), start=len(rows))
+        results = computed_at_once(compute, steps, at_once)
+        for number, result in enumerate(results, start=len(rows)):
+            fresh.append(result)
             done = int((fresh[-1]["index"] != FILLER).sum())
             if notes and (len(fresh) == _STEPS_KEPT or number == self.steps - 1):
                 notes.write_steps(fresh, first=len(rows))

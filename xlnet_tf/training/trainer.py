@@ -23,6 +23,7 @@ from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.checkpoints.of_runs import optimizer_state
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.kernels import device
+from xlnet_tf.layers.kernels.xla_fusion import expect_uses
 from xlnet_tf.training.accumulation import accumulate, rows_axis
 from xlnet_tf.training.data import Features
 from xlnet_tf.training.guard import Guard
@@ -139,13 +140,20 @@ class Trainer(base_trainer.Trainer):
             lengths = self.batching.lengths_of_steps(first, int(num_steps), self._length_multiple)
             if self._length_multiple is not None and self.batching.has_dynamic_length:
                 spec = tf.TensorSpec([None], tf.int32)
-                traced = traced or self.steps_of_dynamic_length.get_concrete_function(iterator, spec)
+                with expect_uses(self._steps_of_a_length()):
+                    traced = traced or self.steps_of_dynamic_length.get_concrete_function(iterator, spec)
                 traced(iterator, tf.constant(lengths))
                 return
             for length, steps in itertools.groupby(lengths):
                 self.steps_of_length(length)(iterator, tf.constant(len([*steps]), tf.int32))
 
         return loop
+
+    def _steps_of_a_length(self) -> float:
+        """Returns how many of the run's steps have the same row length, in the mean."""
+        steps = self.config.trainer.train_steps
+        lengths = self.batching.lengths_of_steps(0, min(self.batching.steps, steps), self._length_multiple)
+        return steps / len(set(lengths))
 
     @functools.cached_property
     def steps_of_length(self) -> Callable[[int | None], Callable]:

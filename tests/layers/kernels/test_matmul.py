@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from xlnet_tf.layers.kernels import current, device
-from xlnet_tf.layers.kernels.matmul import einsum, matmul_heads
+from xlnet_tf.layers.kernels.matmul import add_bias, einsum, matmul_heads
 
 
 def test_products_of_one_head_stay_within_their_operands():
@@ -43,13 +43,16 @@ def test_all_devices_round_wide_weights_equally(transpose):
     np.testing.assert_allclose(tf.cast(found[0][0], tf.float32), wide, atol=0.1)
 
 
-def test_einsum_sums_bfloat16_in_float32():
+def test_einsum_and_biases_sum_bfloat16_in_float32():
     """TensorFlow's own makes 2,816 of 8,192 ones, and a gradient likewise, on processors without bfloat16."""
     rows = tf.ones([8192, 3], tf.bfloat16)
     weights = tf.ones([3, 2], tf.bfloat16)
-    with tf.GradientTape() as tape:
-        tape.watch(weights)
+    bias = tf.zeros([2])
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch([weights, bias])
         product = einsum("nd,df->nf", rows, weights)
+        biased = add_bias(product, bias)
+    np.testing.assert_array_equal(tape.gradient(biased, bias), np.full([2], 8192))
     assert product.dtype == tf.bfloat16
     np.testing.assert_array_equal(tf.cast(einsum("nd,nf->df", rows, rows), tf.float32), np.full([3, 3], 8192))
     np.testing.assert_array_equal(tf.cast(tape.gradient(product, weights), tf.float32), np.full([3, 2], 8192))

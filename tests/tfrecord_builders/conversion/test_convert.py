@@ -13,6 +13,7 @@ from tests.helpers.records.external_sets import REUSE_LEN, ROWS, SEQ_LEN, column
 from tests.helpers.records.synthetic import make_text_set
 from tfrecord_builders.conversion import original_format
 from tfrecord_builders.conversion.convert import convert
+from tfrecord_builders.conversion.direction_check import Sketch, contradiction
 from tfrecord_builders.inspection.check import check
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest
@@ -126,10 +127,12 @@ def without_b(records):
         (INFO, lambda path: shutil.copy(path, str(path).replace("alpha-6", "alpha-5")),
          "alpha is 5 of .* and 6 of"),
         (RECORDS, pathlib.Path.unlink, "tfrecords is missing, which record_info"),
-        (RECORDS, of_bytes(lambda d: d[: len(d) // 2 + 9]), r"ends inside record \d+: it is truncated"),
+        (RECORDS, of_bytes(lambda d: d[: len(d) // 2 + 9]), "ends inside record 112: it is truncated"),
         (RECORDS, of_bytes(lambda d: d[:5000] + bytes([d[5000] ^ 1]) + d[5001:]), r"damaged in record \d+"),
         (INFO, of_bytes(lambda data: data.replace(b'"num_batch": ', b'"num_batch": 1')),
          r"tfrecords has \d+ records, expected \d+: \d+ steps \(num_batch\) of 8 rows"),
+        (INFO, of_bytes(lambda data: re.sub(rb'("num_batch": )\d+', rb"\g<1>1", data)),
+         "tfrecords has 224 records, expected 8: 1 steps"),
         *((INFO, of_bytes(lambda data, n=steps: re.sub(rb'("num_batch": )\d+', rb"\g<1>" + n, data)),
            "expected one name in filenames and the steps in num_batch") for steps in (b"0", b"2.0", b"true")),
         ("corpus_info.json", pathlib.Path.unlink, "give --num_cores"),
@@ -176,6 +179,15 @@ def test_wrong_rows_and_options_are_refused(tmp_path, small_tokenizer):
     info.write_text(json.dumps(values | {"num_batch": 2 * values["num_batch"]}))
     with pytest.raises(UserError, match="is not the text that follows the row's record before it"):
         convert(options(tmp_path, num_cores=2))
+
+
+@pytest.mark.parametrize("common,wrong,found", [(16, 8, False), (16, 9, True), (8, 8, True), (7, 7, False)])
+def test_directions_are_wrong_if_most_of_enough_stretches_say_so(common, wrong, found):
+    rows = [Sketch(1), Sketch(1)]
+    for row in rows:
+        row.keys, row.turned = np.arange(common, dtype=np.uint64), np.zeros(common, bool)
+    rows[1].turned[-wrong:] = True
+    assert contradiction(rows, np.zeros(2, bool)) == ((0, 1) if found else None)
 
 
 def test_any_number_of_targets_needs_room(tmp_path, small_tokenizer):

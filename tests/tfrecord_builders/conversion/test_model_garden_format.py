@@ -77,6 +77,8 @@ def test_model_gardens_records(garden):
             assert (columns["direction"] == (-1 if row % 4 >= 2 else 1)).all()
             assert (columns["target_positions"] >= 0).all()
     assert len(list(pretraining_dataset(manifest, 4, permutation="online").take(2))) == 2
+    with pytest.raises(UserError, match="num_predict 28 is impossible .* 14 of 16 and 14 of 13 tokens"):
+        convert_all("more", num_predict=28)
     with tf.io.TFRecordWriter(str(path)) as writer:  # the last file, without its last record
         for record in records[:-1]:
             writer.write(record)

@@ -116,6 +116,9 @@ def test_kept_accents_are_named_and_come_back(tmp_path, small_tokenizer):
     written = original_format.write(manifest, tmp_path / "back", ROWS, 2)
     (line,) = set(original_format.lost(manifest, written)) - set(original_format.lost(cleaned, written))
     assert "accents were kept" in line and "--keep_accents" in line
+    context = dataclasses.replace(cleaned, functional_tokens="context")
+    (line,) = set(original_format.lost(context, written)) - set(original_format.lost(cleaned, written))
+    assert "SEP and CLS are context" in line
     shutil.copy(tmp_path / "spiece.model", tmp_path / "back")
     again, _ = convert(options(tmp_path / "back", keep_accents=True))
     assert again.cleaning == manifest.cleaning
@@ -149,6 +152,15 @@ def test_a_record_may_lack_as_many_targets_as_it_has_special_tokens(tmp_path, sm
     np.testing.assert_array_equal(read_file(path)["is_masked"].sum(axis=1), 9)
     with pytest.raises(UserError, match="a record has 6 targets, expected 10"):
         write(4)
+
+
+def test_the_token_after_a_is_one_that_the_next_record_reuses():
+    """CLS where A is longer than what that record reuses, and where a stream ends."""
+    texts = [[10, 11, 12], [12, 13], [14, 15, 16, 17], [16, 17], [60, 61]]
+    ids = np.array([text + [SEP_ID] * (5 - len(text)) for text in texts])
+    columns = {"input_ids": ids, "segment": np.array([0, 1, 2, 3, 0])}
+    found = original_format._token_after_a(columns, reuse_len=2)
+    assert found.tolist() == [13, 14, CLS_ID, CLS_ID, CLS_ID]
 
 
 def test_the_script(tmp_path, small_tokenizer, capsys):

@@ -45,6 +45,17 @@ def test_split_a_and_b(golden):
             np.testing.assert_array_equal(tokens[cut.b_begin : cut.b_end + 1], arrays[f"b_target_{number}"])
 
 
+def test_another_text_lies_anywhere_but_on_the_last_token():
+    """Every token is a sentence here, so that B is as long as there is room, from where it was drawn."""
+    begins = set()
+    for seed in range(200):
+        cut = compat_sampling.split_a_and_b(random.Random(seed), np.arange(1, 12), 12, 0, 6)
+        if cut.label == 0:
+            assert cut.b_end - cut.b_begin == 6 - cut.a_end and cut.b_end <= 11
+            begins.add(11 - cut.b_end)
+    assert begins >= set(range(6))
+
+
 def test_sample_mask(golden, tokenizer):
     arrays, meta = load(golden("data_sample_mask.npz"))
     names = ("goal_num_predict", "mask_alpha", "mask_beta", "max_gram", "reverse")

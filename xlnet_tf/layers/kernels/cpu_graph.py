@@ -18,12 +18,7 @@ from xlnet_tf.layers.kernels.matmul import (
     matmul_heads,
     ordered_grad_fanout,
 )
-from xlnet_tf.layers.kernels.xla_fusion import (
-    in_float32,
-    xla_forward,
-    xla_forward_backward,
-    xla_forward_linear,
-)
+from xlnet_tf.layers.kernels.xla_fusion import xla_forward, xla_forward_backward, xla_forward_linear
 
 _add_terms_by_xla = xla_forward_linear(add_terms)
 _add_in_order_by_xla = xla_forward(add_in_order)
@@ -34,11 +29,6 @@ _scores_gradient_by_xla = xla_forward(softmax.scores_gradient, tf.float32)
 def _scaled_by_mask(x, keep_mask, rate):
     # A product takes less of a CPU's time than a choice, and its gradient is one product.
     return x * (tf.cast(keep_mask, x.dtype) * tf.cast(1 / (1 - rate), x.dtype))
-
-
-def _has_many_queries(scores: tf.Tensor) -> bool:
-    """Returns whether scores are worth compiling; a query's own are few, and XLA compiles for each K."""
-    return scores.shape[2] != 1
 
 
 @xla_forward_backward
@@ -64,29 +54,21 @@ class CpuGraphKernels(GraphKernels):
         return matmul_heads(*blocks, transpose_b=True)  # [B, N * G, Q / G, R]
 
     def combine_scores(self, content, position, segment, context):
-        add = add_terms
-        if self._training:
-            add = _add_terms_by_xla if _has_many_queries(content) else in_float32(add_terms)
+        add = _add_terms_by_xla if self._training else add_terms
         constants = [context.segment_mismatch, context.bias]
         return add(constants, terms_of(content, position, segment), shift=context.in_order)
 
     def _keep_probabilities(self, probabilities, keep_mask):
-        keep = _keep_by_xla if _has_many_queries(probabilities) else softmax.keep
-        return keep(probabilities, keep_mask), probabilities
+        return _keep_by_xla(probabilities, keep_mask), probabilities
 
     def _scores_gradient(self, result_sum, weights_gradient, weights, probabilities):
-        many = _has_many_queries(probabilities)
-        gradient = _scores_gradient_by_xla if many else in_float32(softmax.scores_gradient)
-        return gradient(result_sum, weights_gradient, weights, probabilities)
+        return _scores_gradient_by_xla(result_sum, weights_gradient, weights, probabilities)
 
     def keep_mask(self, shape, rate, seed):
         return keep_mask_8_bits(shape, rate, seed, threefry_words)
 
     def normalize_sum(self, a, b, norm):
-        """By XLA where it compiles once: rows of any length would have a program for each."""
-        if self._training and a.shape.is_fully_defined():
-            return normalization.normalize_sum(a, b, norm)
-        return super().normalize_sum(a, b, norm)
+        return (normalization if self._training else super()).normalize_sum(a, b, norm)
 
     def activate(self, rows, activation, rate, seed):
         if seed is None or not rate:

@@ -31,6 +31,11 @@ def length_multiple() -> int | None:
     return {"cpu": 1, "gpu": 8, "tpu": None}[hardware()]
 
 
+def steps_at_once() -> int:
+    """Returns how many forward passes of a device are computed at once: a CPU's have idle moments."""
+    return 2 if hardware() == "cpu" else 1
+
+
 def is_compiled() -> bool:
     """Returns whether XLA compiles everything, requested or not, as on TPUs."""
     return hardware() == "tpu"

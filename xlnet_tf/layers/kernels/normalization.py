@@ -9,13 +9,14 @@ import functools
 import tensorflow as tf
 
 from xlnet_tf.layers.base import LAYER_NORM_EPSILON, NormWeights
+from xlnet_tf.layers.kernels.xla_fusion import compiled_if_large
+
+# A step has two for each layer, and each saves more than loops of one pass do.
+_compiled = functools.partial(compiled_if_large, least_elements=1 << 21)
 
 
 def normalize_sum(a: tf.Tensor, b: tf.Tensor, norm: NormWeights) -> tf.Tensor:
-    """Normalizes a + b [B, Q, D] in float32; the result has their type.
-
-    XLA compiles both loops for each shape.
-    """
+    """Normalizes a + b [B, Q, D] in float32; the result has their type."""
 
     @tf.custom_gradient
     def run(a, b, gamma, beta):
@@ -24,7 +25,7 @@ def normalize_sum(a: tf.Tensor, b: tf.Tensor, norm: NormWeights) -> tf.Tensor:
         def gradient(upstream):
             of_sum, *of_weights = _backward(a, b, gamma, mean, scale, upstream)
             # A product with ones takes a CPU less time than a sum of rows.
-            ones = tf.ones([1, of_weights[0].shape[0]])
+            ones = tf.ones([1, tf.shape(of_weights[0])[0]])
             return of_sum, of_sum, *(tf.matmul(ones, rows)[0] for rows in of_weights)
 
         return result, gradient
@@ -32,7 +33,7 @@ def normalize_sum(a: tf.Tensor, b: tf.Tensor, norm: NormWeights) -> tf.Tensor:
     return run(a, b, tf.convert_to_tensor(norm.gamma), tf.convert_to_tensor(norm.beta))
 
 
-@functools.partial(tf.function, jit_compile=True, autograph=False)
+@_compiled
 def _forward(a, b, gamma, beta):
     """Returns the result, and the mean and the scale of each vector, [B, Q, 1] float32."""
     total = tf.cast(a, tf.float32) + tf.cast(b, tf.float32)
@@ -42,7 +43,7 @@ def _forward(a, b, gamma, beta):
     return tf.cast(centered * scale * gamma + beta, a.dtype), mean, scale
 
 
-@functools.partial(tf.function, jit_compile=True, autograph=False)
+@_compiled
 def _backward(a, b, gamma, mean, scale, upstream):
     """Returns the gradient of a and b, and what sums up to those of gamma and beta, [B * Q, D] float32."""
     normalized = (tf.cast(a, tf.float32) + tf.cast(b, tf.float32) - mean) * scale

@@ -4,28 +4,70 @@ They are compiled on their own, between the products of matrices, which TensorFl
 than XLA. Compiled, a function computes in float32: that costs nothing within a loop.
 """
 
+import contextlib
+import contextvars
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
+# XLA takes 25 ms for a shape of a function: that pays if a run's arrays of it have so many elements in all.
+_LEAST_ELEMENTS = 1 << 23
+_uses = contextvars.ContextVar("uses", default=1.0)
 
-def xla_forward(function: Callable, dtype: tf.DType | None = None) -> Callable:
-    """Compiles a function of tensors, or lists of them, without a gradient of its own.
 
-    Other settings go by name; without dtype the result has the first argument's type.
+@contextlib.contextmanager
+def expect_uses(number: float) -> Iterator[None]:
+    """Traces the block for a run in which each shape, not known yet, will come so many times."""
+    token = _uses.set(number)
+    try:
+        yield
+    finally:
+        _uses.reset(token)
+
+
+def compiled_if_large(function: Callable, least_elements: int = _LEAST_ELEMENTS) -> Callable:
+    """Compiles a function of tensors, or lists of them; settings go by name.
+
+    Where shapes are not known yet, it is compiled for those that are large, or come often (`expect_uses`),
+    and TensorFlow runs one operation at a time for the others. Results differ by rounding.
     """
 
     @functools.partial(tf.function, jit_compile=True, autograph=False)
     def by_xla(*tensors, **settings):
-        result = in_float32(function)(*tensors, **settings)
-        return tf.cast(result, dtype or tensors[0].dtype)
+        return function(*tensors, **settings)
+
+    def by_tensorflow(*tensors, **settings):
+        return tf.nest.map_structure(tf.convert_to_tensor, function(*tensors, **settings))
 
     @functools.wraps(function)
     def call(*tensors, **settings):
-        result = by_xla(*tensors, **settings)
+        compiled = functools.partial(by_xla, *tensors, **settings)
+        given = [each for each in tf.nest.flatten(tensors) if each is not None]
+        if all(each.shape.is_fully_defined() for each in given):
+            results = compiled()
+        else:
+            plain = functools.partial(by_tensorflow, *tensors, **settings)
+            largest = tf.reduce_max(tf.stack([tf.size(each) for each in given]))
+            results = tf.cond(largest >= math.ceil(least_elements / _uses.get()), compiled, plain)
         # What optimizes the graph does not look into the function, and warns where it misses the shape.
-        return tf.ensure_shape(result, result.shape)
+        return tf.nest.map_structure(lambda result: tf.ensure_shape(result, result.shape), results)
+
+    return call
+
+
+def xla_forward(function: Callable, dtype: tf.DType | None = None) -> Callable:
+    """Compiles a function of tensors, or lists of them, in float32 and without a gradient of its own.
+
+    Other settings go by name; without dtype the result has the first argument's type.
+    """
+
+    @compiled_if_large
+    @functools.wraps(function)
+    def call(*tensors, **settings):
+        result = in_float32(function)(*tensors, **settings)
+        return tf.cast(result, dtype or tensors[0].dtype)
 
     return call
 
