@@ -197,6 +197,7 @@ def our_predictions(ours: Ours) -> None:
     """Predicts the sample's labels, sorted by length, as `Predictor` does."""
     import tensorflow as tf
 
+    from xlnet_tf.layers.kernels import device
     from xlnet_tf.records.batching import Batches
     from xlnet_tf.records.example_reader import example_dataset
     from xlnet_tf.tasks.prediction import computed_at_once
@@ -212,7 +213,7 @@ def our_predictions(ours: Ours) -> None:
     def compute(number, features):
         return step(features, tf.constant(batches.longest(number))).numpy()
 
-    list(computed_at_once(compute, enumerate(example_dataset(batches)), 2))
+    list(computed_at_once(compute, enumerate(example_dataset(batches)), device.steps_at_once()))
 
 
 def model_garden_step(config: XLNetConfig, plan: Plan, examples: ExampleSet) -> TrainingStep:

@@ -35,12 +35,12 @@ FLOORS = (
 
 # Lines of Python in each folder, at most: a budget whose sum only gets smaller.
 MOST_IN_ALL = {
-    "xlnet_tf": 37_960,
-    "tfrecord_builders": 12_275,
-    "run_scripts": 6_526,
-    "benchmarks": 3_371,
+    "xlnet_tf": 37_955,
+    "tfrecord_builders": 12_270,
+    "run_scripts": 6_516,
+    "benchmarks": 3_372,
     "examples": 995,
-    "tests": 49_000,
+    "tests": 46_559,
 }
 # What is larger than it should be, with its size: nothing is added here, and it goes once it is small enough.
 LARGER: dict[str, int] = {}

@@ -84,6 +84,7 @@ class ModelGardenReader:
         self._word_starts = tokenizer.word_starts
         self._is_border = model_garden_format.border_pieces(tokenizer.pieces)
         self.num_predict = options.num_predict or round(source.seq_len * source.beta / source.alpha)
+        spans.split_num_predict(self.num_predict, source.seq_len, source.reuse_len)
 
     def read(self, file: ExternalFile) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
         names, source = model_garden_format.FEATURES, self._source

@@ -3,7 +3,9 @@
 Predictions are stored in pieces as they are made; an interrupted run resumes after the last piece.
 """
 
+import contextlib
 import dataclasses
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -139,11 +141,13 @@ class Run:
 
 
 def computed_at_once(compute: Callable, steps: Iterable[tuple], count: int) -> Iterator[Any]:
-    """Yields `compute(*step)` in the steps' order, with so many steps at once.
+    """Yields `compute(*step)` in the steps' order, `count` steps at a time.
 
-    A CPU computes two steps at once in 0.92 to 0.94 of the time, on two cores: between its products, which
-    take all cores, a step leaves some idle.
+    A CPU of two cores takes 0.86 to 0.95 of the time for two at a time (docs/speed.md).
     """
+    if count == 1:  # on this thread: hosts must agree on the order of what they exchange
+        yield from itertools.starmap(compute, steps)
+        return
     pool, begun = ThreadPoolExecutor(count), deque()
     try:
         for step in steps:
@@ -152,7 +156,7 @@ def computed_at_once(compute: Callable, steps: Iterable[tuple], count: int) -> I
                 yield begun.popleft().result()
         while begun:
             yield begun.popleft().result()
-    finally:  # an interrupted caller does not wait for what it will not read
+    finally:
         pool.shutdown(cancel_futures=True)
 
 
@@ -198,6 +202,7 @@ class Predictor:
         with strategy.scope(), weights_in_compute_type():
             self.model: tf_keras.Model = run.task.build_model()
             self._length_multiple = device.length_multiple()
+            self._at_once = device.steps_at_once() if strategy.num_replicas_in_sync == 1 else 1
 
         run.task.task_config.validation_data.global_batch_size = batch_size
         if has_remote_hosts(strategy):
@@ -245,16 +250,15 @@ class Predictor:
         def compute(number: int, features) -> dict[str, np.ndarray]:
             return all_rows(self._strategy, self._step(features, lengths[number]))
 
-        at_once = device.steps_at_once() if self._strategy.num_replicas_in_sync == 1 else 1
         steps = enumerate(self._features(start_step=len(rows)), start=len(rows))
-        results = computed_at_once(compute, steps, at_once)
-        for number, result in enumerate(results, start=len(rows)):
-            fresh.append(result)
-            done = int((fresh[-1]["index"] != FILLER).sum())
-            if notes and (len(fresh) == _STEPS_KEPT or number == self.steps - 1):
-                notes.write_steps(fresh, first=len(rows))
-                rows, fresh = rows + fresh, []
-            self._on_step(done)
+        with contextlib.closing(computed_at_once(compute, steps, self._at_once)) as results:
+            for number, result in enumerate(results, start=len(rows)):
+                fresh.append(result)
+                done = int((fresh[-1]["index"] != FILLER).sum())
+                if notes and (len(fresh) == _STEPS_KEPT or number == self.steps - 1):
+                    notes.write_steps(fresh, first=len(rows))
+                    rows, fresh = rows + fresh, []
+                self._on_step(done)
         rows += fresh
         joined = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
         predictions = in_order(joined, self._task.validation_set.records)

@@ -139,9 +139,10 @@ class Trainer(base_trainer.Trainer):
             first = int(self.global_step.numpy())
             lengths = self.batching.lengths_of_steps(first, int(num_steps), self._length_multiple)
             if self._length_multiple is not None and self.batching.has_dynamic_length:
-                spec = tf.TensorSpec([None], tf.int32)
-                with expect_uses(self._steps_of_a_length()):
-                    traced = traced or self.steps_of_dynamic_length.get_concrete_function(iterator, spec)
+                if traced is None:
+                    spec = tf.TensorSpec([None], tf.int32)
+                    with expect_uses(self._steps_of_a_length()):
+                        traced = self.steps_of_dynamic_length.get_concrete_function(iterator, spec)
                 traced(iterator, tf.constant(lengths))
                 return
             for length, steps in itertools.groupby(lengths):

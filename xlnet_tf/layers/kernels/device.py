@@ -32,7 +32,7 @@ def length_multiple() -> int | None:
 
 
 def steps_at_once() -> int:
-    """Returns how many forward passes of a device are computed at once: a CPU's have idle moments."""
+    """Returns how many forward passes to run at once: a single one leaves a CPU partly idle."""
     return 2 if hardware() == "cpu" else 1
 
 

@@ -1,7 +1,7 @@
 """Functions that a CPU runs as one loop over memory, where TensorFlow would run an operation at a time.
 
 They are compiled on their own, between the products of matrices, which TensorFlow itself computes faster
-than XLA. Compiled, a function computes in float32: that costs nothing within a loop.
+than XLA. What `xla_forward` compiles computes in float32: that costs nothing within a loop.
 """
 
 import contextlib
@@ -12,14 +12,17 @@ from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
-# XLA takes 25 ms for a shape of a function: that pays if a run's arrays of it have so many elements in all.
+# XLA takes 25 ms for a shape of a function: worth it if a run computes at least this many elements of it.
 _LEAST_ELEMENTS = 1 << 23
 _uses = contextvars.ContextVar("uses", default=1.0)
 
 
 @contextlib.contextmanager
 def expect_uses(number: float) -> Iterator[None]:
-    """Traces the block for a run in which each shape, not known yet, will come so many times."""
+    """Traces the block for a run that uses each unknown shape `number` times on average.
+
+    MirroredStrategy traces on threads of its own, which do not see it: there each shape counts as used once.
+    """
     token = _uses.set(number)
     try:
         yield
@@ -49,7 +52,7 @@ def compiled_if_large(function: Callable, least_elements: int = _LEAST_ELEMENTS)
             results = compiled()
         else:
             plain = functools.partial(by_tensorflow, *tensors, **settings)
-            largest = tf.reduce_max(tf.stack([tf.size(each) for each in given]))
+            largest = tf.reduce_max(tf.stack([tf.size(each, tf.int64) for each in given]))
             results = tf.cond(largest >= math.ceil(least_elements / _uses.get()), compiled, plain)
         # What optimizes the graph does not look into the function, and warns where it misses the shape.
         return tf.nest.map_structure(lambda result: tf.ensure_shape(result, result.shape), results)
@@ -127,7 +130,7 @@ def xla_forward_linear(function: Callable) -> Callable:
 
 
 def in_float32(function: Callable) -> Callable:
-    """Computes a function of tensors in float32, as its compiled form does, but by TensorFlow."""
+    """Wraps a function to widen its tensors to float32."""
 
     @functools.wraps(function)
     def call(*tensors, **settings):
