@@ -84,7 +84,7 @@ class SegmentsModelConfig(EncoderModelConfig):
 class SummaryModelConfig(SegmentsModelConfig):
     """The network of a task for which the tokens of a text become one vector.
 
-    Attributes (besides those of SegmentsModelConfig, and flags.SUMMARY):
+    Attributes (besides those of SegmentsModelConfig, and those that have a flag):
         projection: whether a dense layer with tanh follows.
     """
 
